@@ -1,0 +1,237 @@
+//! The configuration as used: every value valid and typed. `file.rs` holds it as
+//! written, with the line and the reason where it is not valid.
+
+mod file;
+
+use crate::call::Dialect;
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, HeaderValue};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use file::{Invalid, Problem};
+
+/// Everything the process needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where agents connect.
+    pub listeners: Vec<Listener>,
+    /// Where operators connect.
+    pub admin: Admin,
+    /// Tried in order; the first that matches wins.
+    pub routes: Vec<Arc<Route>>,
+    /// Bounds of the process.
+    pub limits: Limits,
+    /// How calls are measured.
+    pub measure: Measure,
+    /// How long streams may go on after a SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+/// An address that agents connect to.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The address; port 0 picks a free one.
+    pub address: SocketAddr,
+    /// TLS towards agents.
+    pub tls: Option<ServerTls>,
+}
+
+/// TLS towards agents. Files are read again when they change.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    /// Certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+    /// Agents must show a certificate signed by one of these.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The address for operators.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Where it listens; `None` switches it off.
+    pub address: Option<SocketAddr>,
+}
+
+/// From requests to an upstream.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// What a request must look like.
+    pub matches: Matches,
+    /// Whether the matched prefix is taken off the path.
+    pub strip_prefix: bool,
+    /// Where its requests go.
+    pub upstream: Arc<Upstream>,
+    /// The dialect, where the path does not tell it.
+    pub dialect: Option<Dialect>,
+    /// The workload its calls belong to.
+    pub workload: Option<Arc<str>>,
+    /// Whether to ask for usage on the agent's behalf.
+    pub inject_usage: bool,
+    /// Whether to add `via`.
+    pub add_via: bool,
+    /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
+    pub add_forwarded: bool,
+}
+
+/// What a request must look like for a route. Absent parts match anything.
+#[derive(Clone, Debug, Default)]
+pub struct Matches {
+    /// A path prefix without a trailing slash, matched on whole segments; `""` is all.
+    pub path_prefix: String,
+    /// The request's host, lower case, without a port.
+    pub host: Option<String>,
+    /// Headers that must be present with exactly these values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A group of endpoints that serve the same models.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// The protocol towards it.
+    pub protocol: Protocol,
+    /// TLS towards it, used where an endpoint is `https`.
+    pub tls: ClientTls,
+    /// Limits on its slowness.
+    pub timeouts: Timeouts,
+    /// Idle connections kept per endpoint.
+    pub max_idle: usize,
+    /// How long an idle connection is kept.
+    pub idle_for: Duration,
+    /// How long an endpoint is left alone after a failure to connect.
+    pub eject_for: Duration,
+}
+
+/// One server of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `http` or `https`.
+    pub scheme: Scheme,
+    /// Host and, where it is not the scheme's own, port.
+    pub authority: Authority,
+    /// Put before the path of every request; no trailing slash, may be empty.
+    pub base_path: String,
+}
+
+/// The HTTP version towards an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// What ALPN chooses over TLS, HTTP/1.1 otherwise.
+    #[default]
+    Auto,
+    /// HTTP/1.1 always.
+    Http1,
+    /// HTTP/2 always: by ALPN over TLS, by prior knowledge otherwise.
+    Http2,
+}
+
+/// TLS towards an upstream. Files are read again when they change.
+#[derive(Clone, Debug, Default)]
+pub struct ClientTls {
+    /// Trusted roots, PEM, in place of the system's.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate chain and key, PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name to ask for and check, in place of the endpoint's host.
+    pub server_name: Option<String>,
+}
+
+/// Limits on an upstream's slowness.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Name resolution, TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the response head.
+    pub head: Duration,
+    /// Without a byte either way while a body is under way.
+    pub idle: Duration,
+}
+
+/// Bounds of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Agent connections at once; more wait in the accept queue.
+    pub connections: usize,
+    /// Bytes of a request head, and of a response head.
+    pub head_bytes: usize,
+    /// Concurrent streams of one HTTP/2 connection.
+    pub http2_streams: u32,
+    /// How long an agent may take to send a request head.
+    pub head_timeout: Duration,
+    /// Requests a minute per route; `None` is no limit.
+    pub requests_per_minute: Option<std::num::NonZeroU32>,
+}
+
+/// How calls are measured.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    /// Tokens after the first frame that an `output_tps` needs.
+    pub min_output_tokens: u64,
+    /// Tokens per second of one stream above which it must have been held back upstream.
+    pub buffered_above: f64,
+    /// A longer gap between frames with tokens is a stall.
+    pub stall_threshold: Duration,
+    /// Calls after an upstream comes up that are marked `warm_up`, and for how long.
+    pub warm_up_calls: u32,
+    /// How long after an upstream comes up calls are marked `warm_up`.
+    pub warm_up_for: Duration,
+    /// Bytes of one request or response body that is read whole to measure it.
+    pub body_bytes: usize,
+    /// Bytes that all measuring together may hold.
+    pub memory_bytes: usize,
+    /// Finished calls kept for the API.
+    pub recent_calls: usize,
+    /// Distinct model names that become labels.
+    pub max_models: usize,
+    /// Whether users are hashed in records.
+    pub hash_users: bool,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(10),
+            head: Duration::from_secs(600),
+            idle: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 10_000,
+            head_bytes: 64 * 1024,
+            http2_streams: 1_000,
+            head_timeout: Duration::from_secs(30),
+            requests_per_minute: None,
+        }
+    }
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Measure {
+            min_output_tokens: 32,
+            buffered_above: 5_000.0,
+            stall_threshold: Duration::from_secs(1),
+            warm_up_calls: 5,
+            warm_up_for: Duration::from_secs(30),
+            body_bytes: 16 << 20,
+            memory_bytes: 256 << 20,
+            recent_calls: 1_000,
+            max_models: 200,
+            hash_users: true,
+        }
+    }
+}

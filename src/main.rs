@@ -1,0 +1,3 @@
+//! Command line, run, exit code.
+
+fn main() {}

@@ -1,0 +1,205 @@
+//! The one door between moving bytes and measuring them. The proxy calls it;
+//! the meter stands behind it. Nothing behind it may block, fail or panic out.
+
+use crate::call::Dialect;
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Watches calls.
+pub trait Observer: Send + Sync + 'static {
+    /// A request head was read and a route chosen.
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver>;
+}
+
+/// What is known of a call when its request head has been read.
+#[derive(Clone, Copy, Debug)]
+pub struct CallStart<'a> {
+    /// When the head had been read.
+    pub received: Instant,
+    /// The same on the wall clock.
+    pub started_at: SystemTime,
+    /// The agent's method.
+    pub method: &'a Method,
+    /// The agent's target, before any prefix is stripped.
+    pub uri: &'a Uri,
+    /// The agent's headers. Never kept, never logged.
+    pub headers: &'a HeaderMap,
+    /// Where the agent connects from.
+    pub peer: Option<SocketAddr>,
+    /// The route's name.
+    pub route: &'a Arc<str>,
+    /// The upstream's name.
+    pub upstream: &'a Arc<str>,
+    /// The dialect, where the route fixes it.
+    pub dialect: Option<Dialect>,
+    /// The workload of the route.
+    pub workload: Option<&'a Arc<str>>,
+    /// Whether usage may be asked for on the agent's behalf.
+    pub inject_usage: bool,
+}
+
+/// Watches one call. Every instant is the proxy's own reading of the clock.
+pub trait CallObserver: Send + Sync {
+    /// The endpoint that was chosen, `host:port`.
+    fn endpoint(&self, endpoint: &str);
+    /// An upstream connection is ready.
+    fn connected(&self, at: Instant, reused: bool);
+    /// A piece of the request body has been passed on.
+    fn request_frame(&self, bytes: &Bytes);
+    /// The last byte of the request body has been passed on.
+    fn sent(&self, at: Instant);
+    /// The final response head has arrived.
+    fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap);
+    /// A piece of the response body has been passed on. Called behind the
+    /// forwarding of it; does the measuring inline.
+    fn response_frame(&self, frame: Frame);
+    /// Frames were not shown to this observer, for want of time or memory.
+    fn lagged(&self, frames: u64);
+    /// What the proxy itself cost.
+    fn overhead(&self, phase: Phase, cost: Duration);
+    /// The call is over. Only the first call counts; it must come, always.
+    fn ended(&self, at: Instant, end: End);
+    /// Bytes of an upgraded connection, either way.
+    fn tunnel_frame(&self, from: Side, frame: Frame);
+    /// An error's body in the shape of the call's dialect.
+    fn error_reply(&self, failure: &Failure) -> ErrorReply;
+    /// Asked once, with the whole request body, where `inject_usage` is set: the
+    /// body to send instead, or `None` to leave it alone.
+    fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;
+    /// Asked once, after the response head, where the request was rewritten: takes
+    /// out of the response what the agent did not ask for.
+    fn response_filter(&self) -> Option<Box<dyn Filter>>;
+}
+
+/// Edits a response body on its way.
+pub trait Filter: Send {
+    /// Takes the next piece; gives what may leave now.
+    fn push(&mut self, bytes: Bytes) -> Bytes;
+    /// The body is over: gives what was held back.
+    fn finish(&mut self) -> Bytes;
+}
+
+/// One piece of a body and the instant it came off the socket.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// When the forwarding path got it.
+    pub at: Instant,
+    /// The bytes, shared with the forwarding path.
+    pub bytes: Bytes,
+}
+
+/// A side of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client of the proxy.
+    Agent,
+    /// The server behind the proxy.
+    Upstream,
+}
+
+/// A part of a call that the proxy spends time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Heads, both ways together.
+    Head,
+    /// One piece of the response body.
+    Chunk,
+}
+
+/// How forwarding a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The response was forwarded whole.
+    Complete,
+    /// The agent left.
+    ClientCancelled,
+    /// The upstream connection was lost after the response head.
+    UpstreamReset,
+    /// The proxy answered in the upstream's place, or gave up on the body.
+    Failed(FailureKind),
+}
+
+/// Why the proxy could not forward a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The endpoint's name does not resolve.
+    Dns,
+    /// No connection could be made.
+    Connect,
+    /// The TLS handshake with the endpoint failed.
+    Tls,
+    /// No connection within the limit.
+    ConnectTimeout,
+    /// No response head within the limit.
+    HeadTimeout,
+    /// Nothing moved for too long.
+    IdleTimeout,
+    /// The connection was lost before a response head.
+    Reset,
+    /// The upstream did not speak HTTP.
+    Protocol,
+    /// No route matches.
+    NoRoute,
+    /// The request is malformed.
+    BadRequest,
+    /// A limit of the operator's refused it.
+    RateLimited,
+    /// The proxy is at its limit of connections or requests.
+    Overloaded,
+}
+
+impl FailureKind {
+    /// The word for it in `x-tokengauge-error`, records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Dns => "upstream_dns",
+            FailureKind::Connect => "upstream_connect",
+            FailureKind::Tls => "upstream_tls",
+            FailureKind::ConnectTimeout => "upstream_connect_timeout",
+            FailureKind::HeadTimeout => "upstream_head_timeout",
+            FailureKind::IdleTimeout => "upstream_idle_timeout",
+            FailureKind::Reset => "upstream_reset",
+            FailureKind::Protocol => "upstream_protocol",
+            FailureKind::NoRoute => "no_route",
+            FailureKind::BadRequest => "bad_request",
+            FailureKind::RateLimited => "rate_limited",
+            FailureKind::Overloaded => "overloaded",
+        }
+    }
+
+    /// The status the agent gets.
+    pub fn status(self) -> StatusCode {
+        match self {
+            FailureKind::ConnectTimeout | FailureKind::HeadTimeout | FailureKind::IdleTimeout => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            FailureKind::NoRoute => StatusCode::NOT_FOUND,
+            FailureKind::BadRequest => StatusCode::BAD_REQUEST,
+            FailureKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            FailureKind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+}
+
+/// A failure, told so that the reader knows whose fault it is and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What kind of failure.
+    pub kind: FailureKind,
+    /// One sentence for the agent's log, naming upstream and endpoint.
+    pub message: String,
+}
+
+/// A body for an agent whose call failed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReply {
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Its bytes.
+    pub body: Bytes,
+}
