@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// A family of request and response shapes on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// OpenAI chat completions and everything that imitates it, Azure included.

@@ -1,9 +1,21 @@
-//! The configuration as written.
+//! The configuration as written: TOML, unknown keys refused.
+
+use super::scalar::{Size, Span, Url};
+use super::{Config, Protocol};
+use crate::call::Dialect;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
 
 /// A configuration that cannot be used, with every problem found.
 #[derive(Debug, thiserror::Error)]
-#[error("{} problem(s) in the configuration", problems.len())]
 pub struct Invalid {
+    /// The file, or another name for where the text came from.
+    pub origin: String,
     /// What is wrong, in the order of the file.
     pub problems: Vec<Problem>,
 }
@@ -13,8 +25,207 @@ pub struct Invalid {
 pub struct Problem {
     /// The line, counted from 1, where it is known.
     pub line: Option<usize>,
-    /// The key, dotted.
+    /// The key, as written; empty where none is to blame.
     pub key: String,
     /// What is wrong and what would be right.
     pub reason: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            let newline = if i == 0 { "" } else { "\n" };
+            write!(f, "{newline}{}", self.origin)?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            if !problem.key.is_empty() {
+                write!(f, ": {}", problem.key)?;
+            }
+            write!(f, ": {}", problem.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// Reads a file. Every problem names its line and key.
+    pub fn load(path: &Path) -> Result<Config, Invalid> {
+        let origin = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| Invalid {
+            origin: origin.clone(),
+            problems: vec![Problem {
+                line: None,
+                key: String::new(),
+                reason: format!("cannot be read: {error}; name another file with --config"),
+            }],
+        })?;
+        Config::parse(&text, &origin)
+    }
+
+    /// Reads a text; `origin` is what its problems are prefixed with. Relative file
+    /// names in it are taken as they are.
+    pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
+        let invalid = |problems| Invalid {
+            origin: origin.to_owned(),
+            problems,
+        };
+        let file: File =
+            toml::from_str(text).map_err(|error| invalid(vec![located(text, &error)]))?;
+        super::resolve::config(file, text).map_err(invalid)
+    }
+}
+
+/// Finds line and key of an error of the TOML reader.
+fn located(text: &str, error: &toml::de::Error) -> Problem {
+    let at = error.span().map(|span| span.start);
+    Problem {
+        line: at.map(|at| line_at(text, at)),
+        key: at.map(|at| key_at(text, at)).unwrap_or_default(),
+        reason: error.message().trim().to_owned(),
+    }
+}
+
+/// The line that holds a byte, counted from 1.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes()
+        .iter()
+        .take(at)
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}
+
+/// The key on the line that holds a byte, or the table's name.
+pub(super) fn key_at(text: &str, at: usize) -> String {
+    let line = text
+        .lines()
+        .nth(line_at(text, at) - 1)
+        .unwrap_or_default()
+        .trim();
+    let key = line.split_once('=').map_or(line, |(key, _)| key);
+    key.trim().trim_matches(['[', ']']).trim().to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) listen: Option<Spanned<Listen>>,
+    pub(super) tls: Option<ServerTls>,
+    pub(super) drain_timeout: Option<Span>,
+    #[serde(default)]
+    pub(super) admin: Admin,
+    #[serde(default)]
+    pub(super) limits: Limits,
+    #[serde(default)]
+    pub(super) measure: Measure,
+    #[serde(default)]
+    pub(super) upstream: Vec<Spanned<Upstream>>,
+    #[serde(default)]
+    pub(super) route: Vec<Spanned<Route>>,
+}
+
+/// One address or several.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "an address such as \"127.0.0.1:8080\", or a list of them"
+)]
+pub(super) enum Listen {
+    One(SocketAddr),
+    Several(Vec<SocketAddr>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServerTls {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) client_ca: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Admin {
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) enabled: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limits {
+    pub(super) connections: Option<Spanned<usize>>,
+    pub(super) head_bytes: Option<Spanned<Size>>,
+    pub(super) http2_streams: Option<u32>,
+    pub(super) head_timeout: Option<Span>,
+    pub(super) requests_per_minute: Option<NonZeroU32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Measure {
+    pub(super) min_output_tokens: Option<u64>,
+    pub(super) buffered_above: Option<Spanned<f64>>,
+    pub(super) stall_threshold: Option<Span>,
+    pub(super) warm_up_calls: Option<u32>,
+    pub(super) warm_up_for: Option<Span>,
+    pub(super) body_bytes: Option<Size>,
+    pub(super) memory_bytes: Option<Size>,
+    pub(super) recent_calls: Option<usize>,
+    pub(super) max_models: Option<Spanned<usize>>,
+    pub(super) hash_users: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Upstream {
+    pub(super) name: Spanned<String>,
+    pub(super) url: Option<Spanned<Url>>,
+    pub(super) urls: Option<Spanned<Vec<Url>>>,
+    #[serde(default)]
+    pub(super) protocol: Protocol,
+    #[serde(default)]
+    pub(super) tls: ClientTls,
+    #[serde(default)]
+    pub(super) timeouts: Timeouts,
+    pub(super) max_idle: Option<usize>,
+    pub(super) idle_for: Option<Span>,
+    pub(super) eject_for: Option<Span>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientTls {
+    pub(super) ca: Option<PathBuf>,
+    pub(super) certificate: Option<Spanned<PathBuf>>,
+    pub(super) key: Option<Spanned<PathBuf>>,
+    pub(super) server_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Timeouts {
+    pub(super) connect: Option<Span>,
+    pub(super) head: Option<Span>,
+    pub(super) idle: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) host: Option<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, Spanned<String>>,
+    pub(super) strip: Option<bool>,
+    pub(super) upstream: Spanned<String>,
+    pub(super) dialect: Option<Dialect>,
+    pub(super) workload: Option<String>,
+    #[serde(default)]
+    pub(super) inject_usage: bool,
+    #[serde(default)]
+    pub(super) via: bool,
+    #[serde(default)]
+    pub(super) forwarded: bool,
 }

@@ -2,6 +2,9 @@
 //! written, with the line and the reason where it is not valid.
 
 mod file;
+mod resolve;
+mod scalar;
+mod sidecar;
 
 use crate::call::Dialect;
 use http::uri::{Authority, Scheme};
@@ -12,6 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use file::{Invalid, Problem};
+pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
+
+/// Idle connections kept per endpoint when nothing is named.
+const DEFAULT_MAX_IDLE: usize = 256;
+/// How long an idle connection is kept when nothing is named: less than the 60 s
+/// after which most servers close theirs.
+const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
+/// How long a failed endpoint is left alone when nothing is named.
+const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
 
 /// Everything the process needs to know.
 #[derive(Clone, Debug)]
@@ -124,7 +136,8 @@ pub struct Endpoint {
 }
 
 /// The HTTP version towards an upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// What ALPN chooses over TLS, HTTP/1.1 otherwise.
     #[default]

@@ -1,0 +1,380 @@
+//! From the configuration as written to the configuration as used: fills in
+//! defaults, resolves names, and collects every problem before giving up.
+
+use super::file::{self, File, Problem, key_at, line_at};
+use super::*;
+use std::collections::HashMap;
+use toml::Spanned;
+
+/// The traffic address when none is named.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+/// The admin address when none is named.
+pub const DEFAULT_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
+/// How long streams may go on after a SIGTERM when nothing is named: what is left of
+/// Kubernetes' 30 s of grace after a margin.
+pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
+
+pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
+    let mut problems = Problems {
+        text,
+        found: Vec::new(),
+    };
+    let upstreams = upstreams(file.upstream, &mut problems);
+    let routes = routes(file.route, &upstreams, &mut problems);
+    let listeners = listeners(file.listen, file.tls, &mut problems);
+    let limits = limits(file.limits, &mut problems);
+    let measure = measure(file.measure, &mut problems);
+    let enabled = file.admin.enabled.unwrap_or(true);
+    let admin = Admin {
+        address: enabled.then(|| file.admin.listen.unwrap_or(DEFAULT_ADMIN)),
+    };
+    if !problems.found.is_empty() {
+        problems.found.sort_by_key(|problem| problem.line);
+        return Err(problems.found);
+    }
+    let drain_timeout = file.drain_timeout.map_or(DEFAULT_DRAIN, |span| span.0);
+    Ok(Config {
+        listeners,
+        admin,
+        routes,
+        limits,
+        measure,
+        drain_timeout,
+    })
+}
+
+struct Problems<'a> {
+    text: &'a str,
+    found: Vec<Problem>,
+}
+
+impl Problems<'_> {
+    fn at<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
+        let start = place.span().start;
+        self.found.push(Problem {
+            line: Some(line_at(self.text, start)),
+            key: key_at(self.text, start),
+            reason: reason.into(),
+        });
+    }
+
+    fn nowhere(&mut self, key: &str, reason: impl Into<String>) {
+        self.found.push(Problem {
+            line: None,
+            key: key.to_owned(),
+            reason: reason.into(),
+        });
+    }
+}
+
+fn listeners(
+    listen: Option<Spanned<file::Listen>>,
+    tls: Option<file::ServerTls>,
+    problems: &mut Problems<'_>,
+) -> Vec<Listener> {
+    let addresses = match listen.as_ref().map(|listen| listen.get_ref()) {
+        None => vec![DEFAULT_LISTEN],
+        Some(file::Listen::One(address)) => vec![*address],
+        Some(file::Listen::Several(addresses)) => addresses.clone(),
+    };
+    if let (true, Some(listen)) = (addresses.is_empty(), &listen) {
+        problems.at(listen, "names no address; agents could not connect");
+    }
+    let tls = tls.map(|tls| ServerTls {
+        certificate: tls.certificate,
+        key: tls.key,
+        client_ca: tls.client_ca,
+    });
+    addresses
+        .into_iter()
+        .map(|address| Listener {
+            address,
+            tls: tls.clone(),
+        })
+        .collect()
+}
+
+fn limits(written: file::Limits, problems: &mut Problems<'_>) -> Limits {
+    let default = Limits::default();
+    if let Some(connections) = written.connections.as_ref().filter(|n| *n.get_ref() == 0) {
+        problems.at(connections, "must be at least 1, or no agent could connect");
+    }
+    if let Some(head) = written
+        .head_bytes
+        .as_ref()
+        .filter(|size| size.get_ref().0 < 8192)
+    {
+        problems.at(
+            head,
+            "must be at least 8KiB, or ordinary requests would be refused",
+        );
+    }
+    Limits {
+        connections: written
+            .connections
+            .map_or(default.connections, Spanned::into_inner),
+        head_bytes: written
+            .head_bytes
+            .map_or(default.head_bytes, |size| size.into_inner().0),
+        http2_streams: written.http2_streams.unwrap_or(default.http2_streams),
+        head_timeout: written
+            .head_timeout
+            .map_or(default.head_timeout, |span| span.0),
+        requests_per_minute: written.requests_per_minute,
+    }
+}
+
+fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
+    let default = Measure::default();
+    if let Some(above) = written
+        .buffered_above
+        .as_ref()
+        .filter(|tps| !(*tps.get_ref() > 0.0))
+    {
+        problems.at(above, "must be a number of tokens per second above 0");
+    }
+    if let Some(models) = written
+        .max_models
+        .as_ref()
+        .filter(|n| *n.get_ref() > 10_000)
+    {
+        problems.at(
+            models,
+            "must be at most 10000: each model becomes a set of series",
+        );
+    }
+    Measure {
+        min_output_tokens: written
+            .min_output_tokens
+            .unwrap_or(default.min_output_tokens),
+        buffered_above: written
+            .buffered_above
+            .map_or(default.buffered_above, Spanned::into_inner),
+        stall_threshold: written
+            .stall_threshold
+            .map_or(default.stall_threshold, |span| span.0),
+        warm_up_calls: written.warm_up_calls.unwrap_or(default.warm_up_calls),
+        warm_up_for: written
+            .warm_up_for
+            .map_or(default.warm_up_for, |span| span.0),
+        body_bytes: written.body_bytes.map_or(default.body_bytes, |size| size.0),
+        memory_bytes: written
+            .memory_bytes
+            .map_or(default.memory_bytes, |size| size.0),
+        recent_calls: written.recent_calls.unwrap_or(default.recent_calls),
+        max_models: written
+            .max_models
+            .map_or(default.max_models, Spanned::into_inner),
+        hash_users: written.hash_users.unwrap_or(default.hash_users),
+    }
+}
+
+fn upstreams(
+    written: Vec<Spanned<file::Upstream>>,
+    problems: &mut Problems<'_>,
+) -> HashMap<String, Arc<Upstream>> {
+    if written.is_empty() {
+        problems.nowhere(
+            "upstream",
+            "there is none; add an [[upstream]] with a name and a url",
+        );
+    }
+    let mut upstreams = HashMap::new();
+    for spanned in written {
+        let name = spanned.get_ref().name.clone();
+        check_label(&name, problems);
+        let upstream = upstream(spanned, problems);
+        if upstreams
+            .insert(name.get_ref().clone(), Arc::new(upstream))
+            .is_some()
+        {
+            problems.at(
+                &name,
+                format!("there are two upstreams named `{}`", name.get_ref()),
+            );
+        }
+    }
+    upstreams
+}
+
+fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Upstream {
+    let endpoints = endpoints(&spanned, problems);
+    let written = spanned.into_inner();
+    let default = Timeouts::default();
+    Upstream {
+        name: written.name.into_inner().into(),
+        endpoints,
+        protocol: written.protocol,
+        tls: client_tls(written.tls, problems),
+        timeouts: Timeouts {
+            connect: written
+                .timeouts
+                .connect
+                .map_or(default.connect, |span| span.0),
+            head: written.timeouts.head.map_or(default.head, |span| span.0),
+            idle: written.timeouts.idle.map_or(default.idle, |span| span.0),
+        },
+        max_idle: written.max_idle.unwrap_or(DEFAULT_MAX_IDLE),
+        idle_for: written.idle_for.map_or(DEFAULT_IDLE_FOR, |span| span.0),
+        eject_for: written.eject_for.map_or(DEFAULT_EJECT_FOR, |span| span.0),
+    }
+}
+
+fn endpoints(spanned: &Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Vec<Endpoint> {
+    let written = spanned.get_ref();
+    match (&written.url, &written.urls) {
+        (Some(url), None) => vec![url.get_ref().0.clone()],
+        (None, Some(urls)) if !urls.get_ref().is_empty() => {
+            urls.get_ref().iter().map(|url| url.0.clone()).collect()
+        }
+        (None, Some(urls)) => {
+            problems.at(urls, "names no endpoint");
+            Vec::new()
+        }
+        (Some(url), Some(_)) => {
+            problems.at(url, "give either `url` or `urls`, not both");
+            Vec::new()
+        }
+        (None, None) => {
+            problems.at(&written.name, "this upstream has neither `url` nor `urls`");
+            Vec::new()
+        }
+    }
+}
+
+fn client_tls(written: file::ClientTls, problems: &mut Problems<'_>) -> ClientTls {
+    let identity = match (written.certificate, written.key) {
+        (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
+        (None, None) => None,
+        (Some(alone), None) => {
+            problems.at(&alone, "a client certificate needs its `key`");
+            None
+        }
+        (None, Some(alone)) => {
+            problems.at(&alone, "a client key needs its `certificate`");
+            None
+        }
+    };
+    ClientTls {
+        ca: written.ca,
+        identity,
+        server_name: written.server_name,
+    }
+}
+
+fn routes(
+    written: Vec<Spanned<file::Route>>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+    problems: &mut Problems<'_>,
+) -> Vec<Arc<Route>> {
+    if written.is_empty() {
+        problems.nowhere(
+            "route",
+            "there is none; add a [[route]] with a path and an upstream",
+        );
+    }
+    let mut names: HashMap<Arc<str>, ()> = HashMap::new();
+    let mut routes = Vec::new();
+    for spanned in written {
+        let place = spanned
+            .get_ref()
+            .name
+            .clone()
+            .unwrap_or_else(|| spanned.get_ref().upstream.clone());
+        let Some(route) = route(spanned.into_inner(), upstreams, problems) else {
+            continue;
+        };
+        if names.insert(route.name.clone(), ()).is_some() {
+            problems.at(
+                &place,
+                format!(
+                    "there are two routes named `{}`; give each its own `name`",
+                    route.name
+                ),
+            );
+        }
+        routes.push(Arc::new(route));
+    }
+    routes
+}
+
+fn route(
+    written: file::Route,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+    problems: &mut Problems<'_>,
+) -> Option<Route> {
+    let Some(upstream) = upstreams.get(written.upstream.get_ref()) else {
+        let wanted = written.upstream.get_ref();
+        problems.at(
+            &written.upstream,
+            format!("there is no upstream named `{wanted}`"),
+        );
+        return None;
+    };
+    let path_prefix = path_prefix(written.path, problems);
+    let headers = headers(written.headers, problems);
+    if let Some(name) = &written.name {
+        check_label(name, problems);
+    }
+    Some(Route {
+        name: written
+            .name
+            .map_or_else(|| upstream.name.clone(), |name| name.into_inner().into()),
+        matches: Matches {
+            path_prefix,
+            host: written.host.map(|host| host.to_ascii_lowercase()),
+            headers,
+        },
+        strip_prefix: written.strip.unwrap_or(true),
+        upstream: upstream.clone(),
+        dialect: written.dialect,
+        workload: written.workload.map(Into::into),
+        inject_usage: written.inject_usage,
+        add_via: written.via,
+        add_forwarded: written.forwarded,
+    })
+}
+
+fn path_prefix(written: Option<Spanned<String>>, problems: &mut Problems<'_>) -> String {
+    let Some(path) = written else {
+        return String::new();
+    };
+    if !path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']) {
+        problems.at(
+            &path,
+            "must be a path prefix that starts with `/`, such as `/openai`",
+        );
+    }
+    path.get_ref().trim_end_matches('/').to_owned()
+}
+
+fn headers(
+    written: std::collections::BTreeMap<String, Spanned<String>>,
+    problems: &mut Problems<'_>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::new();
+    for (name, value) in written {
+        match (
+            name.parse::<HeaderName>(),
+            value.get_ref().parse::<HeaderValue>(),
+        ) {
+            (Ok(name), Ok(value)) => headers.push((name, value)),
+            (Err(_), _) => problems.at(&value, format!("`{name}` is not a header name")),
+            (_, Err(_)) => problems.at(&value, "is not a header value"),
+        }
+    }
+    headers
+}
+
+/// Names become labels: short and printable.
+fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
+    let text = name.get_ref();
+    if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {
+        problems.at(
+            name,
+            "a name has 1 to 100 printable characters; it becomes a label",
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Values as people write them: `30s`, `64KiB`, `https://host:8000/v1`.
+
+use super::Endpoint;
+use http::Uri;
+use http::uri::Scheme;
+use serde::de::{Deserialize, Deserializer, Error};
+use std::time::Duration;
+
+/// A span of time such as `250ms` or `1h 30m`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text)
+            .map(Span)
+            .map_err(|reason| {
+                D::Error::custom(format!(
+                    "`{text}` is not a duration such as `250ms`, `30s` or `5m`: {reason}"
+                ))
+            })
+    }
+}
+
+/// A number of bytes: a whole number, or one with a unit such as `64KiB` or `1MB`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size(pub(super) usize);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(usize),
+            Text(String),
+        }
+        match Written::deserialize(deserializer) {
+            Ok(Written::Number(bytes)) => Ok(Size(bytes)),
+            Ok(Written::Text(text)) => parse_size(&text).map(Size).ok_or_else(|| {
+                D::Error::custom(format!(
+                    "`{text}` is not a size such as `65536`, `64KiB` or `1MB`"
+                ))
+            }),
+            Err(_) => Err(D::Error::custom(
+                "a size is a whole number of bytes, or text such as `64KiB`",
+            )),
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let unit = match text[digits..].trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "KiB" => 1 << 10,
+        "MB" => 1_000_000,
+        "MiB" => 1 << 20,
+        "GB" => 1_000_000_000,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// The address of one server of an upstream.
+#[derive(Clone, Debug)]
+pub(super) struct Url(pub(super) Endpoint);
+
+impl<'de> Deserialize<'de> for Url {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_url(&text)
+            .map(Url)
+            .map_err(|reason| D::Error::custom(format!("`{text}` {reason}")))
+    }
+}
+
+/// Reads `http[s]://host[:port][/base/path]`; the reason names what is missing.
+pub(super) fn parse_url(text: &str) -> Result<Endpoint, String> {
+    let uri: Uri = text.parse().map_err(|e| format!("is not a URL: {e}"))?;
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::HTTP,
+        Some("https") => Scheme::HTTPS,
+        _ => return Err("must start with `http://` or `https://`".into()),
+    };
+    let authority = uri.authority().ok_or("names no host")?.clone();
+    if authority.as_str().contains('@') {
+        return Err("carries a user or a password; keys belong into the agent's headers".into());
+    }
+    if uri.query().is_some() {
+        return Err("carries a query; only a base path may follow the host".into());
+    }
+    Ok(Endpoint {
+        scheme,
+        authority,
+        base_path: uri.path().trim_end_matches('/').to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_plain_numbers_and_both_kinds_of_units() {
+        assert_eq!(parse_size("65536"), Some(65_536));
+        assert_eq!(parse_size("64KiB"), Some(65_536));
+        assert_eq!(parse_size("1 MB"), Some(1_000_000));
+        assert_eq!(parse_size("1 parsec"), None);
+        assert_eq!(parse_size("99999999999999999999"), None);
+        assert_eq!(parse_size("18446744073709551615KiB"), None);
+    }
+
+    #[test]
+    fn urls_keep_their_base_path_without_the_last_slash() {
+        let endpoint = parse_url("https://example.test:8443/api/v1/").expect("a URL");
+        assert_eq!(endpoint.scheme, Scheme::HTTPS);
+        assert_eq!(endpoint.authority.as_str(), "example.test:8443");
+        assert_eq!(endpoint.base_path, "/api/v1");
+        assert_eq!(parse_url("http://[::1]:80").expect("a URL").base_path, "");
+    }
+
+    #[test]
+    fn urls_without_scheme_or_with_secrets_are_refused() {
+        for text in [
+            "localhost:8000",
+            "ftp://a",
+            "http://user:key@host",
+            "http://host/?key=1",
+            "http://",
+        ] {
+            assert!(parse_url(text).is_err(), "{text}");
+        }
+    }
+}

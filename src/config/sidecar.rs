@@ -1,0 +1,51 @@
+//! The configuration that needs no file: one upstream for every path.
+
+use super::scalar::parse_url;
+use super::*;
+
+impl Config {
+    /// Everything that arrives at `listen` goes to `upstream`; the reason says what is
+    /// wrong with `upstream` where it is no URL.
+    pub fn sidecar(
+        upstream: &str,
+        listen: SocketAddr,
+        admin: SocketAddr,
+    ) -> Result<Config, String> {
+        let endpoint =
+            parse_url(upstream).map_err(|reason| format!("--upstream `{upstream}` {reason}"))?;
+        let upstream = Arc::new(Upstream {
+            name: endpoint.authority.as_str().into(),
+            endpoints: vec![endpoint],
+            protocol: Protocol::Auto,
+            tls: ClientTls::default(),
+            timeouts: Timeouts::default(),
+            max_idle: DEFAULT_MAX_IDLE,
+            idle_for: DEFAULT_IDLE_FOR,
+            eject_for: DEFAULT_EJECT_FOR,
+        });
+        let route = Route {
+            name: "all".into(),
+            matches: Matches::default(),
+            strip_prefix: false,
+            upstream,
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+            add_via: false,
+            add_forwarded: false,
+        };
+        Ok(Config {
+            listeners: vec![Listener {
+                address: listen,
+                tls: None,
+            }],
+            admin: Admin {
+                address: Some(admin),
+            },
+            routes: vec![Arc::new(route)],
+            limits: Limits::default(),
+            measure: Measure::default(),
+            drain_timeout: DEFAULT_DRAIN,
+        })
+    }
+}
