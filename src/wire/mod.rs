@@ -7,13 +7,15 @@
 mod anthropic;
 mod bedrock;
 mod cohere;
+mod decoder;
 mod detect;
 mod embeddings;
 mod encoding;
 mod error_body;
 mod event_stream;
 mod gemini;
-mod inject;
+pub mod inject;
+mod json;
 mod json_array;
 mod ndjson;
 mod ollama;
@@ -22,24 +24,76 @@ mod openai_completions;
 mod openai_realtime;
 mod openai_responses;
 mod request;
+mod sniff;
 mod sse;
 mod tgi;
 mod websocket;
 
-use crate::call::Event;
+use crate::call::{Dialect, Event};
+
+pub use decoder::{Decoder, Framing, ResponseHead};
+pub use detect::{Detected, detect};
+pub use error_body::error_body;
+pub use openai_realtime::RealtimeRequests;
+pub use request::{request_facts, request_texts};
 
 /// Takes events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);
 
+/// Bounds of one decoder, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// One wire event of a stream.
+    pub event_bytes: usize,
+    /// A body that is read whole, after decompression.
+    pub body_bytes: usize,
+    /// Everything that comes out of decompressing one body.
+    pub decoded_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            event_bytes: 8 << 20,
+            body_bytes: 16 << 20,
+            decoded_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Why the rest of a body cannot be read. It is forwarded all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The content encoding is unknown or its bytes are not valid.
+    #[error("the content encoding is unknown or invalid")]
+    Encoding,
+    /// The framing cannot find the next event any more.
+    #[error("the framing is invalid")]
+    Framing,
+    /// A wire event, a body or what came out of decompression is over its bound.
+    #[error("over a bound on what is read")]
+    TooLarge,
+}
+
 /// A wire event or body that is not what its dialect says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not what the dialect says it is")]
-pub struct Malformed;
+pub(crate) struct Malformed;
+
+impl From<serde_json::Error> for Malformed {
+    fn from(_: serde_json::Error) -> Self {
+        Malformed
+    }
+}
 
 /// Reads one dialect. Gets whole wire events, never pieces of one.
-trait Reader: Send {
+///
+/// A reader that returns [`Malformed`] has given nothing to the sink: the payload
+/// may be repaired (lone surrogates, invalid UTF-8) and given to it a second time.
+pub(crate) trait Reader: Send {
     /// One event of a stream: its name where the framing has one (else empty), and
-    /// its payload. [`Event::Message`] has been given already.
+    /// its payload. [`Event::Message`] has been given already, and `[DONE]` never
+    /// arrives here.
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
 
     /// A whole body that was not streamed. [`Event::Message`] has been given already.
@@ -47,4 +101,39 @@ trait Reader: Send {
 
     /// The stream is over: gives what only its end decides.
     fn finish(&mut self, _sink: Sink<'_>) {}
+}
+
+/// A fresh reader of `dialect`.
+fn reader(dialect: Dialect) -> Box<dyn Reader> {
+    match dialect {
+        Dialect::OpenaiChat => Box::<openai_chat::Chat>::default(),
+        Dialect::OpenaiCompletions => Box::<openai_completions::Completions>::default(),
+        Dialect::OpenaiResponses => Box::<openai_responses::Responses>::default(),
+        Dialect::OpenaiRealtime => Box::<openai_realtime::Realtime>::default(),
+        Dialect::Anthropic => Box::<anthropic::Messages>::default(),
+        Dialect::AnthropicComplete => Box::<anthropic::Complete>::default(),
+        Dialect::Gemini => Box::<gemini::Gemini>::default(),
+        Dialect::BedrockConverse => Box::<bedrock::Converse>::default(),
+        Dialect::BedrockInvoke => Box::<bedrock::Invoke>::default(),
+        Dialect::Ollama => Box::<ollama::Ollama>::default(),
+        Dialect::CohereV1 => Box::<cohere::V1>::default(),
+        Dialect::CohereV2 => Box::<cohere::V2>::default(),
+        Dialect::Tgi => Box::<tgi::Tgi>::default(),
+        Dialect::Embeddings => Box::<embeddings::Embeddings>::default(),
+        Dialect::Rerank => Box::<embeddings::Rerank>::default(),
+        Dialect::Unknown => Box::new(Unread),
+    }
+}
+
+/// Reads nothing: what is not known is forwarded, not measured.
+struct Unread;
+
+impl Reader for Unread {
+    fn event(&mut self, _: &str, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
+
+    fn body(&mut self, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
 }

@@ -1,1 +1,17 @@
-//! To be written.
+//! OpenAI responses.
+
+use super::{Malformed, Reader, Sink};
+
+/// To be written.
+#[derive(Default)]
+pub(crate) struct Responses;
+
+impl Reader for Responses {
+    fn event(&mut self, _: &str, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
+
+    fn body(&mut self, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
+}

@@ -1,0 +1,1 @@
+//! What dialect an event or a body speaks, by its own looks.
