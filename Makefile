@@ -1,0 +1,58 @@
+# `make test` installs what the tests need into .cache/ and runs all of them.
+# `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+REAL := .cache/real
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: lint unit real ## everything, installing what is missing: what CI runs
+
+.PHONY: lint
+lint: compiler ## formatting and clippy, warnings are errors
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+# nextest runs the tests of one binary in parallel processes, but no doc tests.
+.PHONY: unit
+unit: compiler ## Rust's tests, doc tests included
+	if cargo nextest --version > /dev/null 2>&1; then \
+		cargo nextest run --locked --no-fail-fast --status-level slow --final-status-level slow && cargo test --locked --doc; \
+	else \
+		cargo test --locked --no-fail-fast; \
+	fi
+
+.PHONY: real
+real: compiler ## a real engine and the vendors' SDKs, with and without the proxy
+ifeq ($(TOKENGAUGE_SKIP_REAL),1)
+	@if [ "$${CI:-}" = true ]; then echo "TOKENGAUGE_SKIP_REAL is refused under CI=true" >&2; exit 1; fi
+	@echo "real: SKIPPED because TOKENGAUGE_SKIP_REAL=1" >&2
+else
+	tests/real/install
+	cargo build --locked
+	$(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
+endif
+
+.PHONY: bench
+bench: ## all benchmarks; see also bench-tools
+	cargo bench --locked
+
+.PHONY: bench-tools
+bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`
+	command -v nginx haproxy > /dev/null || tests/real/apt nginx haproxy
+
+.PHONY: clean-cache
+clean-cache: ## forget the engine, the SDKs and the model
+	rm -rf .cache
+
+# ring and zstd are C: cargo needs a C compiler, and so does its linker.
+.PHONY: compiler
+compiler:
+	@command -v cc > /dev/null || tests/real/apt build-essential
