@@ -1,9 +1,14 @@
 //! What the readers of JSON have in common.
 
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// A JSON value without white space, keys in the order sent, only mandatory escapes.
-#[allow(dead_code)] // used by readers still to land
 pub(crate) fn compact(value: &RawValue) -> String {
     let bytes = value.get().as_bytes();
     let mut out = String::with_capacity(bytes.len());
@@ -44,4 +49,264 @@ fn push_string(literal: &str, out: &mut String) {
         .ok()
         .and_then(|text| serde_json::to_string(&text).ok());
     out.push_str(plain.as_deref().unwrap_or(literal));
+}
+
+/// A text, borrowed where it has no escapes. A number is its digits; anything else
+/// that is not a string is the empty text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text<'a>(Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Text)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| Cow::Borrowed(""))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| Cow::Borrowed(""))
+    }
+}
+
+/// A count. Some providers send `28.0`; what is not a number at all is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) Option<u64>);
+
+impl Count {
+    /// This count where it is known, else the other.
+    pub(crate) fn or(self, other: Count) -> Count {
+        Count(self.0.or(other.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CountVisitor).map(Count)
+    }
+}
+
+struct CountVisitor;
+
+impl<'de> Visitor<'de> for CountVisitor {
+    type Value = Option<u64>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(u64::try_from(number).ok())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok((number >= 0.0).then_some(number as u64))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| None)
+    }
+}
+
+/// A list; anything else in its place is the empty list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List<T>(Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List(Vec::new())
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(ListVisitor(PhantomData))
+            .map(List)
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| Vec::new())
+    }
+}
+
+/// What an error inside a body says of its kind. Its message is never read: it
+/// quotes prompts.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ErrorObject<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+/// The kind of error that `error`, an object or a plain message, tells.
+pub(crate) fn error_kind(error: &RawValue) -> Cow<'_, str> {
+    let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+    [object.kind, object.status, object.code]
+        .into_iter()
+        .find(|word| !word.is_empty())
+        .map_or(Cow::Borrowed("error"), |word| word.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> &RawValue {
+        serde_json::from_str(json).expect("valid JSON")
+    }
+
+    #[test]
+    fn compact_keeps_order_and_numbers_and_unescapes_what_need_not_be_escaped() {
+        let value = raw(r#"{ "z" : [1.0, 1e5 , "a\u00e9\/\n\u0001\"" ],  "a": "é b" }"#);
+        assert_eq!(
+            compact(value),
+            "{\"z\":[1.0,1e5,\"aé/\\n\\u0001\\\"\"],\"a\":\"é b\"}"
+        );
+    }
+
+    #[test]
+    fn a_text_without_escapes_is_borrowed() {
+        let text: Text<'_> = serde_json::from_str(r#""plain""#).expect("valid");
+        assert!(matches!(text.0, Cow::Borrowed("plain")));
+    }
+
+    #[test]
+    fn odd_types_are_read_as_far_as_they_make_sense() {
+        for (json, text, count) in [
+            ("28.0", "28", Some(28)),
+            ("3", "3", Some(3)),
+            ("-3", "-3", None),
+            ("null", "", None),
+            ("{\"a\":[1]}", "", None),
+            ("[1,[2]]", "", None),
+            ("\"7\"", "7", None),
+        ] {
+            let read: Text<'_> = serde_json::from_str(json).expect("valid");
+            assert_eq!(&*read, text, "{json}");
+            assert_eq!(
+                serde_json::from_str::<Count>(json).expect("valid").0,
+                count,
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_named_by_its_type_then_status_then_code() {
+        assert_eq!(
+            error_kind(raw(r#"{"code":429,"type":"slow_down"}"#)),
+            "slow_down"
+        );
+        assert_eq!(
+            error_kind(raw(r#"{"code":404,"status":"NOT_FOUND"}"#)),
+            "NOT_FOUND"
+        );
+        assert_eq!(error_kind(raw(r#"{"code":500,"message":"secret"}"#)), "500");
+        assert_eq!(error_kind(raw(r#""secret""#)), "error");
+    }
 }

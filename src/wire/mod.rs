@@ -10,6 +10,7 @@ mod cohere;
 mod decoder;
 mod detect;
 mod embeddings;
+mod emit;
 mod encoding;
 mod error_body;
 mod event_stream;
