@@ -1,10 +1,26 @@
 //! Moves bytes. No JSON, no tokens, no metric names.
 
+mod drain;
 mod forward;
-mod headers;
-mod limit;
-mod listener;
+pub mod headers;
+pub mod limit;
+pub mod listener;
 mod tap;
-mod tls;
+pub mod tls;
 mod upgrade;
 mod upstream;
+
+pub use drain::{Drain, Shutdown};
+
+use std::net::SocketAddr;
+
+/// What is known of the connection a request came on.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Where the agent connects from.
+    pub peer: SocketAddr,
+    /// Whether the agent speaks TLS.
+    pub tls: bool,
+    /// Tells when to end; keeps the connection counted as open.
+    pub drain: Drain,
+}

@@ -1,0 +1,137 @@
+//! PEM files. No message of this file may quote what a file holds: it may be a key.
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why TLS settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Invalid {
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {source}", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file does not hold what it should, or not in PEM.
+    #[error("{}: {problem}", .file.display())]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong and what to do.
+        problem: &'static str,
+    },
+    /// A certificate and a key that cannot be used together.
+    #[error("{} and {}: {problem}", .certificate.display(), .key.display())]
+    Pair {
+        /// The file of the certificate chain.
+        certificate: PathBuf,
+        /// The file of its private key.
+        key: PathBuf,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// Certificates that cannot vouch for others.
+    #[error("{}: cannot be trusted as authorities: {problem}", .file.display())]
+    Authority {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A name that no certificate can have.
+    #[error(
+        "`{name}` is neither a DNS name nor an IP address, so no certificate can be checked against it"
+    )]
+    ServerName {
+        /// The name.
+        name: String,
+    },
+    /// The machine trusts nobody.
+    #[error(
+        "this machine has no trusted roots; install its CA certificates or name some with `tls.ca`"
+    )]
+    NoSystemRoots,
+}
+
+impl Invalid {
+    pub(super) fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Invalid {
+        let problem = match error {
+            rustls::Error::InconsistentKeys(_) => {
+                "the key does not belong to the certificate".to_owned()
+            }
+            other => other.to_string(),
+        };
+        Invalid::Pair {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            problem,
+        }
+    }
+
+    pub(super) fn authority(file: &Path, error: &dyn std::error::Error) -> Invalid {
+        Invalid::Authority {
+            file: file.to_owned(),
+            problem: error.to_string(),
+        }
+    }
+
+    fn pem(file: &Path, error: pem::Error, absent: &'static str) -> Invalid {
+        let problem = match error {
+            pem::Error::Io(source) => {
+                return Invalid::Unreadable {
+                    file: file.to_owned(),
+                    source,
+                };
+            }
+            pem::Error::NoItemsFound => absent,
+            pem::Error::MissingSectionEnd { .. } => {
+                "a PEM section has no END line; is the file whole?"
+            }
+            pem::Error::IllegalSectionStart { .. } => "a BEGIN line is not as PEM has it",
+            pem::Error::Base64Decode(_) => "a PEM section is not base64",
+            _ => "not PEM",
+        };
+        Invalid::Content {
+            file: file.to_owned(),
+            problem,
+        }
+    }
+}
+
+const NO_CERTIFICATE: &str =
+    "holds no certificate; PEM with `-----BEGIN CERTIFICATE-----` is needed";
+const NO_KEY: &str = "holds no private key; PEM with `-----BEGIN PRIVATE KEY-----` (PKCS#8, PKCS#1 or SEC1) without a \
+                      passphrase is needed";
+
+/// The certificates of a file, in order; at least one.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Invalid> {
+    let invalid = |error| Invalid::pem(file, error, NO_CERTIFICATE);
+    let sections = CertificateDer::pem_file_iter(file).map_err(invalid)?;
+    let certificates = sections.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    if certificates.is_empty() {
+        Err(invalid(pem::Error::NoItemsFound))
+    } else {
+        Ok(certificates)
+    }
+}
+
+/// The first private key of a file.
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Invalid> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| Invalid::pem(file, error, NO_KEY))
+}
+
+/// The certificates of a file as authorities.
+pub(super) fn roots(file: &Path) -> Result<RootCertStore, Invalid> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots
+            .add(certificate)
+            .map_err(|error| Invalid::authority(file, &error))?;
+    }
+    Ok(roots)
+}
