@@ -1,0 +1,107 @@
+//! The running count of one text.
+
+use super::bpe;
+use super::pieces::{Pieces, Tail};
+use super::utf8::Utf8;
+
+/// Counts the o200k_base tokens of a text that comes in pieces of any size.
+///
+/// Special-token strings are plain text, and invalid UTF-8 counts as
+/// [`String::from_utf8_lossy`] would replace it.
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    utf8: Utf8,
+    text: Text,
+}
+
+/// The part of a counter behind the UTF-8.
+#[derive(Clone, Debug, Default)]
+struct Text {
+    settled: u64,
+    pieces: Pieces,
+    /// The unfinished text.
+    tail: Vec<u8>,
+}
+
+impl Counter {
+    /// A counter of an empty text.
+    pub fn new() -> Counter {
+        Counter::default()
+    }
+
+    /// Appends text. A character left incomplete by [`Counter::push_bytes`] stays so.
+    pub fn push(&mut self, text: &str) {
+        self.utf8.finish(|text| self.text.push(text));
+        self.text.push(text);
+    }
+
+    /// Appends bytes, which may end inside a character.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.utf8.push(bytes, |text| self.text.push(text));
+    }
+
+    /// Tokens of everything so far, exactly those of the whole at once. An
+    /// incomplete character at the end is not there yet.
+    pub fn count(&self) -> u64 {
+        self.text.count()
+    }
+
+    /// Those of them that nothing that follows can change. Never falls.
+    pub fn settled(&self) -> u64 {
+        self.text.settled
+    }
+
+    /// The text is over: settles all of it, and gives the count. What is pushed
+    /// later is a text of its own that is added.
+    pub fn finish(&mut self) -> u64 {
+        self.utf8.finish(|text| self.text.push(text));
+        self.text.finish()
+    }
+}
+
+impl Text {
+    fn push(&mut self, text: &str) {
+        let Text {
+            settled,
+            pieces,
+            tail,
+        } = self;
+        let bytes = text.as_bytes();
+        let mut kept = 0;
+        pieces.push(text, |start, end| {
+            *settled += match (usize::try_from(start), usize::try_from(end)) {
+                (Ok(start), Ok(end)) => {
+                    kept = end;
+                    bpe::count(&bytes[start..end])
+                }
+                (Err(_), Ok(end)) => {
+                    tail.extend_from_slice(&bytes[..end]);
+                    kept = end;
+                    let count = bpe::count(tail);
+                    tail.clear();
+                    count
+                }
+                (_, Err(_)) => {
+                    let end = tail.len() - end.unsigned_abs();
+                    let count = bpe::count(&tail[..end]);
+                    tail.drain(..end);
+                    count
+                }
+            };
+        });
+        tail.extend_from_slice(&bytes[kept..]);
+    }
+
+    fn count(&self) -> u64 {
+        let Tail { cut, .. } = self.pieces.tail();
+        let (first, second) = self.tail.split_at(cut);
+        self.settled + bpe::count(first) + bpe::count(second)
+    }
+
+    fn finish(&mut self) -> u64 {
+        self.settled = self.count();
+        self.pieces = Pieces::default();
+        self.tail.clear();
+        self.settled
+    }
+}

@@ -1,0 +1,78 @@
+//! The hashes behind the vocabulary's tables. The build script, which writes the
+//! tables, compiles this very file.
+
+/// Bits of a slot that hold a token; the rest is a fingerprint of the hash.
+pub const TOKEN_BITS: u32 = 18;
+/// A slot without a token.
+pub const EMPTY: u32 = u32::MAX;
+
+const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
+const SECOND: u64 = 0xD1B5_4A32_D192_ED03;
+
+/// The hash of a piece's bytes.
+#[inline]
+pub fn bytes(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    let (first, second) = match n {
+        0 => (0, 0),
+        1..4 => {
+            let [start, middle, end] = [bytes[0], bytes[n / 2], bytes[n - 1]].map(u64::from);
+            (start | middle << 8 | end << 16, 0)
+        }
+        4..8 => (word32(bytes), word32(&bytes[n - 4..])),
+        8..=16 => (word64(bytes), word64(&bytes[n - 8..])),
+        _ => {
+            let folded = bytes
+                .chunks_exact(8)
+                .fold(0, |sum, chunk| mix(sum ^ word64(chunk) ^ FIRST, SECOND));
+            (folded, word64(&bytes[n - 8..]))
+        }
+    };
+    mix(first ^ FIRST ^ n as u64, second ^ SECOND)
+}
+
+/// The hash of two neighbouring tokens.
+#[inline]
+pub fn pair(left: u32, right: u32) -> u64 {
+    (u64::from(left) << 32 | u64::from(right)).wrapping_mul(FIRST)
+}
+
+/// What a slot holds for a token with this hash.
+#[inline]
+pub fn slot(hash: u64, token: u32) -> u32 {
+    fingerprint(hash) | token
+}
+
+/// Whether a slot may hold a token with this hash.
+#[inline]
+pub fn matches(slot: u32, hash: u64) -> bool {
+    (slot ^ fingerprint(hash)) >> TOKEN_BITS == 0
+}
+
+/// The slot where the search for this hash starts.
+#[inline]
+pub fn home(hash: u64, slots: usize) -> usize {
+    (hash >> (64 - slots.trailing_zeros())) as usize
+}
+
+fn fingerprint(hash: u64) -> u32 {
+    // The bits below those that choose the slot.
+    ((hash >> 24) as u32) << TOKEN_BITS
+}
+
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+fn word64(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |&word| u64::from_le_bytes(word))
+}
+
+fn word32(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |&word| u64::from(u32::from_le_bytes(word)))
+}

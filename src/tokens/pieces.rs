@@ -1,0 +1,372 @@
+//! Splits text into the pieces that o200k_base encodes each alone, resumably: the
+//! text may be cut anywhere. Does what this expression does, each alternative
+//! greedy, the first that matches:
+//!
+//! ```text
+//! [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
+//! [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?
+//! \p{N}{1,3}
+//!  ?[^\s\p{L}\p{N}]+[\r\n/]*
+//! \s*[\r\n]+
+//! \s+(?!\S)
+//! \s+
+//! ```
+
+use super::class::Class;
+use super::vocabulary;
+
+/// Where the scanner is in a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    /// Before any character.
+    Start,
+    /// A word of upper case so far.
+    Upper,
+    /// A word that may end here, and go on with either case.
+    Letter,
+    /// The same, and then upper case: a piece of its own unless the word goes on.
+    LetterUpper,
+    /// A word that has come to lower case.
+    Lower,
+    /// A word and `'`.
+    Contraction,
+    /// A word and `'r`.
+    ContractionR,
+    /// A word and `'v`.
+    ContractionV,
+    /// A word and `'l`.
+    ContractionL,
+    /// One digit.
+    Number1,
+    /// Two digits.
+    Number2,
+    /// One symbol, which may start a word.
+    Symbol1,
+    /// Symbols.
+    Symbols,
+    /// Symbols, then line ends and slashes.
+    SymbolsNewlines,
+    /// U+0020, which may start a word or symbols.
+    Space1,
+    /// Another blank, which may start a word.
+    Blank1,
+    /// Blanks, the last of which may belong to the next piece.
+    Blanks,
+    /// Blanks up to a line end.
+    Newlines,
+    /// The same, and then a blank: not of that piece unless a line end follows.
+    NewlinesBlank1,
+    /// The same with several blanks.
+    NewlinesBlanks,
+}
+
+/// What a character does.
+#[derive(Clone, Copy)]
+enum Step {
+    /// It goes on with the piece.
+    Join(State),
+    /// It goes on, in what is a piece of its own unless an earlier one goes on.
+    Cut(State),
+    /// It is the last of the piece.
+    Last,
+    /// It starts the next piece.
+    Next,
+    /// Anything rarer.
+    Rare,
+}
+
+const STATES: usize = 20;
+static STEPS: [[Step; Class::COUNT]; STATES] = steps();
+
+const fn steps() -> [[Step; Class::COUNT]; STATES] {
+    use State::*;
+    const ALL: [State; STATES] = [
+        Start,
+        Upper,
+        Letter,
+        LetterUpper,
+        Lower,
+        Contraction,
+        ContractionR,
+        ContractionV,
+        ContractionL,
+        Number1,
+        Number2,
+        Symbol1,
+        Symbols,
+        SymbolsNewlines,
+        Space1,
+        Blank1,
+        Blanks,
+        Newlines,
+        NewlinesBlank1,
+        NewlinesBlanks,
+    ];
+    let mut steps = [[Step::Rare; Class::COUNT]; STATES];
+    let mut state = 0;
+    while state < STATES {
+        let mut class = 0;
+        while class < Class::COUNT {
+            steps[state][class] = step(ALL[state], Class::ALL[class]);
+            class += 1;
+        }
+        state += 1;
+    }
+    steps
+}
+
+const fn step(state: State, class: Class) -> Step {
+    use State::*;
+    use Step::*;
+    match state {
+        Start => Join(first(class)),
+        Upper | Letter | LetterUpper | Lower => word(state, class),
+        Contraction | ContractionR | ContractionV | ContractionL => Rare,
+        Number1 | Number2 => match (class, state) {
+            (Class::Number, Number1) => Join(Number2),
+            (Class::Number, _) => Last,
+            _ => Next,
+        },
+        Symbol1 | Space1 | Blank1 if is_letter(class) => Join(first(class)),
+        Symbol1 | Symbols | SymbolsNewlines | Space1 => symbols(state, class),
+        Blank1 | Blanks | Newlines | NewlinesBlank1 | NewlinesBlanks => blanks(state, class),
+    }
+}
+
+const fn first(class: Class) -> State {
+    match class {
+        Class::Upper => State::Upper,
+        Class::Lower => State::Lower,
+        Class::Letter | Class::Mark => State::Letter,
+        Class::Number => State::Number1,
+        Class::Newline => State::Newlines,
+        Class::Space => State::Space1,
+        Class::Blank => State::Blank1,
+        Class::Apostrophe | Class::Slash | Class::Symbol => State::Symbol1,
+    }
+}
+
+const fn is_letter(class: Class) -> bool {
+    matches!(
+        class,
+        Class::Upper | Class::Lower | Class::Letter | Class::Mark
+    )
+}
+
+const fn word(state: State, class: Class) -> Step {
+    match (class, state) {
+        (Class::Lower, _) => Step::Join(State::Lower),
+        (Class::Letter | Class::Mark, State::Lower) => Step::Join(State::Lower),
+        (Class::Letter | Class::Mark, _) => Step::Join(State::Letter),
+        (Class::Upper, State::Upper | State::LetterUpper) => Step::Join(state),
+        (Class::Upper, State::Letter) => Step::Cut(State::LetterUpper),
+        (_, State::LetterUpper) => Step::Rare,
+        (Class::Apostrophe, _) => Step::Join(State::Contraction),
+        _ => Step::Next,
+    }
+}
+
+const fn symbols(state: State, class: Class) -> Step {
+    match (class, state) {
+        (Class::Space | Class::Blank | Class::Newline, State::Space1) => blanks(state, class),
+        (Class::Newline, _) | (Class::Slash, State::SymbolsNewlines) => {
+            Step::Join(State::SymbolsNewlines)
+        }
+        (_, State::SymbolsNewlines) => Step::Next,
+        (Class::Mark | Class::Apostrophe | Class::Slash | Class::Symbol, _) => {
+            Step::Join(State::Symbols)
+        }
+        _ => Step::Next,
+    }
+}
+
+const fn blanks(state: State, class: Class) -> Step {
+    match (class, state) {
+        (Class::Newline, _) => Step::Join(State::Newlines),
+        (Class::Space | Class::Blank, State::Newlines) => Step::Cut(State::NewlinesBlank1),
+        (Class::Space | Class::Blank, State::NewlinesBlank1) => Step::Join(State::NewlinesBlanks),
+        (Class::Space | Class::Blank, State::NewlinesBlanks) => Step::Join(state),
+        (Class::Space | Class::Blank, _) => Step::Join(State::Blanks),
+        (_, State::Blanks | State::NewlinesBlank1 | State::NewlinesBlanks) => Step::Rare,
+        _ => Step::Next,
+    }
+}
+
+/// Splits one text. Positions are bytes, counted from where the text pushed last
+/// starts while it is scanned, and from its end afterwards; they are negative
+/// where they lie in what was pushed before.
+#[derive(Clone, Debug)]
+pub(super) struct Pieces {
+    state: State,
+    /// Where the unfinished piece starts.
+    start: isize,
+    /// Where it would be cut in two if the text ended here, in some states.
+    cut: isize,
+    /// The character before the position.
+    previous: char,
+}
+
+impl Default for Pieces {
+    fn default() -> Pieces {
+        Pieces {
+            state: State::Start,
+            start: 0,
+            cut: 0,
+            previous: '\0',
+        }
+    }
+}
+
+/// The unfinished text as it splits if nothing follows: into one piece or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The end of the first piece; the whole length if there is only one.
+    pub(super) cut: usize,
+    /// The whole length.
+    pub(super) len: usize,
+}
+
+impl Pieces {
+    /// Scans on; calls back with the start and the end of each piece that no
+    /// continuation can change.
+    #[inline]
+    pub(super) fn push(&mut self, text: &str, mut piece: impl FnMut(isize, isize)) {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            let (class, width) = if byte < 0x80 {
+                (ASCII[usize::from(byte)], 1)
+            } else {
+                let character = text[at..].chars().next().unwrap_or_default();
+                (vocabulary::class(character), character.len_utf8())
+            };
+            let position = at as isize;
+            at += width;
+            match STEPS[self.state as usize][class as usize] {
+                Step::Join(state) => self.state = state,
+                Step::Cut(state) => (self.state, self.cut) = (state, position),
+                Step::Last => self.end(position + width as isize, State::Start, &mut piece),
+                Step::Next => self.end(position, first(class), &mut piece),
+                Step::Rare => {
+                    if self.rare(text, at - width, &mut piece) {
+                        at -= width;
+                    }
+                }
+            }
+        }
+        if let Some(last) = text.chars().next_back() {
+            self.previous = last;
+        }
+        self.start -= bytes.len() as isize;
+        self.cut -= bytes.len() as isize;
+    }
+
+    /// How the unfinished text splits if nothing follows.
+    pub(super) fn tail(&self) -> Tail {
+        let len = self.start.unsigned_abs();
+        let back = match self.state {
+            State::LetterUpper | State::NewlinesBlank1 | State::NewlinesBlanks => {
+                self.cut.unsigned_abs()
+            }
+            State::Contraction => 1,
+            State::ContractionR | State::ContractionV | State::ContractionL => 2,
+            _ => 0,
+        };
+        Tail {
+            cut: len - back,
+            len,
+        }
+    }
+
+    fn end(&mut self, end: isize, state: State, piece: &mut impl FnMut(isize, isize)) {
+        piece(self.start, end);
+        self.start = end;
+        self.state = state;
+    }
+
+    /// A step that needs more than the class. True if the character is to be looked
+    /// at again, now from a new state.
+    #[cold]
+    fn rare(&mut self, text: &str, at: usize, piece: &mut impl FnMut(isize, isize)) -> bool {
+        let position = at as isize;
+        let previous = text[..at].chars().next_back().unwrap_or(self.previous);
+        match self.state {
+            State::LetterUpper => {
+                self.end(self.cut, State::Upper, piece);
+                true
+            }
+            State::Contraction
+            | State::ContractionR
+            | State::ContractionV
+            | State::ContractionL => {
+                let character = text[at..].chars().next().unwrap_or_default();
+                self.contraction(position, character, previous, piece)
+            }
+            _ => {
+                if self.state != State::Blanks {
+                    self.end(self.cut, State::Blanks, piece);
+                }
+                let last = position - previous.len_utf8() as isize;
+                let class = vocabulary::class(previous);
+                if self.start < last {
+                    self.end(last, first(class), piece);
+                }
+                self.state = first(class);
+                true
+            }
+        }
+    }
+
+    fn contraction(
+        &mut self,
+        position: isize,
+        character: char,
+        previous: char,
+        piece: &mut impl FnMut(isize, isize),
+    ) -> bool {
+        use State::*;
+        match (self.state, character) {
+            (Contraction, 's' | 'S' | 'ſ' | 't' | 'T' | 'm' | 'M' | 'd' | 'D')
+            | (ContractionR | ContractionV, 'e' | 'E')
+            | (ContractionL, 'l' | 'L') => {
+                self.end(position + character.len_utf8() as isize, Start, piece);
+                return false;
+            }
+            (Contraction, 'r' | 'R') => self.state = ContractionR,
+            (Contraction, 'v' | 'V') => self.state = ContractionV,
+            (Contraction, 'l' | 'L') => self.state = ContractionL,
+            (Contraction, _) => {
+                self.end(position - 1, Symbol1, piece);
+                return true;
+            }
+            _ => {
+                self.end(position - 2, first(vocabulary::class(previous)), piece);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+static ASCII: [Class; 128] = ascii();
+
+const fn ascii() -> [Class; 128] {
+    let mut classes = [Class::Symbol; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        classes[byte] = match byte as u8 {
+            b'A'..=b'Z' => Class::Upper,
+            b'a'..=b'z' => Class::Lower,
+            b'0'..=b'9' => Class::Number,
+            b'\r' | b'\n' => Class::Newline,
+            b' ' => Class::Space,
+            b'\t' | 0x0b | 0x0c => Class::Blank,
+            b'\'' => Class::Apostrophe,
+            b'/' => Class::Slash,
+            _ => Class::Symbol,
+        };
+        byte += 1;
+    }
+    classes
+}

@@ -1,0 +1,56 @@
+//! UTF-8 that may be cut inside a character, repaired as
+//! [`String::from_utf8_lossy`] repairs the whole.
+
+/// The start of a character whose end has not come yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Utf8 {
+    held: [u8; 4],
+    len: u8,
+}
+
+impl Utf8 {
+    /// Calls back with all text that is complete, held bytes first.
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
+        while self.len > 0 {
+            let Some((&byte, rest)) = bytes.split_first() else {
+                return;
+            };
+            let len = usize::from(self.len);
+            self.held[len] = byte;
+            match std::str::from_utf8(&self.held[..=len]) {
+                Ok(character) => {
+                    text(character);
+                    (self.len, bytes) = (0, rest);
+                }
+                Err(error) if error.error_len().is_none() => {
+                    (self.len, bytes) = (self.len + 1, rest);
+                }
+                // The new byte does not go on with the character: it is looked at anew.
+                Err(_) => self.finish(&mut text),
+            }
+        }
+        for chunk in bytes.utf8_chunks() {
+            text(chunk.valid());
+            bytes = &bytes[chunk.valid().len() + chunk.invalid().len()..];
+            if bytes.is_empty() && is_incomplete(chunk.invalid()) {
+                self.held[..chunk.invalid().len()].copy_from_slice(chunk.invalid());
+                self.len = chunk.invalid().len() as u8;
+            } else if !chunk.invalid().is_empty() {
+                text("\u{FFFD}");
+            }
+        }
+    }
+
+    /// Nothing follows: an incomplete character is replaced.
+    pub(super) fn finish(&mut self, mut text: impl FnMut(&str)) {
+        if self.len > 0 {
+            text("\u{FFFD}");
+        }
+        self.len = 0;
+    }
+}
+
+/// Whether more bytes could make a character of these, which are not one.
+fn is_incomplete(invalid: &[u8]) -> bool {
+    std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none())
+}

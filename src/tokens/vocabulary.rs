@@ -1,0 +1,89 @@
+//! The o200k_base vocabulary: read-only tables written by the build script.
+
+use super::class::{BLOCK, Class};
+use super::hash;
+
+static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bytes.bin"));
+static STARTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starts.bin"));
+static SINGLES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/singles.bin"));
+static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
+static PAIRS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pairs.bin"));
+static HALVES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/halves.bin"));
+static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
+static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blocks.bin"));
+
+/// A token's number, which is also the rank of the merge that makes it.
+pub(super) type Token = u32;
+
+/// The token of exactly these bytes.
+pub(super) fn token(bytes: &[u8]) -> Option<Token> {
+    find(TOKENS, hash::bytes(bytes), |token| bytes_of(token) == bytes)
+}
+
+/// The token that two neighbouring tokens merge to.
+pub(super) fn merge(left: Token, right: Token) -> Option<Token> {
+    find(PAIRS, hash::pair(left, right), |token| {
+        halves(token) == (left, right)
+    })
+}
+
+/// The token of a single byte.
+pub(super) fn single(byte: u8) -> Token {
+    word(SINGLES, usize::from(byte))
+}
+
+/// The two tokens that the last merge to this token joins; a single byte's token
+/// has itself.
+pub(super) fn halves(token: Token) -> (Token, Token) {
+    let at = 2 * token as usize;
+    (word(HALVES, at), word(HALVES, at + 1))
+}
+
+/// The class of a character.
+pub(super) fn class(character: char) -> Class {
+    let code = character as usize;
+    let block = usize::from(CLASS_INDEX[code / BLOCK]);
+    Class::ALL[usize::from(CLASS_BLOCKS[block * BLOCK + code % BLOCK])]
+}
+
+/// Reads every table once, so that the first stream does not wait for the disk.
+pub(super) fn touch() {
+    let tables = [
+        BYTES,
+        STARTS,
+        SINGLES,
+        TOKENS,
+        PAIRS,
+        HALVES,
+        CLASS_INDEX,
+        CLASS_BLOCKS,
+    ];
+    let pages = tables.iter().flat_map(|table| table.iter().step_by(4096));
+    std::hint::black_box(pages.fold(0, |sum: u8, byte| sum ^ byte));
+}
+
+fn bytes_of(token: Token) -> &'static [u8] {
+    let at = token as usize;
+    &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
+}
+
+fn find(table: &[u8], hash: u64, is_it: impl Fn(Token) -> bool) -> Option<Token> {
+    let slots = table.len() / 4;
+    let mut at = hash::home(hash, slots);
+    loop {
+        let slot = word(table, at);
+        if slot == hash::EMPTY {
+            return None;
+        }
+        let token = slot & ((1 << hash::TOKEN_BITS) - 1);
+        if hash::matches(slot, hash) && is_it(token) {
+            return Some(token);
+        }
+        at = (at + 1) & (slots - 1);
+    }
+}
+
+fn word(table: &[u8], at: usize) -> u32 {
+    let bytes = table[4 * at..].first_chunk();
+    bytes.map_or(0, |&word| u32::from_le_bytes(word))
+}
