@@ -1,6 +1,7 @@
 //! What the readers of JSON have in common.
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -26,6 +27,14 @@ pub(crate) fn compact(value: &RawValue) -> String {
         }
     }
     out
+}
+
+/// The arguments of a call: a string as it is, an object as its compact text.
+pub(crate) fn arguments(value: &RawValue) -> Cow<'_, str> {
+    if value.get().starts_with(['{', '[']) {
+        return Cow::Owned(compact(value));
+    }
+    serde_json::from_str(value.get()).map_or_else(|_| Cow::Borrowed(""), |text: Text<'_>| text.0)
 }
 
 /// The index behind the string literal that begins at `start`.
@@ -228,6 +237,54 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
         IgnoredAny.visit_map(entries).map(|_| Vec::new())
+    }
+}
+
+/// An object; anything else in its place is nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object<T>(pub(crate) Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Object(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(ObjectVisitor(PhantomData))
+            .map(Object)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(entries)).map(Some)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
     }
 }
 

@@ -1,0 +1,352 @@
+//! Bedrock `invoke`: each model's own JSON, in a stream base64-encoded inside
+//! `{"bytes": …}`.
+
+use super::super::emit;
+use super::super::json::{Count, List, Text};
+use super::super::{Malformed, Reader, Sink, reader};
+use super::is_exception;
+use crate::call::{Channel, Dialect, Event, Usage};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// Reads InvokeModel. The first message tells whose JSON it is.
+#[derive(Default)]
+pub(crate) struct Invoke {
+    native: Option<Box<dyn Reader>>,
+    chunk: Vec<u8>,
+    reported: Usage,
+    ended: bool,
+}
+
+impl Reader for Invoke {
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if is_exception(name) {
+            sink(Event::Error(name));
+            return Ok(());
+        }
+        let outer: Outer<'_> = serde_json::from_slice(payload)?;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.clear();
+        let read = STANDARD
+            .decode_vec(&*outer.bytes, &mut chunk)
+            .map_err(|_| Malformed)
+            .and_then(|()| self.chunk(&chunk, sink));
+        self.chunk = chunk;
+        read
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        match native(payload)? {
+            Some(mut reader) => reader.body(payload, sink),
+            None => super::Converse.body(payload, sink),
+        }
+    }
+
+    fn finish(&mut self, sink: Sink<'_>) {
+        if let Some(reader) = &mut self.native {
+            reader.finish(sink);
+        }
+    }
+}
+
+impl Invoke {
+    fn chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if self.native.is_none() {
+            self.native = native(chunk)?;
+        }
+        let reader = self.native.as_mut().ok_or(Malformed)?;
+        let reported = &mut self.reported;
+        let mut over = false;
+        reader.event("", chunk, &mut |event| match event {
+            Event::End => over = true,
+            Event::Usage(usage) => {
+                reported.overlay(usage);
+                sink(event);
+            }
+            _ => sink(event),
+        })?;
+        if memchr::memmem::find(chunk, METRICS).is_some() {
+            over |= self.metrics(chunk, sink)?;
+        }
+        if over && !self.ended {
+            self.ended = true;
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    /// Bedrock's own counts, in the last chunk: taken where the model gave none.
+    fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
+        let last: Last = serde_json::from_slice(chunk)?;
+        let Some(metrics) = last.metrics else {
+            return Ok(false);
+        };
+        let mut usage = metrics.into();
+        Usage::overlay(&mut usage, self.reported);
+        if usage != self.reported {
+            emit::usage(sink, usage);
+        }
+        Ok(true)
+    }
+}
+
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(borrow)]
+    bytes: Text<'a>,
+}
+
+const METRICS: &[u8] = b"\"amazon-bedrock-invocationMetrics\"";
+
+#[derive(Deserialize)]
+struct Last {
+    #[serde(rename = "amazon-bedrock-invocationMetrics")]
+    metrics: Option<Metrics>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metrics {
+    input_token_count: Count,
+    output_token_count: Count,
+    cache_read_input_token_count: Count,
+    cache_write_input_token_count: Count,
+}
+
+impl From<Metrics> for Usage {
+    fn from(sent: Metrics) -> Self {
+        let cached_input = sent.cache_read_input_token_count.0;
+        let cache_write = sent.cache_write_input_token_count.0;
+        let beside = cached_input
+            .unwrap_or(0)
+            .saturating_add(cache_write.unwrap_or(0));
+        Usage {
+            input: sent.input_token_count.0.map(|n| n.saturating_add(beside)),
+            cached_input,
+            cache_write,
+            output: sent.output_token_count.0,
+            reasoning: None,
+        }
+    }
+}
+
+/// The reader of the JSON that begins like `payload`; `None` where it is an error.
+fn native(payload: &[u8]) -> Result<Option<Box<dyn Reader>>, Malformed> {
+    let keys: Keys<'_> = serde_json::from_slice(payload)?;
+    let family = keys.dialect().map(reader).or_else(|| keys.own());
+    match family {
+        Some(reader) => Ok(Some(reader)),
+        None if keys.message.is_some() => Ok(None),
+        None => Err(Malformed),
+    }
+}
+
+/// The keys that tell the families apart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Keys<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    completion: Option<IgnoredAny>,
+    message_start: Option<IgnoredAny>,
+    content_block_delta: Option<IgnoredAny>,
+    output: Option<IgnoredAny>,
+    output_text: Option<IgnoredAny>,
+    results: Option<IgnoredAny>,
+    generation: Option<IgnoredAny>,
+    outputs: Option<IgnoredAny>,
+    #[serde(default)]
+    choices: List<ChoiceKeys>,
+    text: Option<IgnoredAny>,
+    generations: Option<IgnoredAny>,
+    #[serde(rename = "event_type")]
+    event_type: Option<IgnoredAny>,
+    #[serde(rename = "is_finished")]
+    is_finished: Option<IgnoredAny>,
+    embedding: Option<IgnoredAny>,
+    embeddings: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct ChoiceKeys {
+    text: Option<IgnoredAny>,
+}
+
+impl Keys<'_> {
+    /// The dialect of ours that the model speaks.
+    fn dialect(&self) -> Option<Dialect> {
+        if matches!(&*self.kind, "message_start" | "message" | "error") {
+            return Some(Dialect::Anthropic);
+        }
+        if self.completion.is_some() {
+            return Some(Dialect::AnthropicComplete);
+        }
+        if self.message_start.is_some()
+            || self.content_block_delta.is_some()
+            || self.output.is_some()
+        {
+            return Some(Dialect::BedrockConverse);
+        }
+        if let Some(choice) = self.choices.first() {
+            return Some(match choice.text {
+                Some(_) => Dialect::OpenaiCompletions,
+                None => Dialect::OpenaiChat,
+            });
+        }
+        if self.embedding.is_some() || self.embeddings.is_some() {
+            return Some(Dialect::Embeddings);
+        }
+        let cohere = [
+            &self.text,
+            &self.generations,
+            &self.event_type,
+            &self.is_finished,
+        ];
+        cohere
+            .iter()
+            .any(|key| key.is_some())
+            .then_some(Dialect::CohereV1)
+    }
+
+    /// The reader of a family that is spoken here alone.
+    fn own(&self) -> Option<Box<dyn Reader>> {
+        if self.output_text.is_some() || self.results.is_some() {
+            return Some(Box::new(Titan));
+        }
+        if self.generation.is_some() {
+            return Some(Box::new(Llama));
+        }
+        self.outputs
+            .is_some()
+            .then(|| Box::new(Mistral) as Box<dyn Reader>)
+    }
+}
+
+fn answer(sink: Sink<'_>, choice: u32, text: &str) {
+    emit::delta(sink, emit::segment(choice, 0, Channel::Answer), text);
+}
+
+/// Amazon Titan's text models.
+struct Titan;
+
+impl Reader for Titan {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: TitanText<'_> = serde_json::from_slice(payload)?;
+        answer(sink, 0, &sent.output_text);
+        emit::finish(sink, 0, &sent.completion_reason);
+        let mut generated = None;
+        for (choice, result) in (0..).zip(sent.results.iter()) {
+            answer(sink, choice, &result.output_text);
+            emit::finish(sink, choice, &result.completion_reason);
+            let sum = |count: u64| count.saturating_add(generated.unwrap_or(0));
+            generated = result.token_count.0.map(sum).or(generated);
+        }
+        let usage = Usage {
+            input: sent.input_text_token_count.0,
+            output: sent.total_output_text_token_count.0.or(generated),
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TitanText<'a> {
+    #[serde(borrow, default)]
+    output_text: Text<'a>,
+    #[serde(borrow, default)]
+    completion_reason: Text<'a>,
+    #[serde(borrow, default)]
+    results: List<TitanResult<'a>>,
+    #[serde(default)]
+    input_text_token_count: Count,
+    #[serde(default)]
+    total_output_text_token_count: Count,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TitanResult<'a> {
+    #[serde(default)]
+    token_count: Count,
+    #[serde(borrow, default)]
+    output_text: Text<'a>,
+    #[serde(borrow, default)]
+    completion_reason: Text<'a>,
+}
+
+/// Meta Llama.
+struct Llama;
+
+impl Reader for Llama {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: Generation<'_> = serde_json::from_slice(payload)?;
+        answer(sink, 0, &sent.generation);
+        emit::finish(sink, 0, &sent.stop_reason);
+        let usage = Usage {
+            input: sent.prompt_token_count.0,
+            output: sent.generation_token_count.0,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+/// The generated tokens are counted up from event to event.
+#[derive(Deserialize)]
+struct Generation<'a> {
+    #[serde(borrow, default)]
+    generation: Text<'a>,
+    #[serde(default)]
+    prompt_token_count: Count,
+    #[serde(default)]
+    generation_token_count: Count,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+/// Mistral's first models.
+struct Mistral;
+
+impl Reader for Mistral {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: Outputs<'_> = serde_json::from_slice(payload)?;
+        for (choice, output) in (0..).zip(sent.outputs.iter()) {
+            answer(sink, choice, &output.text);
+            emit::finish(sink, choice, &output.stop_reason);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+#[derive(Deserialize)]
+struct Outputs<'a> {
+    #[serde(borrow, default)]
+    outputs: List<Output<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Output<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
