@@ -1,1 +1,30 @@
-//! To be written.
+//! A simulated backend with a known truth: for the demo, tests and benchmarks.
+//!
+//! It speaks every streamed dialect, at a pace that a [`Profile`] and the request's
+//! `x-sim` header set ([`HELP`] is the grammar), and writes down what it really did:
+//! [`Truth`], per call, with instants read when a write to the socket has returned.
+//! It shares no code with the meter: its texts are made of units that are one
+//! o200k token each, so the count is known and not measured.
+
+mod dialects;
+mod grammar;
+mod gzip;
+mod pace;
+mod plan;
+mod profile;
+mod reply;
+mod request;
+mod route;
+mod script;
+mod server;
+mod socket;
+mod stream;
+mod truth;
+mod visit;
+mod words;
+
+pub use profile::{
+    Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
+};
+pub use server::Simulator;
+pub use truth::{Ending, Instants, Truth, TruthSeconds, TruthTokens};

@@ -1,0 +1,108 @@
+//! Puts an answer into a dialect's words, frame by frame.
+
+use super::plan::{Answer, Plan, Text};
+use super::profile::FaultKind;
+use super::stream::{Closing, Source};
+use super::truth::Carried;
+use bytes::BytesMut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One dialect's way to stream an answer, and to give it whole.
+pub(crate) trait Script: Send {
+    /// The media type of the stream.
+    fn content_type(&self) -> &'static str;
+    /// Whether tool arguments are JSON objects, which cannot be streamed in pieces.
+    fn whole_calls(&self) -> bool {
+        false
+    }
+    /// What comes before the first token.
+    fn open(&mut self, out: &mut BytesMut);
+    /// An event with tokens.
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut);
+    /// A sign of life, where the dialect has one.
+    fn ping(&mut self, _out: &mut BytesMut) {}
+    /// What comes after the last token.
+    fn close(&mut self, out: &mut BytesMut);
+    /// The error type the provider would use.
+    fn error_type(&self) -> &'static str {
+        "server_error"
+    }
+    /// An error event.
+    fn error(&mut self, kind: &str, out: &mut BytesMut);
+    /// The answer in one piece.
+    fn whole(&mut self) -> Vec<u8>;
+    /// What the end says, streamed or whole.
+    fn closing(&self) -> Closing;
+}
+
+/// A run of tokens of one text.
+pub(crate) struct Said<'a> {
+    pub(crate) text: &'a Text,
+    pub(crate) fragment: &'a str,
+    /// Whether the text begins here.
+    pub(crate) first: bool,
+    /// Whether the text ends here.
+    pub(crate) last: bool,
+}
+
+/// An answer spoken by a script.
+pub(crate) struct Spoken {
+    pub(crate) script: Box<dyn Script>,
+    pub(crate) answer: Arc<Answer>,
+    pub(crate) plan: Plan,
+}
+
+impl Source for Spoken {
+    fn open(&mut self, out: &mut BytesMut) {
+        self.script.open(out);
+    }
+
+    fn step(&self, n: usize) -> Option<(u64, Duration)> {
+        self.plan
+            .steps
+            .get(n)
+            .map(|step| (step.position, step.pause))
+    }
+
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried {
+        let mut carried = Carried::default();
+        for piece in &self.plan.steps[n].pieces {
+            let text = &self.answer.texts[piece.text];
+            let units = &text.units[piece.units.clone()];
+            carried.add(text.channel, units.len() as u64);
+            let fragment = units.concat();
+            let first = piece.units.start == 0;
+            let last = piece.units.end == text.units.len();
+            self.script.say(
+                Said {
+                    text,
+                    fragment: &fragment,
+                    first,
+                    last,
+                },
+                out,
+            );
+        }
+        carried
+    }
+
+    fn ping(&mut self, out: &mut BytesMut) {
+        self.script.ping(out);
+    }
+
+    fn close(&mut self, out: &mut BytesMut) -> Closing {
+        self.script.close(out);
+        self.script.closing()
+    }
+
+    fn fault(&self) -> Option<FaultKind> {
+        self.plan.fault.as_ref().map(|fault| fault.kind.clone())
+    }
+
+    fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String {
+        let kind = kind.unwrap_or(self.script.error_type()).to_owned();
+        self.script.error(&kind, out);
+        kind
+    }
+}

@@ -1,0 +1,195 @@
+//! One call, from its request to its answer.
+
+use super::dialects;
+use super::gzip::Gzip;
+use super::pace::{Pace, time_to_first_token};
+use super::plan::{self, Answer, Plan, Wish};
+use super::profile::{FaultKind, Profile};
+use super::reply;
+use super::request::Asked;
+use super::route::Target;
+use super::script::{Script, Spoken};
+use super::socket::Line;
+use super::stream::{Body, Stage, Stream, Torn, Whole};
+use super::truth::{Call, Carried, Ending};
+use super::words::Random;
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// One call on its way through the simulator.
+pub(crate) struct Visit {
+    pub(crate) target: Target,
+    pub(crate) profile: Profile,
+    pub(crate) line: Arc<Line>,
+    pub(crate) call: Arc<Call>,
+    pub(crate) random: Random,
+    pub(crate) id: String,
+    pub(crate) http1: bool,
+    pub(crate) calls_before: u64,
+}
+
+impl Visit {
+    /// The request body is here (or could not be read): answers.
+    pub(crate) async fn request_read(
+        &mut self,
+        body: Option<Bytes>,
+    ) -> Result<Response<Body>, Torn> {
+        let read_at = self.line.last_read();
+        self.call
+            .note(|truth| truth.instants.request_read = read_at);
+        let Some(asked) = body.and_then(|body| Asked::read(&self.target, &body)) else {
+            return Ok(self.refuse(StatusCode::BAD_REQUEST, "the body is not JSON"));
+        };
+        self.call.note(|truth| {
+            truth.model = asked.model.clone();
+            truth.streamed = asked.stream;
+        });
+        tokio::time::sleep_until((read_at + self.profile.head).into()).await;
+        if let Some(status) = self.profile.status {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Ok(self.refuse(status, "simulated error"));
+        }
+        let wish = Wish {
+            model: asked.model.clone().unwrap_or_else(|| "simulated".into()),
+            choices: asked.choices,
+            tool_name: asked.tool_name.clone(),
+            input_tokens: asked.input_tokens,
+            reports_usage: asked.reports_usage(self.target.shape),
+        };
+        let answer = Arc::new(plan::answer(&self.profile, &wish, now(), &mut self.random));
+        let Some(script) = dialects::script(self.target.shape, &answer, &asked) else {
+            return Ok(self.refuse(StatusCode::NOT_IMPLEMENTED, "not simulated"));
+        };
+        let plan = plan::plan(&self.profile, &answer, script.whole_calls());
+        let ttft = time_to_first_token(
+            &self.profile,
+            asked.input_tokens,
+            self.call.concurrency(),
+            self.calls_before,
+        );
+        let pace = Pace::new(&self.profile, read_at + ttft, self.random.clone());
+        match asked.stream {
+            true => Ok(self.stream(script, answer, plan, pace)),
+            false => self.whole(script, &answer, &plan, pace).await,
+        }
+    }
+
+    fn stream(
+        &self,
+        script: Box<dyn Script>,
+        answer: Arc<Answer>,
+        plan: Plan,
+        mut pace: Pace,
+    ) -> Response<Body> {
+        if let Some(first) = plan.steps.first() {
+            pace.delay(first.pause);
+        }
+        let content_type = HeaderValue::from_static(script.content_type());
+        let mut response = Response::new(Body::Stream(Box::new(Stream {
+            source: Box::new(Spoken {
+                script,
+                answer,
+                plan,
+            }),
+            sleep: Box::pin(tokio::time::sleep_until(pace.due().into())),
+            pace,
+            ping: self.profile.ping,
+            gzip: self.profile.gzip.then(Gzip::new),
+            call: Arc::clone(&self.call),
+            line: Arc::clone(&self.line),
+            http1: self.http1,
+            last_frame: Instant::now(),
+            stage: Stage::Opening,
+        })));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type);
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        self.label(response)
+    }
+
+    /// The answer in one piece, after the time that generating it takes.
+    async fn whole(
+        &self,
+        mut script: Box<dyn Script>,
+        answer: &Answer,
+        plan: &Plan,
+        mut pace: Pace,
+    ) -> Result<Response<Body>, Torn> {
+        for step in &plan.steps {
+            pace.advance(step.position, step.pause, self.call.concurrency());
+        }
+        tokio::time::sleep_until(pace.due().into()).await;
+        match plan.fault.as_ref().map(|fault| &fault.kind) {
+            None => {}
+            Some(FaultKind::Error(_)) => {
+                return Ok(self.refuse(StatusCode::INTERNAL_SERVER_ERROR, "simulated error"));
+            }
+            Some(kind) => {
+                let reset = *kind == FaultKind::Reset;
+                if reset && self.http1 {
+                    self.line.reset();
+                }
+                let ending = if reset { Ending::Reset } else { Ending::Closed };
+                self.call.note(|truth| truth.outcome = ending);
+                return Err(Torn);
+            }
+        }
+        let mut carried = Carried::default();
+        answer
+            .texts
+            .iter()
+            .for_each(|text| carried.add(text.channel, text.units.len() as u64));
+        self.call.note(|truth| truth.complete(script.closing()));
+        Ok(self.piece(StatusCode::OK, script.whole(), carried))
+    }
+
+    fn refuse(&self, status: StatusCode, message: &str) -> Response<Body> {
+        self.call.note(|truth| {
+            truth.status = status.as_u16();
+            truth.outcome = Ending::HttpError;
+            truth.streamed = false;
+        });
+        let body = reply::error_body(Some(self.target.shape), status, message).to_string();
+        self.piece(status, body.into_bytes(), Carried::default())
+    }
+
+    fn piece(&self, status: StatusCode, body: Vec<u8>, carried: Carried) -> Response<Body> {
+        let mut bytes = Bytes::from(body);
+        if let Some(mut gzip) = self.profile.gzip.then(Gzip::new) {
+            bytes = gzip.frame(&bytes, true).unwrap_or_default();
+        }
+        let call = Some((Arc::clone(&self.line), Arc::clone(&self.call), carried));
+        let mut response = Response::new(Body::Whole(Some(Whole { bytes, call })));
+        *response.status_mut() = status;
+        let content_type = HeaderValue::from_static("application/json");
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type);
+        self.label(response)
+    }
+
+    /// The headers that every answer carries.
+    fn label(&self, mut response: Response<Body>) -> Response<Body> {
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            response.headers_mut().insert("x-sim-id", id);
+        }
+        if self.profile.gzip {
+            let gzip = HeaderValue::from_static("gzip");
+            response
+                .headers_mut()
+                .insert(header::CONTENT_ENCODING, gzip);
+        }
+        response
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,152 @@
+//! A simulator on a free port, and a real client for it.
+#![allow(dead_code)] // each test file uses its part
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge::sim::{Profile, Simulator, Truth};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+pub struct Sim {
+    pub address: SocketAddr,
+    pub simulator: Arc<Simulator>,
+    _stop: oneshot::Sender<()>,
+}
+
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub frames: Vec<(Instant, Bytes)>,
+    pub error: Option<hyper::Error>,
+}
+
+impl Answer {
+    pub fn body(&self) -> Vec<u8> {
+        self.frames
+            .iter()
+            .flat_map(|(_, bytes)| bytes.to_vec())
+            .collect()
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body()).expect("text")
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body()).expect("JSON")
+    }
+
+    /// The JSON of every `data:` line but `[DONE]`.
+    pub fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| *data != "[DONE]")
+            .map(|data| serde_json::from_str(data).expect(data))
+            .collect()
+    }
+}
+
+pub async fn start(settings: &str) -> Sim {
+    serve(Simulator::new(settings.parse::<Profile>().expect(settings))).await
+}
+
+pub async fn serve(simulator: Arc<Simulator>) -> Sim {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move { drop(stopped.await) };
+    tokio::spawn(Arc::clone(&simulator).serve(listener, stopped));
+    Sim {
+        address,
+        simulator,
+        _stop: stop,
+    }
+}
+
+pub fn post(path: &str, settings: &str, body: &Value) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header("host", "simulator")
+        .header("content-type", "application/json")
+        .header("x-sim", settings)
+        .header("x-sim-id", "one")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .expect("a request")
+}
+
+pub fn get(path: &str) -> Request<Full<Bytes>> {
+    let request = Request::get(path).header("host", "simulator");
+    request.body(Full::default()).expect("a request")
+}
+
+impl Sim {
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let stream = TcpStream::connect(self.address).await.expect("listening");
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .expect("HTTP/1.1");
+        tokio::spawn(connection);
+        read(sender.send_request(request).await.expect("a response head")).await
+    }
+
+    pub async fn send_h2(&self, mut request: Request<Full<Bytes>>) -> Answer {
+        let stream = TcpStream::connect(self.address).await.expect("listening");
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .expect("HTTP/2");
+        tokio::spawn(connection);
+        let path = request.uri().path_and_query().expect("a path").as_str();
+        *request.uri_mut() = format!("http://{}{path}", self.address)
+            .parse()
+            .expect("a URI");
+        request.headers_mut().remove("host");
+        read(sender.send_request(request).await.expect("a response head")).await
+    }
+
+    pub async fn post(&self, path: &str, settings: &str, body: Value) -> Answer {
+        self.send(post(path, settings, &body)).await
+    }
+
+    /// The truth of the newest call, once it is told.
+    pub async fn truth(&self) -> Arc<Truth> {
+        for _ in 0..500 {
+            if let Some(truth) = self.simulator.truths().first() {
+                return Arc::clone(truth);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no truth was told within 5 s");
+    }
+}
+
+async fn read(response: http::Response<hyper::body::Incoming>) -> Answer {
+    let (head, mut body) = response.into_parts();
+    let mut answer = Answer {
+        status: head.status,
+        headers: head.headers,
+        frames: Vec::new(),
+        error: None,
+    };
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => {
+                if let Ok(bytes) = frame.into_data() {
+                    answer.frames.push((Instant::now(), bytes));
+                }
+            }
+            Err(error) => {
+                answer.error = Some(error);
+                break;
+            }
+        }
+    }
+    answer
+}
