@@ -1,5 +1,6 @@
 //! Which dialect a path speaks.
 
+use super::request::word;
 use crate::call::{Dialect, Operation};
 use http::{Method, Uri};
 
@@ -16,7 +17,316 @@ pub struct Detected {
     pub stream: Option<bool>,
 }
 
-/// Reads the dialect off a path.
-pub fn detect(_method: &Method, _uri: &Uri) -> Detected {
-    Detected::default()
+impl Detected {
+    fn new(dialect: Dialect, operation: Operation) -> Self {
+        Detected {
+            dialect,
+            operation,
+            ..Detected::default()
+        }
+    }
+
+    fn model(mut self, name: &str) -> Self {
+        self.model = word(&percent_decoded(name));
+        self
+    }
+
+    fn stream(mut self, stream: bool) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+}
+
+/// Reads the dialect off a path. Its end decides: prefixes vary from provider to
+/// provider. What the first event of the response says wins over it.
+pub fn detect(method: &Method, uri: &Uri) -> Detected {
+    let path: Vec<&str> = uri.path().split('/').filter(|s| !s.is_empty()).collect();
+    if path.last() == Some(&"realtime") {
+        return realtime(uri.query().unwrap_or(""));
+    }
+    if method != Method::POST {
+        return Detected::default();
+    }
+    bedrock(&path)
+        .or_else(|| google(&path))
+        .or_else(|| openai(&path))
+        .or_else(|| others(&path))
+        .unwrap_or_default()
+}
+
+/// `…/realtime?model=`; Azure says `deployment=`.
+fn realtime(query: &str) -> Detected {
+    let mut found = Detected::new(Dialect::OpenaiRealtime, Operation::Realtime).stream(true);
+    for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        if matches!(key, "model" | "deployment") {
+            found = found.model(value);
+        }
+    }
+    found
+}
+
+/// `/model/{id}/{verb}`, the id percent-encoded, or a resource name with slashes.
+fn bedrock(path: &[&str]) -> Option<Detected> {
+    let (verb, rest) = path.split_last()?;
+    let at = rest.iter().position(|segment| *segment == "model")?;
+    let id = rest.get(at + 1..).filter(|id| !id.is_empty())?.join("/");
+    let (dialect, stream) = match *verb {
+        "converse" => (Dialect::BedrockConverse, false),
+        "converse-stream" => (Dialect::BedrockConverse, true),
+        "invoke" => (Dialect::BedrockInvoke, false),
+        "invoke-with-response-stream" => (Dialect::BedrockInvoke, true),
+        _ => return None,
+    };
+    let operation = if id.contains("embed") {
+        Operation::Embeddings
+    } else {
+        Operation::Chat
+    };
+    let found = Detected::new(dialect, operation);
+    Some(found.model(&id).stream(stream))
+}
+
+/// `…/models/{model}:{verb}`: Gemini, and what else Vertex serves.
+fn google(path: &[&str]) -> Option<Detected> {
+    let last = percent_decoded(path.last()?);
+    let (model, verb) = last.rsplit_once(':')?;
+    let publisher = path
+        .iter()
+        .position(|segment| *segment == "publishers")
+        .and_then(|at| path.get(at + 1));
+    let raw = match publisher {
+        Some(&"anthropic") => Dialect::Anthropic,
+        _ => Dialect::OpenaiChat,
+    };
+    let found = match verb {
+        "generateContent" => gemini().stream(false),
+        "streamGenerateContent" => gemini().stream(true),
+        "rawPredict" => Detected::new(raw, Operation::Chat).stream(false),
+        "streamRawPredict" => Detected::new(raw, Operation::Chat).stream(true),
+        "embedContent" | "batchEmbedContents" => embeddings(),
+        "predict" if model.contains("embedding") => embeddings(),
+        _ => return None,
+    };
+    Some(found.model(model))
+}
+
+fn gemini() -> Detected {
+    Detected::new(Dialect::Gemini, Operation::GenerateContent)
+}
+
+fn embeddings() -> Detected {
+    Detected::new(Dialect::Embeddings, Operation::Embeddings)
+}
+
+/// OpenAI's paths, under any prefix; Azure's name a deployment.
+fn openai(path: &[&str]) -> Option<Detected> {
+    let (found, prefix) = match path {
+        [prefix @ .., "chat", "completions"] => {
+            (Detected::new(Dialect::OpenaiChat, Operation::Chat), prefix)
+        }
+        [prefix @ .., "completions"] => (
+            Detected::new(Dialect::OpenaiCompletions, Operation::TextCompletion),
+            prefix,
+        ),
+        [prefix @ .., "responses"] => (
+            Detected::new(Dialect::OpenaiResponses, Operation::Chat),
+            prefix,
+        ),
+        [prefix @ .., "embeddings"] => (embeddings(), prefix),
+        _ => return None,
+    };
+    Some(match prefix {
+        [.., "deployments", deployment] => found.model(deployment),
+        _ => found,
+    })
+}
+
+fn others(path: &[&str]) -> Option<Detected> {
+    let (dialect, operation) = match path {
+        // A thread's messages are OpenAI's assistants, which generate nothing here.
+        [.., "threads", _, "messages"] => return None,
+        [.., "messages"] => (Dialect::Anthropic, Operation::Chat),
+        [.., "v1", "complete"] => (Dialect::AnthropicComplete, Operation::TextCompletion),
+        [.., "api", "chat"] => (Dialect::Ollama, Operation::Chat),
+        [.., "api", "generate"] => (Dialect::Ollama, Operation::TextCompletion),
+        [.., "v2", "chat"] => (Dialect::CohereV2, Operation::Chat),
+        // Writer's chat has the same path: its first event tells.
+        [.., "v1", "chat"] => (Dialect::CohereV1, Operation::Chat),
+        [.., "v1", "generate"] => (Dialect::CohereV1, Operation::TextCompletion),
+        [.., "embed"] => (Dialect::Embeddings, Operation::Embeddings),
+        [.., "rerank"] => (Dialect::Rerank, Operation::Rerank),
+        _ => return tgi(path),
+    };
+    Some(Detected::new(dialect, operation))
+}
+
+fn tgi(path: &[&str]) -> Option<Detected> {
+    let found = Detected::new(Dialect::Tgi, Operation::TextCompletion);
+    match path {
+        [.., "generate_stream"] | [.., "invocations-response-stream"] => Some(found.stream(true)),
+        [.., "generate"] => Some(found.stream(false)),
+        [] | [.., "invocations"] => Some(found),
+        _ => None,
+    }
+}
+
+/// Undoes percent-encoding; what is not one stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.as_bytes();
+    while let Some((&first, rest)) = bytes.split_first() {
+        let escape = rest
+            .first_chunk()
+            .filter(|_| first == b'%')
+            .and_then(|digits: &[u8; 2]| hexadecimal(*digits));
+        decoded.push(escape.unwrap_or(first));
+        bytes = rest.get(escape.map_or(0, |_| 2)..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+fn hexadecimal([high, low]: [u8; 2]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post(target: &str) -> Detected {
+        detect(&Method::POST, &target.parse().expect("a valid target"))
+    }
+
+    #[test]
+    fn the_end_of_the_path_decides_under_any_prefix() {
+        for (target, dialect) in [
+            ("/v1/chat/completions", Dialect::OpenaiChat),
+            ("/api/coding/paas/v4/chat/completions", Dialect::OpenaiChat),
+            ("//v1/chat/completions", Dialect::OpenaiChat),
+            (
+                "/models/chat/completions?api-version=2024-05-01-preview",
+                Dialect::OpenaiChat,
+            ),
+            ("/v1/chat/completions/", Dialect::OpenaiChat),
+            ("/v1/completions", Dialect::OpenaiCompletions),
+            ("/backend-api/codex/responses", Dialect::OpenaiResponses),
+            ("/v1/messages?beta=true", Dialect::Anthropic),
+            ("/anthropic/v1/messages", Dialect::Anthropic),
+            ("/v1/complete", Dialect::AnthropicComplete),
+            ("/api/chat", Dialect::Ollama),
+            ("/ollama/api/generate", Dialect::Ollama),
+            ("/api/embed", Dialect::Embeddings),
+            ("/api/embeddings", Dialect::Embeddings),
+            ("/v1/embeddings", Dialect::Embeddings),
+            ("/v2/embed", Dialect::Embeddings),
+            ("/v2/chat", Dialect::CohereV2),
+            ("/v1/chat", Dialect::CohereV1),
+            ("/v1/generate", Dialect::CohereV1),
+            ("/generate", Dialect::Tgi),
+            ("/", Dialect::Tgi),
+            ("/endpoints/llama/invocations", Dialect::Tgi),
+            ("/api/v1/rerank", Dialect::Rerank),
+            ("/v1/threads/thread_1/messages", Dialect::Unknown),
+            ("/v1/messages/count_tokens", Dialect::Unknown),
+            (
+                "/v1beta/models/gemini-2.5-pro:countTokens",
+                Dialect::Unknown,
+            ),
+            ("/v1/audio/transcriptions", Dialect::Unknown),
+        ] {
+            assert_eq!(post(target).dialect, dialect, "{target}");
+        }
+    }
+
+    #[test]
+    fn the_path_names_model_and_stream_where_the_dialect_says_so_there() {
+        for (target, dialect, model, stream) in [
+            (
+                "/openai/deployments/my-gpt/chat/completions?api-version=2024-02-01",
+                Dialect::OpenaiChat,
+                "my-gpt",
+                None,
+            ),
+            (
+                "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+                Dialect::Gemini,
+                "gemini-2.5-flash",
+                Some(true),
+            ),
+            (
+                "/v1/projects/p/locations/us-east5/publishers/google/models/gemini-2.5-pro:generateContent",
+                Dialect::Gemini,
+                "gemini-2.5-pro",
+                Some(false),
+            ),
+            (
+                "/v1/projects/p/locations/us-east5/publishers/anthropic/models/claude-3-7-sonnet@20250219:streamRawPredict",
+                Dialect::Anthropic,
+                "claude-3-7-sonnet@20250219",
+                Some(true),
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/mistralai/models/mistral-large:rawPredict",
+                Dialect::OpenaiChat,
+                "mistral-large",
+                Some(false),
+            ),
+            (
+                "/model/us.anthropic.claude-haiku-4-5-20251001-v1%3A0/invoke-with-response-stream",
+                Dialect::BedrockInvoke,
+                "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+                Some(true),
+            ),
+            (
+                "/bedrock/model/arn:aws:bedrock:us-east-1:1:inference-profile%2Fus.meta.llama/converse",
+                Dialect::BedrockConverse,
+                "arn:aws:bedrock:us-east-1:1:inference-profile/us.meta.llama",
+                Some(false),
+            ),
+            (
+                "/v1beta/models/gemini-embedding-001:batchEmbedContents",
+                Dialect::Embeddings,
+                "gemini-embedding-001",
+                None,
+            ),
+        ] {
+            let found = post(target);
+            assert_eq!(found.dialect, dialect, "{target}");
+            assert_eq!(found.model.as_deref(), Some(model), "{target}");
+            assert_eq!(found.stream, stream, "{target}");
+        }
+        assert_eq!(post("/generate_stream").stream, Some(true));
+        assert_eq!(post("/v1/messages").stream, None);
+    }
+
+    #[test]
+    fn a_realtime_connection_names_its_model_in_the_query() {
+        for target in [
+            "/v1/realtime?intent=x&model=gpt-realtime%2Dmini",
+            "/openai/realtime?api-version=1&deployment=gpt-realtime-mini",
+        ] {
+            let found = detect(&Method::GET, &target.parse().expect("a valid target"));
+            assert_eq!(found.dialect, Dialect::OpenaiRealtime);
+            assert_eq!(found.model.as_deref(), Some("gpt-realtime-mini"));
+            assert_eq!(found.stream, Some(true));
+        }
+    }
+
+    #[test]
+    fn reading_something_is_not_generating_it() {
+        for target in ["/v1/chat/completions", "/v1/responses/resp_1", "/"] {
+            let found = detect(&Method::GET, &target.parse().expect("a valid target"));
+            assert_eq!(found, Detected::default(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_model_with_control_characters_is_not_one() {
+        assert_eq!(post("/model/a%0Ab/invoke").model, None);
+        assert_eq!(
+            post("/model/100%25%zz/invoke").model.as_deref(),
+            Some("100%%zz")
+        );
+    }
 }
