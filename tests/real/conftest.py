@@ -1,20 +1,31 @@
 """The parts every test talks to: a real engine, the simulated backend, and the proxy in front of each."""
 
+import contextlib
 import os
 import pathlib
 
 import pytest
 
+from gauge import Gauge
 from processes import answers, free_port, running
 
 HERE = pathlib.Path(__file__).parent
 PROJECT = HERE.parent.parent
 MODEL = PROJECT / ".cache/real/model/tiny.gguf"
+ANY_PORT = "127.0.0.1:0"
 
 
 @pytest.fixture(scope="session")
 def logs(tmp_path_factory):
     return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="session")
+def tokengauge():
+    """The binary under test."""
+    path = pathlib.Path(os.environ.get("TOKENGAUGE_BIN", PROJECT / "target/debug/tokengauge"))
+    assert path.exists(), f"{path} is not there: cargo build"
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +42,41 @@ def engine(logs):
 
 
 @pytest.fixture(scope="session")
-def tokengauge():
-    """The binary under test."""
-    path = pathlib.Path(os.environ.get("TOKENGAUGE_BIN", PROJECT / "target/debug/tokengauge"))
-    assert path.exists(), f"{path} is not there: cargo build"
-    return path
+def simulator(logs, tokengauge):
+    """The address of the simulated backend."""
+    with running([tokengauge, "sim", "--listen", ANY_PORT], logs / "sim.log") as process:
+        yield "http://" + process.wait_for_line(r"listening on (\S+)")
+
+
+@pytest.fixture(scope="session")
+def gauge(logs, tokengauge):
+    """Starts a proxy in front of a backend: `gauge(name, upstream)`."""
+    with contextlib.ExitStack() as processes:
+
+        def start(name, upstream):
+            log = logs / f"{name}-calls.jsonl"
+            command = [tokengauge, "run", "--upstream", upstream, "--listen", ANY_PORT, "--admin", ANY_PORT]
+            process = processes.enter_context(
+                running([*command, "--call-log", log], logs / f"{name}.log", expected_exit=0)
+            )
+            traffic = process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
+            admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
+            return Gauge(f"http://{traffic}", f"http://{admin}", log)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def engine_gauge(gauge, engine):
+    return gauge("engine-gauge", engine)
+
+
+@pytest.fixture(scope="session")
+def simulator_gauge(gauge, simulator):
+    return gauge("simulator-gauge", simulator)
+
+
+@pytest.fixture(scope="session")
+def unreachable_gauge(gauge):
+    """A proxy whose upstream refuses connections."""
+    return gauge("unreachable-gauge", f"http://127.0.0.1:{free_port()}")

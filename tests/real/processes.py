@@ -64,9 +64,10 @@ def answers(url):
 
 
 @contextlib.contextmanager
-def running(command, log):
+def running(command, log, expected_exit=None):
     process = Process([str(part) for part in command], log)
     try:
         yield process
     finally:
-        process.stop()
+        code = process.stop()
+    assert expected_exit in (None, code), f"ended with {code}:\n{process.written()[-4000:]}"

@@ -1,0 +1,50 @@
+"""A running proxy as its operator sees it: call records and metrics."""
+
+import contextlib
+import json
+import pathlib
+import re
+import time
+import urllib.request
+
+RECORD_SECONDS = 10
+
+
+class Gauge:
+    def __init__(self, url, admin, call_log: pathlib.Path):
+        self.url = url
+        self.admin = admin
+        self.call_log = call_log
+
+    def logged(self):
+        """The call records in the call log, oldest first."""
+        if not self.call_log.exists():
+            return []
+        # A line that is still being written has no end yet.
+        return [json.loads(line) for line in self.call_log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def calls(self, limit=1000):
+        """The call records of the API, newest first."""
+        return json.loads(self.scrape(f"/api/v1/calls?limit={limit}"))["calls"]
+
+    def metric(self, name):
+        """A metric's value, summed over its labels."""
+        samples = re.findall(rf"^{name}(?:{{.*}})? (\S+)", self.scrape("/metrics"), re.MULTILINE)
+        return sum(float(sample) for sample in samples)
+
+    def scrape(self, path):
+        with urllib.request.urlopen(self.admin + path, timeout=10) as response:
+            return response.read().decode()
+
+    @contextlib.contextmanager
+    def next_record(self):
+        """Gives a list that holds the one record of the one call made within."""
+        before = len(self.logged())
+        records = []
+        yield records
+        deadline = time.monotonic() + RECORD_SECONDS
+        while len(self.logged()) == before:
+            assert time.monotonic() < deadline, f"no call record within {RECORD_SECONDS} s"
+            time.sleep(0.01)
+        records += self.logged()[before:]
+        assert len(records) == 1, f"{len(records)} records of one call"

@@ -1,0 +1,13 @@
+"""o200k_base counts by an implementation that is not the one under test."""
+
+import json
+import pathlib
+import subprocess
+
+NODE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/node"
+
+
+def count(text):
+    command = ["node", NODE / "count_tokens.mjs"]
+    done = subprocess.run(command, input=json.dumps([text]), capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)[0]
