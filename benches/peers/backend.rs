@@ -1,0 +1,105 @@
+//! A bare, fast backend: HTTP/1.1 with keep-alive, a chunk and a write per event.
+
+use crate::wire::{Ask, push_end, push_event};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until};
+
+/// Serves until standard input ends, which it does when the parent does. Prints its address.
+pub fn serve() -> anyhow::Result<()> {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let listener: TcpListener = socket.listen(4096)?;
+        println!("{}", listener.local_addr()?);
+        loop {
+            let (socket, _) = listener.accept().await?;
+            tokio::spawn(connection(socket));
+        }
+    })
+}
+
+/// Answers requests until the peer leaves; that is no error.
+async fn connection(socket: TcpStream) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    let mut socket = BufReader::new(socket);
+    while let Some(ask) = request(&mut socket).await? {
+        answer(ask, socket.get_mut()).await?;
+    }
+    Ok(())
+}
+
+/// Reads one request; none when the connection was closed between two.
+async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<Ask>> {
+    let (mut ask, mut length, mut line) = (Ask::default(), 0, String::new());
+    loop {
+        line.clear();
+        if socket.read_line(&mut line).await? == 0 {
+            return Ok(None);
+        }
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let (name, value) = (name.to_ascii_lowercase(), value.trim());
+        if name == "content-length" {
+            length = value.parse().unwrap_or(0);
+        }
+        ask.header(&name, value);
+    }
+    socket.read_exact(&mut vec![0; length]).await?;
+    Ok(Some(ask))
+}
+
+async fn answer(ask: Ask, socket: &mut TcpStream) -> std::io::Result<()> {
+    let (mut scratch, mut out) = (String::new(), Vec::new());
+    socket
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await?;
+    if ask.per_write > 1 {
+        for index in 0..ask.per_write {
+            push_event(index, &mut scratch, &mut out);
+        }
+        // The same events again and again: making them must not be what limits.
+        for _ in 0..ask.events / ask.per_write {
+            socket.write_all(&out).await?;
+        }
+    } else {
+        pace(ask, socket, &mut scratch, &mut out).await?;
+    }
+    out.clear();
+    push_end(ask.events, &mut out);
+    socket.write_all(&out).await
+}
+
+async fn pace(
+    ask: Ask,
+    socket: &mut TcpStream,
+    scratch: &mut String,
+    out: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let start = Instant::now() + Duration::from_micros(ask.phase_us);
+    for index in 0..ask.events {
+        // A timer rounds up to its tick, even one that is due.
+        if ask.interval_us > 0 {
+            sleep_until(start + Duration::from_micros(ask.interval_us * u64::from(index))).await;
+        }
+        out.clear();
+        push_event(index, scratch, out);
+        socket.write_all(out).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! What is compared: no proxy, nginx, haproxy, tokengauge. One worker each.
+
+use crate::client::Connection;
+use crate::process::{Cores, Processes};
+use anyhow::{Context, bail};
+use std::fmt;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Something between the client and the backend, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Peer {
+    Direct,
+    Nginx,
+    Haproxy,
+    Tokengauge,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Peer::Direct => "direct",
+            Peer::Nginx => "nginx",
+            Peer::Haproxy => "haproxy",
+            Peer::Tokengauge => "tokengauge",
+        })
+    }
+}
+
+/// A peer that takes connections.
+pub struct Running {
+    pub address: SocketAddr,
+    /// None for `direct`.
+    pub processes: Option<Processes>,
+    admin: Option<SocketAddr>,
+    _folder: TempDir,
+}
+
+impl Peer {
+    /// In the order of the tables.
+    pub const ALL: [Peer; 4] = [Peer::Direct, Peer::Nginx, Peer::Haproxy, Peer::Tokengauge];
+
+    /// Whether it is there to be started.
+    pub fn is_installed(self) -> bool {
+        let folders = || {
+            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>()
+        };
+        match self {
+            Peer::Direct | Peer::Tokengauge => true,
+            // Debian puts both where only root's PATH looks.
+            Peer::Nginx | Peer::Haproxy => folders()
+                .iter()
+                .map(|folder| folder.as_path())
+                .chain([Path::new("/usr/sbin")])
+                .any(|folder| folder.join(self.to_string()).exists()),
+        }
+    }
+
+    /// Starts it in front of `backend`, with a core to itself.
+    pub fn start(self, backend: SocketAddr, cores: Cores) -> anyhow::Result<Running> {
+        let folder = tempfile::tempdir()?;
+        let (address, admin) = (free_address()?, free_address()?);
+        let command = match self {
+            Peer::Direct => {
+                return Ok(Running {
+                    address: backend,
+                    processes: None,
+                    admin: None,
+                    _folder: folder,
+                });
+            }
+            Peer::Nginx => nginx(folder.path(), address, backend)?,
+            Peer::Haproxy => haproxy(folder.path(), address, backend)?,
+            Peer::Tokengauge => tokengauge(address, admin, backend),
+        };
+        let mut processes = Processes::start(command, cores.peer, cores.load)?;
+        wait_for(address, &mut processes).with_context(|| format!("{self} did not start"))?;
+        let admin = (self == Peer::Tokengauge).then_some(admin);
+        Ok(Running {
+            address,
+            processes: Some(processes),
+            admin,
+            _folder: folder,
+        })
+    }
+}
+
+impl Running {
+    /// The sum of a metric of tokengauge; none for the others.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
+        let Some(admin) = self.admin else {
+            return Ok(None);
+        };
+        let scrape = Connection::open(admin).await?.get("/metrics").await?;
+        let samples = scrape.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with([' ', '{']))
+        });
+        let values = samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(Some(values.sum()))
+    }
+}
+
+fn nginx(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
+    let user = if rustix::process::geteuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
+    let path = folder.display();
+    let text = format!(
+        "daemon off; {user} worker_processes 1; pid {path}/pid; error_log {path}/error.log;
+        events {{ worker_connections 16384; }}
+        http {{
+          access_log off; tcp_nodelay on; keepalive_requests 1000000;
+          client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c;
+          uwsgi_temp_path {path}/d; scgi_temp_path {path}/e;
+          upstream backend {{ server {backend}; keepalive 4096; keepalive_requests 1000000; }}
+          server {{
+            listen {address} backlog=4096;
+            location / {{
+              proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";
+              proxy_buffering off; proxy_read_timeout 600s;
+            }}
+          }}
+        }}"
+    );
+    let config = folder.join("nginx.conf");
+    std::fs::write(&config, text)?;
+    let mut command = Command::new("nginx");
+    command
+        .arg("-c")
+        .arg(config)
+        .arg("-p")
+        .arg(folder)
+        .stderr(Stdio::null());
+    Ok(with_sbin(command))
+}
+
+fn haproxy(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
+    let text = format!(
+        "global
+  nbthread 1
+  maxconn 8192
+defaults
+  mode http
+  option http-no-delay
+  http-reuse always
+  timeout connect 10s
+  timeout client 600s
+  timeout server 600s
+frontend agents
+  bind {address} backlog 4096
+  default_backend backend
+backend backend
+  server one {backend} pool-max-conn -1
+"
+    );
+    let config = folder.join("haproxy.cfg");
+    std::fs::write(&config, text)?;
+    let mut command = Command::new("haproxy");
+    command
+        .arg("-db")
+        .arg("-q")
+        .arg("-f")
+        .arg(config)
+        .stderr(Stdio::null());
+    Ok(with_sbin(command))
+}
+
+fn tokengauge(address: SocketAddr, admin: SocketAddr, backend: SocketAddr) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["run", "--upstream", &format!("http://{backend}")])
+        .args([
+            "--listen",
+            &address.to_string(),
+            "--admin",
+            &admin.to_string(),
+        ])
+        .env("TOKIO_WORKER_THREADS", "1")
+        .stderr(Stdio::null());
+    command
+}
+
+fn with_sbin(mut command: Command) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin"));
+    command
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+fn wait_for(address: SocketAddr, processes: &mut Processes) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(address).is_err() {
+        if processes.ended() {
+            bail!("it ended at once");
+        }
+        if Instant::now() > deadline {
+            bail!("it takes no connections at {address}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Processes: which core they run on, how much of it they used, how much memory they
+//! hold, and their end.
+
+use anyhow::Context;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Ticks per second in `/proc/PID/stat`: the same on every Linux of today.
+const TICKS: f64 = 100.0;
+
+/// The two cores of the benchmark: the peer has one to itself.
+#[derive(Clone, Copy)]
+pub struct Cores {
+    pub peer: usize,
+    pub load: usize,
+}
+
+impl Cores {
+    /// The first two this process may use; the same twice where there is one.
+    pub fn choose() -> anyhow::Result<Cores> {
+        let allowed = sched_getaffinity(None)?;
+        let mut usable = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        let peer = usable.next().context("no core to run on")?;
+        let load = usable.next().unwrap_or(peer);
+        Ok(Cores { peer, load })
+    }
+}
+
+/// Keeps this thread, and what it starts from now on, on one core.
+pub fn pin(core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Raises the limit on open files as far as it goes.
+pub fn raise_file_limit() -> anyhow::Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )?)
+}
+
+/// A process and its children, ended when this is dropped.
+pub struct Processes {
+    root: Child,
+}
+
+impl Processes {
+    /// Starts it on `core`; everything later starts on `back` again.
+    pub fn start(mut command: Command, core: usize, back: usize) -> anyhow::Result<Processes> {
+        pin(core)?;
+        let started = command
+            .spawn()
+            .with_context(|| format!("starting {command:?}"));
+        pin(back)?;
+        Ok(Processes { root: started? })
+    }
+
+    /// The pipe from it, once.
+    pub fn stdout(&mut self) -> Option<std::process::ChildStdout> {
+        self.root.stdout.take()
+    }
+
+    /// Whether it ended by itself.
+    pub fn ended(&mut self) -> bool {
+        !matches!(self.root.try_wait(), Ok(None))
+    }
+
+    /// Seconds of processor used so far.
+    pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        let mut ticks = 0.0;
+        for id in self.ids()? {
+            let stat = fields_of_stat(id)?;
+            // utime and stime are fields 14 and 15, counted from 1; the first two are cut off.
+            ticks += stat[11].parse::<f64>()? + stat[12].parse::<f64>()?;
+        }
+        Ok(ticks / TICKS)
+    }
+
+    /// Kilobytes resident, shared pages divided among their users.
+    pub fn resident_kb(&self) -> anyhow::Result<f64> {
+        let mut sum = 0.0;
+        for id in self.ids()? {
+            let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup"))?;
+            let line = rollup
+                .lines()
+                .find_map(|line| line.strip_prefix("Pss:"))
+                .context("no Pss")?;
+            sum += line.trim().trim_end_matches(" kB").parse::<f64>()?;
+        }
+        Ok(sum)
+    }
+
+    /// Its own id and those of its children: nginx has a master and a worker.
+    fn ids(&self) -> anyhow::Result<Vec<u32>> {
+        let root = self.root.id();
+        let mut ids = vec![root];
+        for entry in fs::read_dir("/proc")? {
+            let Some(id) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            // A process may end while it is looked at.
+            let parent = fields_of_stat(id)
+                .ok()
+                .and_then(|stat| stat[1].parse().ok());
+            if parent == Some(root) {
+                ids.push(id);
+            }
+        }
+        Ok(ids)
+    }
+
+    fn terminate(&mut self) {
+        if let Some(id) = Pid::from_raw(self.root.id() as i32) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            if self.ended() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.root.kill();
+        let _ = self.root.wait();
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if !self.ended() {
+            self.terminate();
+        }
+    }
+}
+
+/// The fields after the name, which may itself hold blanks and parentheses.
+fn fields_of_stat(id: u32) -> anyhow::Result<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("a strange stat")?;
+    Ok(fields.split(' ').map(str::to_owned).collect())
+}
