@@ -55,7 +55,7 @@ impl Shutdown {
     }
 
     /// For something that is not counted as open.
-    pub(super) fn drain(&self) -> Drain {
+    pub fn drain(&self) -> Drain {
         Drain {
             stage: self.stage.subscribe(),
             _lease: None,

@@ -1,16 +1,26 @@
 //! Moves bytes. No JSON, no tokens, no metric names.
 
+mod body;
+mod connection;
 mod drain;
+mod exchange;
 mod forward;
 pub mod headers;
 pub mod limit;
 pub mod listener;
+mod limits;
+mod rewrite;
+mod route;
 mod tap;
 pub mod tls;
 mod upgrade;
+mod upload;
 mod upstream;
+mod watch;
 
+pub use body::{Body, BodyError};
 pub use drain::{Drain, Shutdown};
+pub use forward::Forwarder;
 
 use std::net::SocketAddr;
 

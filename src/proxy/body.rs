@@ -1,0 +1,80 @@
+//! The body of every response that leaves for an agent.
+
+use super::tap::Streaming;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A response body on its way to the agent.
+#[derive(Debug)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Whole(Bytes),
+    // Servers keep room for a body in every connection: it has to be small.
+    Streaming(Box<Streaming>),
+}
+
+impl Body {
+    /// No body.
+    pub fn empty() -> Body {
+        Body(Kind::Empty)
+    }
+
+    pub(super) fn streaming(streaming: Streaming) -> Body {
+        Body(Kind::Streaming(Box::new(streaming)))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        if bytes.is_empty() { Body::empty() } else { Body(Kind::Whole(bytes)) }
+    }
+}
+
+/// Why a body breaks off. The agent sees a broken body, not this.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The upstream's body broke off; over HTTP/2 the reason is passed on.
+    #[error("the upstream's response broke off")]
+    Upstream(#[from] hyper::Error),
+    /// Nothing moved for too long.
+    #[error("the upstream sent nothing for too long")]
+    Idle,
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Streaming(streaming) => streaming.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Whole(_) => false,
+            Kind::Streaming(streaming) => streaming.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Streaming(streaming) => streaming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One connection to an endpoint: opened, checked, spoken over.
+
+use super::upload::Upload;
+use super::upstream::Slot;
+use crate::config::Timeouts;
+use crate::observer::{Failure, FailureKind};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
+
+/// What one HTTP/1 connection may buffer in each direction.
+const BUFFER: usize = 32 * 1024;
+/// What an HTTP/2 upstream may send ahead of a slow agent.
+const STREAM_WINDOW: u32 = 128 * 1024;
+/// Streams of one HTTP/2 connection; more open another one. Together they fit its
+/// window, so that slow agents never hold up the others.
+const STREAMS: usize = 100;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
+/// How long a silent HTTP/2 connection with streams is believed to be alive.
+const PING_AFTER: Duration = Duration::from_secs(30);
+
+/// A socket to an endpoint.
+pub(super) enum Io {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// An HTTP/1 connection. Nobody drives it but who holds it: it is polled inside the
+/// exchange it serves, so that no chunk passes from task to task.
+pub(super) struct Http1 {
+    pub send: http1::SendRequest<Upload>,
+    /// `None` once it has ended.
+    pub connection: Option<http1::Connection<TokioIo<Io>, Upload>>,
+}
+
+impl Http1 {
+    pub async fn open(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
+        let (send, connection) = http1::Builder::new()
+            .preserve_header_case(true)
+            .max_header_size(head_bytes)
+            .max_buf_size(BUFFER.max(head_bytes))
+            .handshake(TokioIo::new(io))
+            .await?;
+        Ok(Http1 { send, connection: Some(connection) })
+    }
+
+    /// Moves what can be moved, until there is nothing more to wait for.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        match &mut self.connection {
+            Some(connection) => Pin::new(connection).poll(cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Whether it can take a request now. Nobody is woken by it until it is polled again.
+    pub fn is_idle(&mut self) -> bool {
+        let mut unobserved = Context::from_waker(Waker::noop());
+        self.poll(&mut unobserved).is_pending() && self.send.is_ready()
+    }
+}
+
+/// An HTTP/2 connection, shared, driven by a task of its own.
+#[derive(Clone)]
+pub(super) struct Http2 {
+    send: http2::SendRequest<Upload>,
+    allowed: Arc<AtomicUsize>,
+    pub streams: Slot,
+}
+
+impl Http2 {
+    pub async fn open(io: Io) -> hyper::Result<Http2> {
+        let (send, mut connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(BUFFER)
+            .keep_alive_interval(PING_AFTER)
+            .handshake(TokioIo::new(io))
+            .await?;
+        let allowed = Arc::new(AtomicUsize::new(STREAMS));
+        let told = Arc::clone(&allowed);
+        tokio::spawn(std::future::poll_fn(move |cx| {
+            let over = Pin::new(&mut connection).poll(cx).map(drop);
+            told.store(connection.current_max_send_streams().min(STREAMS), Ordering::Relaxed);
+            over
+        }));
+        Ok(Http2 { send, allowed, streams: Slot::default() })
+    }
+
+    pub fn sender(&self) -> http2::SendRequest<Upload> {
+        self.send.clone()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.send.is_closed()
+    }
+
+    /// Whether one more stream would not have to wait for another to end.
+    pub fn has_room(&self) -> bool {
+        !self.is_closed() && self.streams.taken() < self.allowed.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// Resolves and connects, within the limit.
+pub(super) async fn dial(host: &str, port: u16, timeouts: &Timeouts) -> Result<TcpStream, Failure> {
+    let deadline = Instant::now() + timeouts.connect;
+    let addresses = timeout_at(deadline, resolve(host, port)).await;
+    let addresses = addresses.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let addresses = addresses.map_err(|error| failure(FailureKind::Dns, format!("does not resolve ({error})")))?;
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for (index, address) in addresses.iter().enumerate() {
+        // An address that does not answer leaves time for the others.
+        let share = deadline.saturating_duration_since(Instant::now()) / u32::try_from(addresses.len() - index).unwrap_or(1);
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => {
+                // Without it a chunk may wait for the acknowledgement of the last.
+                let _ = tcp.set_nodelay(true);
+                return Ok(tcp);
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    if last.kind() == io::ErrorKind::TimedOut {
+        let limit = timeouts.connect;
+        return Err(failure(FailureKind::ConnectTimeout, format!("did not accept a connection within {limit:?}")));
+    }
+    Err(failure(FailureKind::Connect, format!("cannot be connected to ({last})")))
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let found: Vec<_> = lookup_host((bare, port)).await?.collect();
+    if found.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    }
+    Ok(found)
+}
+
+/// A failure that does not name its endpoint yet.
+pub(super) fn failure(kind: FailureKind, message: String) -> Failure {
+    Failure { kind, message }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Io::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Io::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Io::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Io::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Io::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Io::Tcp(tcp) => tcp.is_write_vectored(),
+            Io::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Io::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            Io::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Io::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Io::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
