@@ -63,7 +63,7 @@ fn push_string(literal: &str, out: &mut String) {
 /// A text, borrowed where it has no escapes. A number is its digits; anything else
 /// that is not a string is the empty text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Text<'a>(Cow<'a, str>);
+pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
 impl Deref for Text<'_> {
     type Target = str;
@@ -133,6 +133,11 @@ impl Count {
     /// This count where it is known, else the other.
     pub(crate) fn or(self, other: Count) -> Count {
         Count(self.0.or(other.0))
+    }
+
+    /// As a position.
+    pub(crate) fn index(self) -> Option<u32> {
+        self.0.and_then(|index| u32::try_from(index).ok())
     }
 }
 
@@ -305,8 +310,14 @@ pub(crate) fn error_kind(error: &RawValue) -> Cow<'_, str> {
     let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]
         .into_iter()
-        .find(|word| !word.is_empty())
+        .find(|word| is_word(word) && &**word != "error")
         .map_or(Cow::Borrowed("error"), |word| word.0)
+}
+
+/// Whether `text` is a name rather than prose.
+pub(crate) fn is_word(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:#/".contains(&byte);
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -365,5 +376,9 @@ mod tests {
         );
         assert_eq!(error_kind(raw(r#"{"code":500,"message":"secret"}"#)), "500");
         assert_eq!(error_kind(raw(r#""secret""#)), "error");
+        assert_eq!(
+            error_kind(raw(r#"{"code":"You may not say secret"}"#)),
+            "error"
+        );
     }
 }

@@ -1,1 +1,124 @@
-//! What dialect an event or a body speaks, by its own looks.
+//! What dialect an event or a body speaks, by its own looks. Only looks that no
+//! other dialect has count; everything else says nothing.
+
+use super::json::Text;
+use super::openai_json::Few;
+use crate::call::Dialect;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The members that tell dialects apart.
+#[derive(Deserialize)]
+struct Looks<'a> {
+    #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    event_type: Text<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(default)]
+    choices: Option<Few<Choice>>,
+    candidates: Option<IgnoredAny>,
+    #[serde(rename = "usageMetadata")]
+    usage_metadata: Option<IgnoredAny>,
+    done: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
+    response: Option<IgnoredAny>,
+    token: Option<IgnoredAny>,
+    generated_text: Option<IgnoredAny>,
+    generation_id: Option<IgnoredAny>,
+    text: Option<IgnoredAny>,
+    #[serde(rename = "stopReason")]
+    stop_reason: Option<IgnoredAny>,
+    output: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
+    text: Option<IgnoredAny>,
+}
+
+/// The dialect of an event or a body, where it is beyond doubt.
+pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
+    match name {
+        "chunk" => return Some(Dialect::BedrockInvoke),
+        "messageStart" | "contentBlockStart" | "contentBlockDelta" => {
+            return Some(Dialect::BedrockConverse);
+        }
+        _ => {}
+    }
+    let looks: Looks<'_> = serde_json::from_slice(payload).ok()?;
+    by_type(&looks).or_else(|| by_members(&looks))
+}
+
+fn by_type(looks: &Looks<'_>) -> Option<Dialect> {
+    match &*looks.object {
+        "chat.completion" | "chat.completion.chunk" => return Some(Dialect::OpenaiChat),
+        "text_completion" => return Some(Dialect::OpenaiCompletions),
+        "response" => return Some(Dialect::OpenaiResponses),
+        _ => {}
+    }
+    match &*looks.r#type {
+        "message_start"
+        | "content_block_start"
+        | "content_block_delta"
+        | "content_block_stop"
+        | "message_delta"
+        | "message_stop"
+        | "message" => Some(Dialect::Anthropic),
+        "completion" => Some(Dialect::AnthropicComplete),
+        "message-start" | "content-start" | "content-delta" => Some(Dialect::CohereV2),
+        "session.created" | "session.updated" => Some(Dialect::OpenaiRealtime),
+        kind if kind.starts_with("response.") && looks.response.is_some() => {
+            Some(Dialect::OpenaiResponses)
+        }
+        _ => None,
+    }
+}
+
+fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
+    if let Some(choices) = &looks.choices {
+        let choice = choices.iter().next()?;
+        return if choice.delta.is_some() || choice.message.is_some() {
+            Some(Dialect::OpenaiChat)
+        } else {
+            choice.text.map(|_| Dialect::OpenaiCompletions)
+        };
+    }
+    let has = |member: &Option<IgnoredAny>| member.is_some();
+    if has(&looks.candidates) || has(&looks.usage_metadata) {
+        return Some(Dialect::Gemini);
+    }
+    if has(&looks.done) && (has(&looks.message) || has(&looks.response)) {
+        return Some(Dialect::Ollama);
+    }
+    if !looks.event_type.is_empty() || (has(&looks.generation_id) && has(&looks.text)) {
+        return Some(Dialect::CohereV1);
+    }
+    if has(&looks.message) && !looks.finish_reason.is_empty() {
+        return Some(Dialect::CohereV2);
+    }
+    if has(&looks.stop_reason) && has(&looks.output) {
+        return Some(Dialect::BedrockConverse);
+    }
+    (has(&looks.token) || has(&looks.generated_text)).then_some(Dialect::Tgi)
+}
+
+/// Whether an event that looks like `seen` is to be read as that, though the path
+/// said `expected`.
+pub(super) fn overrules(seen: Dialect, expected: Dialect) -> bool {
+    use Dialect::{
+        BedrockConverse, BedrockInvoke, Embeddings, OpenaiRealtime, OpenaiResponses, Rerank,
+    };
+    match expected {
+        // InvokeModel wraps other dialects; vectors and rankings look like nothing else.
+        BedrockInvoke | BedrockConverse | Embeddings | Rerank => false,
+        // Its events share their names with those of Responses.
+        OpenaiRealtime => seen != OpenaiResponses && seen != expected,
+        _ => seen != expected,
+    }
+}

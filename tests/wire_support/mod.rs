@@ -1,0 +1,5 @@
+//! What several tests share.
+#![allow(dead_code)] // each test file uses a part of it
+
+pub mod encode;
+pub mod reading;

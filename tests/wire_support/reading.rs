@@ -1,0 +1,131 @@
+//! Reads a body with a decoder and keeps everything it found.
+
+use std::collections::BTreeMap;
+use tokengauge::call::{Dialect, EngineReport, Event, Segment, Usage};
+use tokengauge::wire::{Broken, Decoder};
+
+/// Everything a decoder found in a body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The texts, in their order within the response.
+    pub segments: BTreeMap<Segment, String>,
+    /// The last model named.
+    pub model: Option<String>,
+    /// The last reason of each choice.
+    pub finish: BTreeMap<u32, String>,
+    /// What was reported last; on a connection with several turns, their sum.
+    pub usage: Usage,
+    /// The engine's own measurement.
+    pub engine: Option<EngineReport>,
+    /// The wire event with the first text.
+    pub first_token_event: Option<u64>,
+    /// The last error's word.
+    pub error: Option<String>,
+    /// Terminators seen.
+    pub ends: u64,
+    /// Wire events that could not be read.
+    pub unparsed: u64,
+    /// Turns begun and ended.
+    pub turns: (u64, u64),
+    /// Wire events.
+    pub messages: u64,
+    /// Comments.
+    pub comments: u64,
+    /// Whether events came as they arrived.
+    pub is_stream: bool,
+    /// As the wire confirmed it.
+    pub dialect: Dialect,
+    /// Why reading stopped.
+    pub broken: Option<Broken>,
+    finished_turns: Usage,
+}
+
+impl Reading {
+    /// The visible texts, joined.
+    pub fn visible(&self) -> String {
+        let answer = |at: &&Segment| at.channel == tokengauge::call::Channel::Answer;
+        let of = |at: &Segment| self.segments[at].as_str();
+        self.segments.keys().filter(answer).map(of).collect()
+    }
+
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Message => self.messages += 1,
+            Event::Delta { segment, text } => {
+                assert!(!text.is_empty(), "an empty delta");
+                self.segments.entry(segment).or_default().push_str(text);
+                let at = self
+                    .messages
+                    .checked_sub(1)
+                    .expect("a delta outside a message");
+                self.first_token_event.get_or_insert(at);
+            }
+            Event::Model(model) => self.model = Some(model.to_owned()),
+            Event::ResponseId(id) => assert!(!id.is_empty(), "an empty id"),
+            Event::Finish { choice, reason } => {
+                self.finish.insert(choice, reason.to_owned());
+            }
+            Event::Usage(usage) => self.usage.overlay(usage),
+            Event::Engine(report) => self.engine = Some(report),
+            Event::Error(word) => self.error = Some(word.to_owned()),
+            Event::TurnStarted => self.turns.0 += 1,
+            Event::TurnEnded => {
+                self.turns.1 += 1;
+                add(&mut self.finished_turns, &std::mem::take(&mut self.usage));
+            }
+            Event::End => self.ends += 1,
+            Event::Unparsed => self.unparsed += 1,
+        }
+    }
+}
+
+fn add(sum: &mut Usage, more: &Usage) {
+    let add = |sum: &mut Option<u64>, more: Option<u64>| {
+        if let Some(more) = more {
+            *sum = Some(sum.unwrap_or(0) + more);
+        }
+    };
+    add(&mut sum.input, more.input);
+    add(&mut sum.cached_input, more.cached_input);
+    add(&mut sum.cache_write, more.cache_write);
+    add(&mut sum.output, more.output);
+    add(&mut sum.reasoning, more.reasoning);
+}
+
+/// Reads a body in one piece.
+pub fn read(decoder: Decoder, body: &[u8]) -> Reading {
+    read_cut(decoder, body, [])
+}
+
+/// Reads a body cut at the given places.
+pub fn read_cut(
+    mut decoder: Decoder,
+    body: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+) -> Reading {
+    let mut cuts: Vec<usize> = cuts.into_iter().collect();
+    cuts.sort_unstable();
+    let mut reading = Reading::default();
+    let mut from = 0;
+    for to in cuts.into_iter().chain([body.len()]) {
+        if let Err(broken) = decoder.push(&body[from..to], &mut |event| reading.take(event)) {
+            reading.broken = Some(broken);
+        }
+        from = to;
+    }
+    if let Err(broken) = decoder.finish(&mut |event| reading.take(event)) {
+        reading.broken = Some(broken);
+    }
+    if reading.turns.1 > 0 {
+        reading.usage = reading.finished_turns;
+    }
+    assert_eq!(
+        reading.messages,
+        decoder.messages(),
+        "messages are counted alike"
+    );
+    reading.comments = decoder.comments();
+    reading.is_stream = decoder.is_stream();
+    reading.dialect = decoder.dialect();
+    reading
+}
