@@ -4,6 +4,7 @@
 //! measures tokens per second on live traffic.
 
 pub mod admin;
+pub mod attribution;
 pub mod call;
 pub mod cli;
 pub mod config;
