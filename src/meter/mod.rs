@@ -1,1 +1,117 @@
-//! To be written.
+//! Chunks and instants in, call records out.
+//!
+//! [`Meter`] watches every call. What a frame says is read and counted inline, behind
+//! the forwarding of it: `wire` decodes, [`counts`] counts, [`timeline`] keeps the
+//! instants. What is big (bodies that came whole, compressed bulk, prompts to count)
+//! waits for one background [`worker`], bounded in bytes and in jobs. The end of a
+//! call makes one [`CallRecord`](crate::call::CallRecord), which [`Subscriber`]s take
+//! from there on a thread of their own. No clock is read: every instant is given.
+
+mod backlog;
+mod call;
+mod counts;
+mod finish;
+mod generation;
+mod lane;
+mod live;
+mod memory;
+mod reading;
+mod recent;
+mod record;
+mod request;
+mod run;
+mod shared;
+mod subscriber;
+mod timeline;
+mod turns;
+mod verdict;
+mod worker;
+
+use crate::config::Measure;
+use crate::observer::{CallObserver, CallStart, Observer};
+use call::{Call, Head};
+use shared::Shared;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use live::{StreamNow, TokensNow};
+pub use recent::RecentCalls;
+pub(crate) use subscriber::wait_behind;
+pub use subscriber::{Finding, Stream, Subscriber, Watch};
+pub use timeline::{INTER_TOKEN_BOUNDS, InterToken};
+
+/// Watches every call of the process.
+pub struct Meter {
+    shared: Arc<Shared>,
+}
+
+/// Figures on measuring itself, for exporters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Streams in flight by route and upstream.
+    pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
+    /// Frames that were not measured, for want of time or memory.
+    pub lagged_frames: u64,
+    /// Bodies that were not measured: over a bound, or the background was full.
+    pub skipped_bodies: u64,
+    /// Finished calls that the subscribers were too slow for.
+    pub dropped_findings: u64,
+    /// Panics behind the tap.
+    pub panics: u64,
+    /// Bytes held for measuring now.
+    pub held_bytes: usize,
+}
+
+impl Meter {
+    /// A meter that tells `subscribers` what it finds. Starts two threads, which end
+    /// with it.
+    pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Arc<Meter> {
+        let shared = Shared {
+            memory: memory::Memory::new(measure.memory_bytes),
+            measure,
+            worker: worker::Worker::start(),
+            subscribers: subscriber::Subscribers::new(subscribers),
+            lanes: lane::Lanes::default(),
+            registry: Arc::default(),
+            tally: shared::Tally::default(),
+        };
+        Arc::new(Meter {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The newest streams in flight, at most `limit`, as they are at `now`.
+    pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
+        self.shared.registry.snapshot(now, limit)
+    }
+
+    /// Figures on measuring itself.
+    pub fn figures(&self) -> Figures {
+        let lanes = self.shared.lanes.all();
+        let in_flight = lanes.iter().map(|lane| {
+            let (route, upstream) = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+            (route, upstream, lane.in_flight())
+        });
+        Figures {
+            in_flight: in_flight.collect(),
+            lagged_frames: self.shared.tally.lagged_frames(),
+            skipped_bodies: self.shared.tally.skipped_bodies(),
+            dropped_findings: self.shared.subscribers.dropped(),
+            panics: self.shared.tally.panics(),
+            held_bytes: self.shared.memory.used(),
+        }
+    }
+
+    /// Waits until every call that has ended has reached every subscriber and has been
+    /// flushed by it; `false` where that took longer than `patience` at any step.
+    /// Blocks: for the end of the process, and for tests.
+    pub fn flush(&self, patience: Duration) -> bool {
+        self.shared.worker.flush(patience) && self.shared.subscribers.flush(patience)
+    }
+}
+
+impl Observer for Meter {
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver> {
+        Arc::new(Call::new(Head::new(&self.shared, &start), start.received))
+    }
+}

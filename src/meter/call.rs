@@ -1,0 +1,413 @@
+//! The observer of one call: takes what the proxy shows, guards against panics, and
+//! hands over to `finish` at the end.
+
+use super::finish;
+use super::lane::Lane;
+use super::reading::Reading;
+use super::request::{INLINE_BYTES, Request};
+use super::run::Run;
+use super::shared::Shared;
+use super::turns::Turns;
+use super::worker::Place;
+use crate::attribution::Attribution;
+use crate::call;
+use crate::call::{Dialect, Operation};
+use crate::observer::{
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Phase, Side,
+};
+use crate::wire::{self, Decoder, ResponseHead};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use uuid::{NoContext, Timestamp, Uuid};
+
+/// What is known of a call from its request head on.
+pub(crate) struct Head {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) workload: Option<Arc<str>>,
+    pub(crate) id: Uuid,
+    pub(crate) received: Instant,
+    pub(crate) started_at: SystemTime,
+    pub(crate) dialect: Dialect,
+    pub(crate) operation: Operation,
+    /// The model that the path names.
+    path_model: Option<Box<str>>,
+    /// Whether the answer has no body, whatever its head says.
+    bodiless: bool,
+    pub(crate) attribution: Option<Box<Attribution>>,
+    /// Locked by the worker for as long as it reads: others must only try.
+    pub(crate) request: Mutex<Request>,
+}
+
+impl Head {
+    pub(crate) fn new(shared: &Arc<Shared>, start: &CallStart<'_>) -> Head {
+        let detected = wire::detect(start.method, start.uri);
+        let dialect = start.dialect.unwrap_or(detected.dialect);
+        let limit = shared.measure.body_bytes;
+        let attribution = Attribution::of_headers(start.headers, shared.measure.hash_users);
+        let mut request = Request::new(dialect, &shared.memory, limit);
+        if start.headers.contains_key(header::CONTENT_ENCODING) {
+            request.release();
+        }
+        Head {
+            shared: Arc::clone(shared),
+            lane: shared.lanes.lane(start.route, start.upstream),
+            workload: start.workload.cloned(),
+            id: id(start.started_at),
+            received: start.received,
+            started_at: start.started_at,
+            dialect,
+            operation: detected.operation,
+            path_model: detected.model.map(String::into_boxed_str),
+            bodiless: start.method == Method::HEAD,
+            attribution,
+            request: Mutex::new(request),
+        }
+    }
+
+    /// The model asked for, as far as it is known by now.
+    pub(crate) fn model_requested(&self) -> Option<String> {
+        let of_body = || {
+            let request = self.request.try_lock().ok()?;
+            request.facts.as_ref()?.model.clone()
+        };
+        self.path_model
+            .as_deref()
+            .map(str::to_owned)
+            .or_else(of_body)
+    }
+
+    fn request(&self) -> MutexGuard<'_, Request> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The request body is whole: reads its facts, in the background if it is long.
+    fn request_complete(self: &Arc<Self>) {
+        let Ok(mut request) = self.request.try_lock() else {
+            return;
+        };
+        request.complete();
+        if request.length() <= INLINE_BYTES {
+            request.read();
+            return;
+        }
+        drop(request);
+        let head = Arc::clone(self);
+        let read = move |place| {
+            if place == Place::Background {
+                head.request().read();
+            }
+        };
+        if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
+            refused(Place::Traffic);
+            self.shared.tally.body_skipped();
+            self.request().release();
+        }
+    }
+}
+
+/// A fresh id that sorts by `started_at`.
+pub(crate) fn id(started_at: SystemTime) -> Uuid {
+    let since = started_at.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Uuid::new_v7(Timestamp::from_unix(
+        NoContext,
+        since.as_secs(),
+        since.subsec_nanos(),
+    ))
+}
+
+/// What changes while a call runs.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) run: Run,
+    pub(crate) reading: Reading,
+    /// Only on an upgraded connection.
+    pub(crate) turns: Option<Box<Turns>>,
+    pub(crate) endpoint: Option<Box<str>>,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) sent: Option<Instant>,
+    pub(crate) status: Option<u16>,
+    pub(crate) bytes: call::Bytes,
+    pub(crate) warm_up: bool,
+    pub(crate) lagged: bool,
+    /// What the body was before reading it was given up.
+    was_stream: Option<bool>,
+    /// The body could not be read to its end.
+    pub(crate) broken: bool,
+    pub(crate) head_overhead: Option<Duration>,
+    pub(crate) chunk_overhead: Option<Duration>,
+    /// The last instant that was given.
+    pub(crate) latest: Option<Instant>,
+}
+
+impl State {
+    /// Whether the upstream said yes.
+    pub(crate) fn accepted(&self) -> bool {
+        self.status.is_some_and(|status| status < 300)
+    }
+
+    /// Whether the answer came as a stream; unknown without an answer.
+    pub(crate) fn streamed(&self) -> Option<bool> {
+        let decoder = self.reading.decoder();
+        let streamed = decoder.map(|decoder| decoder.is_stream());
+        self.status
+            .map(|_| streamed.or(self.was_stream).unwrap_or(false))
+    }
+
+    /// The dialect, as the wire confirmed or corrected it.
+    pub(crate) fn dialect(&self, head: &Head) -> Dialect {
+        let decoder = self.reading.decoder();
+        decoder.map_or(head.dialect, |decoder| decoder.dialect())
+    }
+
+    fn saw(&mut self, at: Instant) {
+        self.latest = self.latest.max(Some(at));
+    }
+
+    fn frame(&mut self, head: &Head, frame: &Frame) {
+        self.saw(frame.at);
+        self.bytes.response += frame.bytes.len() as u64;
+        let shared = &head.shared;
+        let length = frame.bytes.len();
+        self.reading
+            .before(length, &shared.memory, shared.measure.body_bytes);
+        if !self.reading.keep(frame.at, &frame.bytes) {
+            shared.tally.body_skipped();
+            self.lag(head, 1);
+        }
+        let accepted = self.accepted();
+        let Reading::Inline { decoder, .. } = &mut self.reading else {
+            return;
+        };
+        let generation = &mut self.run.generation;
+        let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
+        self.run.frame(head, frame.at, accepted);
+        if read.is_err() {
+            self.give_up();
+        }
+        self.release_request(head);
+    }
+
+    /// Gives the request's copy back as soon as the provider told the input tokens.
+    fn release_request(&mut self, head: &Head) {
+        let told = self
+            .run
+            .generation
+            .usage
+            .as_ref()
+            .is_some_and(|usage| usage.input.is_some());
+        if told
+            && let Ok(mut request) = head.request.try_lock()
+            && request.countable()
+            && request.facts.is_some()
+        {
+            request.release();
+        }
+    }
+
+    /// The rest of the body cannot be read.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
+        self.stop_reading();
+    }
+
+    fn lag(&mut self, head: &Head, frames: u64) {
+        head.shared.tally.lagged(frames);
+        self.lagged = true;
+        self.stop_reading();
+    }
+
+    fn stop_reading(&mut self) {
+        let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
+        self.was_stream = was_stream.or(self.was_stream);
+        self.reading = Reading::Nothing;
+    }
+}
+
+/// Watches one call.
+pub(crate) struct Call {
+    head: Arc<Head>,
+    /// `None` once the call has ended.
+    state: Mutex<Option<State>>,
+}
+
+impl Call {
+    pub(crate) fn new(head: Head, received: Instant) -> Call {
+        let registry = &head.shared.registry;
+        let live = registry.begin(head.id, &head.lane, received, head.started_at);
+        let state = State {
+            run: Run::new(live),
+            latest: Some(received),
+            ..State::default()
+        };
+        Call {
+            head: Arc::new(head),
+            state: Mutex::new(Some(state)),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `act` see the state of a call that runs. A panic in it costs this one
+    /// call its measurement.
+    fn with(&self, act: impl FnOnce(&Arc<Head>, &mut State)) {
+        if let Some(state) = self.state().as_mut() {
+            let done = catch_unwind(AssertUnwindSafe(|| act(&self.head, state)));
+            if done.is_err() {
+                self.head.shared.tally.panicked();
+                state.give_up();
+            }
+        }
+    }
+
+    fn read_head(head: &Arc<Head>, state: &mut State, status: StatusCode, headers: &HeaderMap) {
+        state.status = Some(status.as_u16());
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
+            state.turns = Turns::new(head, extensions).map(Box::new);
+            state.run = Run::default();
+            return;
+        }
+        let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if head.bodiless || empty {
+            return;
+        }
+        let encoding = text(headers, &header::CONTENT_ENCODING);
+        let response = ResponseHead {
+            status: status.as_u16(),
+            content_type: text(headers, &header::CONTENT_TYPE),
+            content_encoding: encoding,
+        };
+        let decoder = Decoder::new(head.dialect, &response, head.shared.limits());
+        if head.dialect != Dialect::Unknown || decoder.is_stream() {
+            let compressed = encoding.is_some_and(|encoding| encoding != "identity");
+            state.reading = Reading::new(decoder, compressed);
+        }
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+impl CallObserver for Call {
+    fn endpoint(&self, endpoint: &str) {
+        self.with(|_, state| state.endpoint = Some(endpoint.into()));
+    }
+
+    fn connected(&self, at: Instant, _reused: bool) {
+        self.with(|head, state| {
+            state.saw(at);
+            state.connected = Some(at);
+            state.warm_up = head.lane.reached(at, &head.shared.measure);
+        });
+    }
+
+    fn request_frame(&self, bytes: &Bytes) {
+        self.with(|head, state| {
+            state.bytes.request += bytes.len() as u64;
+            if !head.request().push(bytes) {
+                head.shared.tally.body_skipped();
+            }
+        });
+    }
+
+    fn sent(&self, at: Instant) {
+        self.with(|head, state| {
+            state.saw(at);
+            state.sent = Some(at);
+            head.request_complete();
+        });
+    }
+
+    fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap) {
+        self.with(|head, state| {
+            state.saw(at);
+            Call::read_head(head, state, status, headers);
+        });
+    }
+
+    fn response_frame(&self, frame: Frame) {
+        self.with(|head, state| state.frame(head, &frame));
+    }
+
+    fn lagged(&self, frames: u64) {
+        self.with(|head, state| {
+            state.lag(head, frames);
+            if let Some(turns) = &mut state.turns {
+                turns.give_up();
+            }
+        });
+    }
+
+    fn overhead(&self, phase: Phase, cost: Duration) {
+        self.with(|_, state| match phase {
+            Phase::Head => {
+                state.head_overhead = Some(state.head_overhead.unwrap_or_default() + cost)
+            }
+            Phase::Chunk => state.chunk_overhead = state.chunk_overhead.max(Some(cost)),
+        });
+    }
+
+    fn ended(&self, at: Instant, end: End) {
+        let state = self.state().take();
+        if let Some(state) = state {
+            finish::end(&self.head, state, at, end);
+        }
+    }
+
+    fn tunnel_frame(&self, from: Side, frame: Frame) {
+        self.with(|head, state| {
+            state.saw(frame.at);
+            let Some(mut turns) = state.turns.take() else {
+                return;
+            };
+            let read = catch_unwind(AssertUnwindSafe(|| turns.frame(head, state, from, &frame)));
+            if read.is_err() {
+                head.shared.tally.panicked();
+                state.broken = true;
+                turns.give_up();
+            }
+            state.turns = Some(turns);
+        });
+    }
+
+    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+        let code = failure.kind.as_str();
+        wire::error_body(
+            self.head.dialect,
+            failure.kind.status(),
+            code,
+            &failure.message,
+        )
+    }
+
+    fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
+        if self.head.dialect != Dialect::OpenaiChat
+            && self.head.dialect != Dialect::OpenaiCompletions
+        {
+            return None;
+        }
+        catch_unwind(|| wire::inject::rewrite_request(body)).unwrap_or_default()
+    }
+
+    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+        Some(Box::<wire::inject::UsageFilter>::default())
+    }
+}
+
+impl Drop for Call {
+    /// Nobody said how the call ended: the agent must have gone.
+    fn drop(&mut self) {
+        if let Some(state) = self.state().take() {
+            let at = state.latest.unwrap_or(self.head.received);
+            finish::end(&self.head, state, at, End::ClientCancelled);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The end of a call: reads what was put off, in the background where that costs
+//! anything, and makes the one record.
+
+use super::call::{Head, State};
+use super::reading::Reading;
+use super::record::{self, Closing};
+use super::worker::Place;
+use crate::call::Outcome;
+use crate::observer::{End, FailureKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// The call is over: its record goes to the subscribers, now or from the background.
+pub(crate) fn end(head: &Arc<Head>, mut state: State, at: Instant, end: End) {
+    if let Some(mut turns) = state.turns.take() {
+        turns.end(head, &mut state, at, &end);
+        return;
+    }
+    guarded(head, &mut state, |state| finish_stream(head, state, at));
+    if !needs_background(head, &state) {
+        conclude(head, state, at, &end, None);
+        return;
+    }
+    let theirs = Arc::clone(head);
+    let job = move |place| later(&theirs, state, at, &end, place);
+    if let Err(refused) = head.shared.worker.queue(Box::new(job)) {
+        head.shared.tally.body_skipped();
+        refused(Place::Traffic);
+    }
+}
+
+/// A body that was read inline: takes what only its end decides.
+fn finish_stream(head: &Head, state: &mut State, at: Instant) {
+    let accepted = state.accepted();
+    let Reading::Inline { decoder, .. } = &mut state.reading else {
+        return;
+    };
+    if !decoder.is_stream() {
+        return;
+    }
+    let generation = &mut state.run.generation;
+    let unparsed = generation.unparsed;
+    let read = decoder.finish(&mut |event| generation.event(event));
+    let cut_short = !generation.concluded();
+    if cut_short {
+        generation.unparsed = unparsed;
+    } else if read.is_err() {
+        state.broken = true;
+    }
+    // Text that only the end gave belongs to the last frame.
+    let at = state.latest.unwrap_or(at);
+    state.run.frame(head, at, accepted);
+}
+
+/// Whether anything is left to do that takes its time.
+fn needs_background(head: &Head, state: &State) -> bool {
+    let whole = state
+        .reading
+        .decoder()
+        .is_some_and(|decoder| !decoder.is_stream());
+    let later = matches!(state.reading, Reading::Later { .. });
+    let request = head.request.try_lock();
+    let busy = request.is_err();
+    let reported = state.run.generation.usage().input.is_some();
+    let count = request.is_ok_and(|request| request.countable() && !reported);
+    whole || later || busy || count
+}
+
+fn later(head: &Head, mut state: State, at: Instant, end: &End, place: Place) {
+    if place == Place::Traffic {
+        let unread = matches!(state.reading, Reading::Later { .. })
+            || state
+                .reading
+                .decoder()
+                .is_some_and(|decoder| !decoder.is_stream());
+        if unread {
+            head.shared.tally.lagged(1);
+            state.lagged = true;
+        }
+        conclude(head, state, at, end, None);
+        return;
+    }
+    guarded(head, &mut state, |state| read_rest(head, state));
+    let mut input = None;
+    guarded(head, &mut state, |state| input = count_input(head, state));
+    conclude(head, state, at, end, input);
+}
+
+/// Reads what was put off. Frames of a stream keep their instants.
+fn read_rest(head: &Head, state: &mut State) {
+    let accepted = state.accepted();
+    let latest = state.latest.unwrap_or(head.received);
+    let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
+        Reading::Nothing => return,
+        Reading::Inline { decoder, .. } => (decoder, None),
+        Reading::Later { decoder, backlog } => (decoder, Some(backlog)),
+    };
+    let run = &mut state.run;
+    let mut read = Ok(());
+    for (at, bytes) in backlog.iter().flat_map(|backlog| backlog.frames()) {
+        read = read.and_then(|()| decoder.push(bytes, &mut |event| run.generation.event(event)));
+        if decoder.is_stream() {
+            run.frame(head, at, accepted);
+        }
+    }
+    let unparsed = run.generation.unparsed;
+    read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));
+    if decoder.is_stream() {
+        run.frame(head, latest, accepted);
+        if !run.generation.concluded() {
+            run.generation.unparsed = unparsed;
+        }
+    } else {
+        run.whole(head, latest, accepted);
+    }
+    state.broken |= read.is_err();
+    state.reading = Reading::new(*decoder, false);
+}
+
+/// Counts the prompt where the provider did not.
+fn count_input(head: &Head, state: &State) -> Option<u64> {
+    let request = head.request.lock().unwrap_or_else(PoisonError::into_inner);
+    let reported = state.run.generation.usage().input.is_some();
+    if reported { None } else { request.count() }
+}
+
+/// Makes the record and hands it on.
+fn conclude(head: &Head, mut state: State, at: Instant, end: &End, input: Option<u64>) {
+    let accepted = state.accepted();
+    let latest = state.latest.unwrap_or(at);
+    guarded(head, &mut state, |state| {
+        state.run.finish(head, latest, accepted)
+    });
+    if let Ok(mut request) = head.request.try_lock() {
+        request.release();
+    }
+    let closing = Closing::of_call(head, &state, at, end, input);
+    let finding = record::finding(head, &mut state, closing);
+    state.run.live = None;
+    let lost = matches!(end, End::Failed(FailureKind::ConnectTimeout));
+    if lost || finding.record.outcome == Outcome::Unreachable {
+        head.lane.unreachable();
+    }
+    head.shared.subscribers.finished(finding);
+}
+
+/// A panic costs the call its measurement, and nothing else.
+fn guarded(head: &Head, state: &mut State, act: impl FnOnce(&mut State)) {
+    if catch_unwind(AssertUnwindSafe(|| act(state))).is_err() {
+        head.shared.tally.panicked();
+        state.give_up();
+    }
+}

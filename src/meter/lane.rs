@@ -1,0 +1,179 @@
+//! What is kept per route and upstream: streams in flight, and whether the upstream
+//! has just come up. As many as the configuration has routes and upstreams.
+
+use crate::config::Measure;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+/// One route towards one upstream.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) route: Arc<str>,
+    pub(crate) upstream: Arc<str>,
+    in_flight: AtomicU32,
+    state: Arc<UpstreamState>,
+}
+
+/// One upstream, whatever the route.
+#[derive(Debug, Default)]
+struct UpstreamState {
+    in_flight: AtomicU32,
+    up: Mutex<Up>,
+}
+
+/// Since when an upstream answers, and how many calls it has got since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Up {
+    since: Option<Instant>,
+    calls: u32,
+}
+
+impl Lane {
+    /// Streams in flight on this route and upstream.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// A call reached the upstream at `at`. Says whether it falls into the warm-up:
+    /// it is among the first `warm_up_calls` since the upstream came up, or it comes
+    /// within `warm_up_for` of the first of them. An upstream comes up with the first
+    /// call of the process, and again after each time it was unreachable.
+    pub(crate) fn reached(&self, at: Instant, measure: &Measure) -> bool {
+        let mut up = self.state.up.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *up.since.get_or_insert(at);
+        up.calls = up.calls.saturating_add(1);
+        up.calls <= measure.warm_up_calls
+            || at.saturating_duration_since(since) < measure.warm_up_for
+    }
+
+    /// The upstream could not be reached.
+    pub(crate) fn unreachable(&self) {
+        *self.state.up.lock().unwrap_or_else(PoisonError::into_inner) = Up::default();
+    }
+}
+
+/// A stream in flight; one less when dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    lane: Arc<Lane>,
+    /// Streams in flight on the upstream when it began, itself included.
+    pub(crate) concurrency: u32,
+}
+
+impl InFlight {
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    pub(crate) fn begin(lane: &Arc<Lane>) -> InFlight {
+        lane.in_flight.fetch_add(1, Ordering::Relaxed);
+        let before = lane.state.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight {
+            lane: Arc::clone(lane),
+            concurrency: before + 1,
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.lane.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.lane.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+type Key = (Arc<str>, Arc<str>);
+
+/// All lanes, by route and upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: RwLock<HashMap<Key, Arc<Lane>>>,
+}
+
+impl Lanes {
+    /// The lane of `route` and `upstream`, made when it is asked for first.
+    pub(crate) fn lane(&self, route: &Arc<str>, upstream: &Arc<str>) -> Arc<Lane> {
+        let key = (Arc::clone(route), Arc::clone(upstream));
+        let known = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = known.get(&key) {
+            return Arc::clone(lane);
+        }
+        drop(known);
+        self.add(key)
+    }
+
+    fn add(&self, key: Key) -> Arc<Lane> {
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+        let sibling = lanes.values().find(|lane| lane.upstream == key.1);
+        let state = sibling
+            .map(|lane| Arc::clone(&lane.state))
+            .unwrap_or_default();
+        let (route, upstream) = key.clone();
+        let lane = lanes.entry(key).or_insert_with(|| {
+            Arc::new(Lane {
+                route,
+                upstream,
+                in_flight: AtomicU32::new(0),
+                state,
+            })
+        });
+        Arc::clone(lane)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Lane>> {
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
+        lanes.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn measure(calls: u32, seconds: u64) -> Measure {
+        Measure {
+            warm_up_calls: calls,
+            warm_up_for: Duration::from_secs(seconds),
+            ..Measure::default()
+        }
+    }
+
+    #[test]
+    fn an_upstream_warms_up_at_first_and_after_it_was_unreachable() {
+        let lane = Lanes::default().lane(&"r".into(), &"u".into());
+        let start = Instant::now();
+        let measure = measure(2, 30);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(lane.reached(at(0), &measure));
+        assert!(
+            lane.reached(at(40), &measure),
+            "the second call, though late"
+        );
+        assert!(!lane.reached(at(40), &measure));
+        lane.unreachable();
+        for seconds in [100, 110, 129] {
+            assert!(lane.reached(at(seconds), &measure), "{seconds} s");
+        }
+        assert!(!lane.reached(at(130), &measure));
+    }
+
+    #[test]
+    fn routes_share_their_upstream_and_flights_end_with_their_guard() {
+        let lanes = Lanes::default();
+        let (one, other) = (
+            lanes.lane(&"a".into(), &"u".into()),
+            lanes.lane(&"b".into(), &"u".into()),
+        );
+        let first = InFlight::begin(&one);
+        let second = InFlight::begin(&other);
+        assert_eq!((first.concurrency, second.concurrency), (1, 2));
+        assert_eq!((one.in_flight(), other.in_flight()), (1, 1));
+        drop((first, second));
+        assert_eq!((one.in_flight(), other.in_flight()), (0, 0));
+        assert_eq!(InFlight::begin(&one).concurrency, 1);
+        assert_eq!(lanes.all().len(), 2);
+    }
+}

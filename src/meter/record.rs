@@ -1,0 +1,219 @@
+//! From what a call left behind to its record: every field of it, by the formulas of
+//! the design's `measurement.md`.
+
+use super::call::{Head, State};
+use super::generation::Generation;
+use super::subscriber::Finding;
+use super::verdict::{self, Facts};
+use crate::attribution::Attribution;
+use crate::call::{
+    CallRecord, Dialect, Normalised, Outcome, Seconds, Source, Tokens, Tps, TpsUnavailable, Usage,
+    seconds, seconds_between,
+};
+use crate::config::Measure;
+use crate::observer::End;
+use std::time::{Instant, SystemTime};
+use uuid::Uuid;
+
+/// What a record is about: a whole call, or one turn of a connection.
+pub(crate) struct Closing<'a> {
+    pub(crate) id: Uuid,
+    pub(crate) started_at: SystemTime,
+    pub(crate) received: Instant,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) sent: Option<Instant>,
+    pub(crate) ended: Instant,
+    pub(crate) end: &'a End,
+    pub(crate) streamed: Option<bool>,
+    pub(crate) dialect: Dialect,
+    /// Prompt tokens that we counted.
+    pub(crate) input: Option<u64>,
+}
+
+impl<'a> Closing<'a> {
+    pub(crate) fn of_call(
+        head: &Head,
+        state: &State,
+        ended: Instant,
+        end: &'a End,
+        input: Option<u64>,
+    ) -> Closing<'a> {
+        Closing {
+            id: head.id,
+            started_at: head.started_at,
+            received: head.received,
+            connected: state.connected,
+            sent: state.sent,
+            ended,
+            end,
+            streamed: state.streamed(),
+            dialect: state.dialect(head),
+            input,
+        }
+    }
+}
+
+/// The record of `closing`, and what goes with it.
+pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> Finding {
+    let measure = &head.shared.measure;
+    let generation = &state.run.generation;
+    let request = head.request.try_lock().ok();
+    let asked = request
+        .as_ref()
+        .and_then(|request| request.facts.as_deref());
+    let facts = Facts {
+        dialect: closing.dialect,
+        status: state.status,
+        streamed: closing.streamed,
+        readable: !state.broken && !generation.unparsed,
+        lagged: state.lagged,
+        choices: asked.and_then(|asked| asked.choices),
+    };
+    let outcome = verdict::outcome(closing.end, &facts, generation);
+    let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
+    let who = Attribution::merged(head.attribution.as_deref(), asked, measure.hash_users);
+    drop(request);
+    let record = CallRecord {
+        id: closing.id.to_string(),
+        started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
+        route: head.lane.route.to_string(),
+        upstream: head.lane.upstream.to_string(),
+        endpoint: state.endpoint.as_deref().map(str::to_owned),
+        dialect: closing.dialect,
+        operation: head.operation,
+        model_requested: head.model_requested(),
+        model: generation.model.as_deref().map(str::to_owned),
+        streamed: closing.streamed,
+        status: status(state.status, closing.end),
+        outcome,
+        error_type: error_type(outcome, state.status, closing.end, generation),
+        finish_reasons: generation.finish_reasons(),
+        session: who.session,
+        agent: who.agent,
+        user: who.user,
+        workload: head.workload.as_deref().map(str::to_owned),
+        experiment: who.experiment,
+        trace_id: who.trace_id,
+        warm_up: state.warm_up,
+        tokens: tokens(generation, &facts, closing.input),
+        seconds: durations(&closing, generation),
+        tps: speeds(&closing, &facts, generation, measure, unavailable),
+        frames: generation.timeline.all.map_or(0, |span| span.frames),
+        stalls: generation.timeline.stalls,
+        first_token_event: generation.first_token_event,
+        bytes: state.bytes,
+        cost_usd: None,
+        engine: generation.engine.as_deref().copied(),
+    };
+    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
+    let total = generation.tokens().all();
+    Finding {
+        ended: closing.ended,
+        concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
+        decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
+        inter_token: state.run.generation.timeline.inter_token.take(),
+        head_overhead: state.head_overhead.take(),
+        chunk_overhead: state.chunk_overhead.take(),
+        record,
+    }
+}
+
+fn status(upstream: Option<u16>, end: &End) -> Option<u16> {
+    let ours = match end {
+        End::Failed(kind) => Some(kind.status().as_u16()),
+        _ => None,
+    };
+    upstream.or(ours)
+}
+
+/// What of the error is worth a name: ours, the body's, else the status.
+fn error_type(
+    outcome: Outcome,
+    status: Option<u16>,
+    end: &End,
+    generation: &Generation,
+) -> Option<String> {
+    let of_body = generation.error.as_deref().map(str::to_owned);
+    match (outcome, end) {
+        (_, End::Failed(kind)) => Some(kind.as_str().to_owned()),
+        (Outcome::HttpError, _) => of_body.or(status.map(|status| status.to_string())),
+        (Outcome::UpstreamReset, End::Complete) => Some("unterminated".to_owned()),
+        (Outcome::UpstreamReset, _) => Some("upstream_reset".to_owned()),
+        _ => of_body,
+    }
+}
+
+/// Counts of text that was not all read are unknown, not small.
+fn tokens(generation: &Generation, facts: &Facts, input: Option<u64>) -> Tokens {
+    let generates = !matches!(
+        facts.dialect,
+        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank
+    );
+    let accepted = facts.status.is_some_and(|status| status < 300);
+    let known = facts.readable && !facts.lagged && generates && accepted;
+    let counted = generation.tokens();
+    let normalised = Normalised {
+        answer: known.then_some(counted.answer),
+        reasoning: known.then_some(counted.reasoning),
+        tool_call: known.then_some(counted.tool_call),
+        output: known.then_some(counted.all()),
+        input,
+    };
+    let reported = generation.usage();
+    Tokens {
+        source: source(&reported, &normalised),
+        normalised,
+        reported,
+    }
+}
+
+/// The provider's output where it told one; else our count; else, where nothing is
+/// generated, whoever knows the input.
+fn source(reported: &Usage, normalised: &Normalised) -> Option<Source> {
+    let by_provider = |known: Option<u64>| known.map(|_| Source::Reported);
+    let by_us = |known: Option<u64>| known.map(|_| Source::Counted);
+    by_provider(reported.output)
+        .or(by_us(normalised.output))
+        .or(by_provider(reported.input))
+        .or(by_us(normalised.input))
+}
+
+fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
+    let timeline = &generation.timeline;
+    let first = timeline.all.map(|span| span.first);
+    let first_answer = timeline.answer.map(|span| span.first);
+    let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
+    let received = Some(closing.received);
+    Seconds {
+        ttft: between(received, first),
+        ttft_upstream: between(closing.sent, first),
+        first_answer: between(received, first_answer),
+        connect: between(received, closing.connected),
+        upload: between(closing.connected, closing.sent),
+        longest_gap: timeline.longest_gap.map(seconds),
+        duration: between(received, Some(closing.ended)),
+    }
+}
+
+fn speeds(
+    closing: &Closing<'_>,
+    facts: &Facts,
+    generation: &Generation,
+    measure: &Measure,
+    unavailable: Option<TpsUnavailable>,
+) -> Tps {
+    let counted = generation.tokens();
+    let timeline = &generation.timeline;
+    let told = unavailable.is_none();
+    let output = timeline.all.filter(|_| told);
+    let duration = seconds_between(closing.received, closing.ended);
+    let known = facts.readable && !facts.lagged && counted.all() > 0 && duration > 0.0;
+    Tps {
+        output: output.and_then(|span| span.rate(counted.all())),
+        answer: told
+            .then(|| verdict::answer_rate(measure, generation))
+            .flatten(),
+        total: known.then(|| counted.all() as f64 / duration),
+        unavailable,
+    }
+}

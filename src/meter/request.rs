@@ -1,0 +1,132 @@
+//! The request's side: a bounded copy of its body, read once for its facts, kept
+//! until the provider told the input tokens, else counted.
+
+use super::memory::{Copy, Memory};
+use crate::call::{Dialect, RequestFacts};
+use crate::{tokens, wire};
+use std::sync::Arc;
+
+/// A request body up to this is read on the spot; a longer one by the worker.
+pub(crate) const INLINE_BYTES: usize = 64 * 1024;
+
+/// What is kept of a request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    dialect: Dialect,
+    copy: Option<Copy>,
+    complete: bool,
+    pub(crate) facts: Option<Box<RequestFacts>>,
+}
+
+impl Request {
+    /// A request whose body is copied up to `limit`; none of it in a dialect without
+    /// prompts.
+    pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
+        let prompts = !matches!(dialect, Dialect::Unknown | Dialect::OpenaiRealtime);
+        Request {
+            dialect,
+            copy: prompts.then(|| Copy::new(memory, limit)),
+            complete: false,
+            facts: None,
+        }
+    }
+
+    /// A piece of the body. Says `false` once, when it does not fit any more.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        let Some(copy) = &mut self.copy else {
+            return true;
+        };
+        let fits = copy.extend(bytes);
+        if !fits {
+            self.copy = None;
+        }
+        fits
+    }
+
+    /// The body is whole.
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+        if self.length() == 0 {
+            self.copy = None;
+        }
+    }
+
+    /// Bytes of the copy; 0 without one.
+    pub(crate) fn length(&self) -> usize {
+        self.copy.as_ref().map_or(0, |copy| copy.bytes().len())
+    }
+
+    /// Reads the facts, once.
+    pub(crate) fn read(&mut self) {
+        let Some(copy) = self.copy.as_ref().filter(|_| self.complete) else {
+            return;
+        };
+        if self.facts.is_none() {
+            self.facts = wire::request_facts(self.dialect, copy.bytes()).map(Box::new);
+        }
+    }
+
+    /// The input tokens are known, or nobody will ask: gives the memory back.
+    pub(crate) fn release(&mut self) {
+        self.copy = None;
+    }
+
+    /// Whether there is a whole body whose tokens can be counted.
+    pub(crate) fn countable(&self) -> bool {
+        self.complete && self.copy.is_some()
+    }
+
+    /// Counts the tokens of the prompt's texts, each as one string.
+    pub(crate) fn count(&self) -> Option<u64> {
+        let copy = self.copy.as_ref().filter(|_| self.complete)?;
+        let mut total = 0;
+        wire::request_texts(self.dialect, copy.bytes(), &mut |text| {
+            total += tokens::count(text);
+        });
+        Some(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Why is the sky blue?"}]}"#;
+
+    #[test]
+    fn a_body_in_pieces_gives_its_facts_and_its_tokens() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::OpenaiChat, &memory, 1 << 20);
+        for piece in BODY.chunks(7) {
+            assert!(request.push(piece));
+        }
+        request.read();
+        assert!(request.facts.is_none(), "not before it is whole");
+        request.complete();
+        request.read();
+        let facts = request.facts.as_deref().expect("facts");
+        assert_eq!(facts.model.as_deref(), Some("m-1"));
+        assert_eq!(request.count(), Some(tokens::count("Why is the sky blue?")));
+        request.release();
+        assert_eq!((request.count(), memory.used()), (None, 0));
+    }
+
+    #[test]
+    fn a_body_over_the_bound_is_dropped_and_its_memory_given_back() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::OpenaiChat, &memory, 50);
+        assert!(request.push(&BODY[..50]));
+        assert!(!request.push(&BODY[50..]));
+        assert!(request.push(BODY), "says so once");
+        request.complete();
+        assert_eq!((request.count(), memory.used()), (None, 0));
+    }
+
+    #[test]
+    fn nothing_is_copied_where_nothing_can_be_read() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::Unknown, &memory, 1 << 20);
+        assert!(request.push(BODY));
+        assert_eq!(memory.used(), 0);
+    }
+}

@@ -1,0 +1,72 @@
+//! What all calls share.
+
+use super::lane::Lanes;
+use super::live::Registry;
+use super::memory::Memory;
+use super::subscriber::Subscribers;
+use super::worker::Worker;
+use crate::config::Measure;
+use crate::wire::Limits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What may come out of decompressing one response body: far more than any stream
+/// of text, and little enough not to hold up a thread.
+const DECODED_BYTES: u64 = 128 << 20;
+
+/// What all calls share.
+pub(crate) struct Shared {
+    pub(crate) measure: Measure,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) worker: Worker,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) lanes: Lanes,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) tally: Tally,
+}
+
+impl Shared {
+    /// Bounds of the decoder of an HTTP body.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            body_bytes: self.measure.body_bytes,
+            decoded_bytes: DECODED_BYTES,
+            ..Limits::default()
+        }
+    }
+}
+
+/// What went wrong with measuring, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    lagged_frames: AtomicU64,
+    skipped_bodies: AtomicU64,
+    panics: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn lagged(&self, frames: u64) {
+        self.lagged_frames.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    pub(crate) fn body_skipped(&self) {
+        self.skipped_bodies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        tracing::error!("measuring a call panicked; the call is forwarded all the same");
+    }
+
+    pub(crate) fn lagged_frames(&self) -> u64 {
+        self.lagged_frames.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn skipped_bodies(&self) -> u64 {
+        self.skipped_bodies.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+}

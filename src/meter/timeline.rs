@@ -1,0 +1,253 @@
+//! The instants of one generation and what follows from them. Every formula is
+//! that of the design's `measurement.md`; instants come in, no clock is read.
+
+use std::time::{Duration, Instant};
+
+/// Upper bounds, in seconds, of the classes that inter-token latencies are kept in.
+pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
+    0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08,
+    0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
+];
+
+/// Inter-token latencies, token-weighted: a frame with k tokens after a gap counts
+/// k times gap/k. Kept by class, with the exact sum of each class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InterToken {
+    counts: [u32; INTER_TOKEN_BOUNDS.len() + 1],
+    sums: [f64; INTER_TOKEN_BOUNDS.len() + 1],
+}
+
+impl InterToken {
+    fn record(&mut self, latency: f64, tokens: u64) {
+        let class = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency);
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        self.counts[class] = self.counts[class].saturating_add(tokens);
+        self.sums[class] += latency * f64::from(tokens);
+    }
+
+    /// For each class that is not empty: the mean latency in seconds, and how many
+    /// tokens had it.
+    pub fn classes(&self) -> impl Iterator<Item = (f64, u32)> + '_ {
+        let classes = self.counts.iter().zip(&self.sums);
+        classes
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, sum)| (sum / f64::from(*count), *count))
+    }
+
+    /// Tokens that have a latency.
+    pub fn tokens(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+}
+
+/// Running token counts behind a frame that carried generated text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Tokens of all channels so far.
+    pub(crate) all: u64,
+    /// Tokens of the channels other than reasoning so far.
+    pub(crate) answer: u64,
+    /// Whether the frame carried a channel other than reasoning.
+    pub(crate) answered: bool,
+}
+
+/// The frames of one run of tokens: all channels, or the answer alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    /// The first frame.
+    pub(crate) first: Instant,
+    /// Tokens that arrived in it.
+    pub(crate) first_tokens: u64,
+    /// The last frame.
+    pub(crate) last: Instant,
+    /// How many frames.
+    pub(crate) frames: u64,
+}
+
+impl Span {
+    fn extend(span: &mut Option<Span>, at: Instant, tokens: u64) {
+        match span {
+            Some(span) => {
+                span.last = span.last.max(at);
+                span.frames += 1;
+            }
+            None => {
+                *span = Some(Span {
+                    first: at,
+                    first_tokens: tokens,
+                    last: at,
+                    frames: 1,
+                });
+            }
+        }
+    }
+
+    /// From the first frame to the last.
+    pub(crate) fn duration(&self) -> Duration {
+        self.last.saturating_duration_since(self.first)
+    }
+
+    /// Tokens after the first frame, of `total`.
+    pub(crate) fn decoded(&self, total: u64) -> u64 {
+        total.saturating_sub(self.first_tokens)
+    }
+
+    /// (n − n_first) / (last − first); infinite where everything came at once, and
+    /// `None` where nothing came after the first frame.
+    pub(crate) fn rate(&self, total: u64) -> Option<f64> {
+        let decoded = self.decoded(total);
+        (decoded > 0).then(|| decoded as f64 / self.duration().as_secs_f64())
+    }
+}
+
+/// When the frames of one generation came.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    /// Frames with generated text on any channel.
+    pub(crate) all: Option<Span>,
+    /// Frames with generated text on a channel other than reasoning.
+    pub(crate) answer: Option<Span>,
+    /// The longest gap between frames with generated text.
+    pub(crate) longest_gap: Option<Duration>,
+    /// Gaps over the threshold.
+    pub(crate) stalls: u64,
+    /// Latencies by token.
+    pub(crate) inter_token: Option<Box<InterToken>>,
+    /// The highest running count so far: a merge can take a token back.
+    highest: u64,
+    /// The last frame that brought the highest count up.
+    grown: Option<Instant>,
+}
+
+impl Timeline {
+    /// A frame with generated text came at `at`, and brought the counts to `running`.
+    pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
+        if let Some(span) = &self.all {
+            let gap = at.saturating_duration_since(span.last);
+            self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
+            self.stalls += u64::from(gap > stall_threshold);
+        }
+        self.weigh(at, running.all);
+        Span::extend(&mut self.all, at, running.all);
+        if running.answered {
+            Span::extend(&mut self.answer, at, running.answer);
+        }
+    }
+
+    /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
+    /// its gap to the next one that does.
+    fn weigh(&mut self, at: Instant, tokens: u64) {
+        let new = tokens.saturating_sub(self.highest);
+        self.highest = self.highest.max(tokens);
+        let Some(since) = self.grown else {
+            self.grown = Some(at);
+            return;
+        };
+        if new == 0 {
+            return;
+        }
+        let gap = at.saturating_duration_since(since).as_secs_f64();
+        let inter_token = self.inter_token.get_or_insert_default();
+        inter_token.record(gap / new as f64, new);
+        self.grown = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Plays frames of (milliseconds, running count of all channels), all answers.
+    fn timeline(start: Instant, frames: &[(u64, u64)]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for (millis, tokens) in frames {
+            let running = Running {
+                all: *tokens,
+                answer: *tokens,
+                answered: true,
+            };
+            timeline.frame(start + Duration::from_millis(*millis), running, SECOND);
+        }
+        timeline
+    }
+
+    #[test]
+    fn rate_leaves_out_the_tokens_of_the_first_frame() {
+        let timeline = timeline(Instant::now(), &[(100, 8), (600, 36), (1100, 64)]);
+        let span = timeline.all.expect("frames came");
+        assert_eq!(span.first_tokens, 8);
+        assert_eq!(span.decoded(64), 56);
+        assert_eq!(span.rate(64), Some(56.0));
+    }
+
+    #[test]
+    fn everything_in_one_frame_has_no_rate_and_in_one_instant_an_infinite_one() {
+        let start = Instant::now();
+        let one = timeline(start, &[(0, 64)]).all.expect("a frame came");
+        assert_eq!(one.rate(64), None);
+        let burst = timeline(start, &[(0, 1), (0, 64)]).all.expect("frames");
+        assert_eq!(burst.rate(64), Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn latency_is_weighted_by_token_and_its_sum_is_the_decode_time() {
+        let timeline = timeline(Instant::now(), &[(0, 3), (300, 6), (350, 7), (1350, 8)]);
+        let inter_token = timeline.inter_token.expect("gaps were seen");
+        assert_eq!(inter_token.tokens(), 5);
+        let classes: Vec<_> = inter_token.classes().collect();
+        assert_eq!(classes.len(), 3, "0.1 thrice and 0.05 and 1.0: {classes:?}");
+        let sum: f64 = classes.iter().map(|(mean, n)| mean * f64::from(*n)).sum();
+        assert!((sum - 1.35).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_frame_that_finishes_no_token_leaves_its_gap_to_the_next() {
+        let timeline = timeline(Instant::now(), &[(0, 2), (100, 2), (200, 1), (300, 3)]);
+        let inter_token = timeline.inter_token.expect("gaps were seen");
+        let classes: Vec<_> = inter_token.classes().collect();
+        assert_eq!(classes.len(), 1);
+        assert_eq!(classes[0].1, 1);
+        assert!((classes[0].0 - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stalls_are_gaps_over_the_threshold_and_the_longest_gap_is_kept() {
+        let timeline = timeline(Instant::now(), &[(0, 1), (1000, 2), (2001, 3), (4000, 4)]);
+        assert_eq!(timeline.stalls, 2, "a gap of exactly the threshold is none");
+        assert_eq!(timeline.longest_gap, Some(Duration::from_millis(1999)));
+    }
+
+    #[test]
+    fn a_single_frame_has_no_gap() {
+        let timeline = timeline(Instant::now(), &[(0, 1)]);
+        assert_eq!(timeline.longest_gap, None);
+        assert_eq!(timeline.inter_token, None);
+    }
+
+    #[test]
+    fn the_answer_has_a_span_of_its_own_after_reasoning() {
+        let start = Instant::now();
+        let mut timeline = Timeline::default();
+        let at = |millis| start + Duration::from_millis(millis);
+        for (millis, all, answer, answered) in [
+            (0, 10, 0, false),
+            (1000, 20, 0, false),
+            (2000, 25, 5, true),
+            (3000, 45, 25, true),
+            (4000, 50, 25, false),
+        ] {
+            let running = Running {
+                all,
+                answer,
+                answered,
+            };
+            timeline.frame(at(millis), running, SECOND);
+        }
+        let answer = timeline.answer.expect("answers came");
+        assert_eq!((answer.first, answer.last), (at(2000), at(3000)));
+        assert_eq!(answer.rate(25), Some(20.0));
+        assert_eq!(timeline.all.expect("frames").rate(50), Some(10.0));
+    }
+}
