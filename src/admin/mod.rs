@@ -1,1 +1,83 @@
-//! To be written.
+//! The operators' address: health, `/metrics`, and what the API tells of calls.
+
+mod api;
+mod health;
+
+use crate::export::prometheus::Prometheus;
+use crate::meter::{Meter, RecentCalls};
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::net::TcpListener;
+
+pub use health::Readiness;
+
+/// What the operators' address tells of.
+#[derive(Clone)]
+pub struct Admin {
+    /// The calls under way.
+    pub meter: Arc<Meter>,
+    /// The finished ones.
+    pub recent: Arc<RecentCalls>,
+    /// The metrics.
+    pub prometheus: Arc<Prometheus>,
+    /// Whether traffic is welcome.
+    pub readiness: Arc<Readiness>,
+    /// The monotonic clock.
+    pub clock: fn() -> Instant,
+}
+
+/// Serves operators on `listener` until `shutdown` is over.
+///
+/// # Errors
+/// Where the listener fails for good.
+pub async fn serve(
+    listener: TcpListener,
+    admin: Admin,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let service = router(admin);
+    axum::serve(listener, service)
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/calls", get(api::calls))
+        .route("/api/v1/streams", get(api::streams))
+        .fallback(|| async {
+            api::error(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path; / lists what there is",
+            )
+        })
+        .method_not_allowed_fallback(|| async {
+            api::error(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are answered here",
+            )
+        })
+        .with_state(admin)
+}
+
+async fn metrics(axum::extract::State(admin): axum::extract::State<Admin>) -> Response {
+    let text = admin
+        .prometheus
+        .render((admin.clock)(), &admin.meter.figures());
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn index() -> Response {
+    let kind = "text/html; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], include_str!("index.html")).into_response()
+}

@@ -1,1 +1,9 @@
-//! To be written.
+//! What goes out: Prometheus and the call log. `names` is the one table of metrics.
+
+pub mod log;
+pub mod names;
+pub mod process;
+pub mod prometheus;
+
+mod labels;
+mod series;

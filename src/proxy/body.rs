@@ -31,7 +31,11 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
-        if bytes.is_empty() { Body::empty() } else { Body(Kind::Whole(bytes)) }
+        if bytes.is_empty() {
+            Body::empty()
+        } else {
+            Body(Kind::Whole(bytes))
+        }
     }
 }
 
@@ -50,7 +54,10 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Kind::Empty => Poll::Ready(None),
             Kind::Whole(bytes) => {

@@ -51,7 +51,10 @@ impl Http1 {
             .max_buf_size(BUFFER.max(head_bytes))
             .handshake(TokioIo::new(io))
             .await?;
-        Ok(Http1 { send, connection: Some(connection) })
+        Ok(Http1 {
+            send,
+            connection: Some(connection),
+        })
     }
 
     /// Moves what can be moved, until there is nothing more to wait for.
@@ -91,10 +94,17 @@ impl Http2 {
         let told = Arc::clone(&allowed);
         tokio::spawn(std::future::poll_fn(move |cx| {
             let over = Pin::new(&mut connection).poll(cx).map(drop);
-            told.store(connection.current_max_send_streams().min(STREAMS), Ordering::Relaxed);
+            told.store(
+                connection.current_max_send_streams().min(STREAMS),
+                Ordering::Relaxed,
+            );
             over
         }));
-        Ok(Http2 { send, allowed, streams: Slot::default() })
+        Ok(Http2 {
+            send,
+            allowed,
+            streams: Slot::default(),
+        })
     }
 
     pub fn sender(&self) -> http2::SendRequest<Upload> {
@@ -116,11 +126,13 @@ pub(super) async fn dial(host: &str, port: u16, timeouts: &Timeouts) -> Result<T
     let deadline = Instant::now() + timeouts.connect;
     let addresses = timeout_at(deadline, resolve(host, port)).await;
     let addresses = addresses.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let addresses = addresses.map_err(|error| failure(FailureKind::Dns, format!("does not resolve ({error})")))?;
+    let addresses = addresses
+        .map_err(|error| failure(FailureKind::Dns, format!("does not resolve ({error})")))?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for (index, address) in addresses.iter().enumerate() {
         // An address that does not answer leaves time for the others.
-        let share = deadline.saturating_duration_since(Instant::now()) / u32::try_from(addresses.len() - index).unwrap_or(1);
+        let share = deadline.saturating_duration_since(Instant::now())
+            / u32::try_from(addresses.len() - index).unwrap_or(1);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
                 // Without it a chunk may wait for the acknowledgement of the last.
@@ -133,9 +145,15 @@ pub(super) async fn dial(host: &str, port: u16, timeouts: &Timeouts) -> Result<T
     }
     if last.kind() == io::ErrorKind::TimedOut {
         let limit = timeouts.connect;
-        return Err(failure(FailureKind::ConnectTimeout, format!("did not accept a connection within {limit:?}")));
+        return Err(failure(
+            FailureKind::ConnectTimeout,
+            format!("did not accept a connection within {limit:?}"),
+        ));
     }
-    Err(failure(FailureKind::Connect, format!("cannot be connected to ({last})")))
+    Err(failure(
+        FailureKind::Connect,
+        format!("cannot be connected to ({last})"),
+    ))
 }
 
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -156,7 +174,11 @@ pub(super) fn failure(kind: FailureKind, message: String) -> Failure {
 }
 
 impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Io::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
@@ -165,7 +187,11 @@ impl AsyncRead for Io {
 }
 
 impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Io::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, buf),

@@ -44,9 +44,18 @@ pub(super) async fn exchange(
     timeouts: &Timeouts,
 ) -> Result<Answered, Unanswered> {
     let empty = request.body().is_end_stream();
-    let mut wait = Wait { watch, timeouts, timer: Timer::default(), written: None, empty };
+    let mut wait = Wait {
+        watch,
+        timeouts,
+        timer: Timer::default(),
+        written: None,
+        empty,
+    };
     let (answer, wire) = match wire {
-        Wire::Http1(mut http1) => (wait.over_http1(&mut http1, request).await, Wire::Http1(http1)),
+        Wire::Http1(mut http1) => (
+            wait.over_http1(&mut http1, request).await,
+            Wire::Http1(http1),
+        ),
         Wire::Http2 { connection, stream } => {
             let mut answer = pin!(connection.sender().try_send_request(request));
             let answer = poll_fn(|cx| wait.poll(cx, |cx| answer.as_mut().poll(cx))).await;
@@ -55,7 +64,12 @@ pub(super) async fn exchange(
     };
     let at = now();
     let response = answer?;
-    Ok(Answered { response, wire, written: wait.written.unwrap_or(at), at })
+    Ok(Answered {
+        response,
+        wire,
+        written: wait.written.unwrap_or(at),
+        at,
+    })
 }
 
 struct Wait<'a> {
@@ -101,7 +115,8 @@ impl Wait<'_> {
     ) -> Poll<Result<Response<Incoming>, Unanswered>> {
         let polled = answer(cx);
         let written = *self.written.get_or_insert_with(now);
-        if self.empty && self.watch.when_sent().is_none() && !matches!(polled, Poll::Ready(Err(_))) {
+        if self.empty && self.watch.when_sent().is_none() && !matches!(polled, Poll::Ready(Err(_)))
+        {
             self.watch.sent(written);
         }
         if let Poll::Ready(answer) = polled {
@@ -112,18 +127,26 @@ impl Wait<'_> {
             Some(sent) => sent + timeouts.head,
             None => watch.last_moved() + timeouts.idle,
         };
-        self.timer.poll(cx, deadline).map(|()| Err(Unanswered::Failed(self.too_late())))
+        self.timer
+            .poll(cx, deadline)
+            .map(|()| Err(Unanswered::Failed(self.too_late())))
     }
 
     fn too_late(&self) -> Failure {
         match self.watch.when_sent() {
             Some(_) => {
                 let limit = self.timeouts.head;
-                failure(FailureKind::HeadTimeout, format!("did not begin to respond within {limit:?}"))
+                failure(
+                    FailureKind::HeadTimeout,
+                    format!("did not begin to respond within {limit:?}"),
+                )
             }
             None => {
                 let limit = self.timeouts.idle;
-                failure(FailureKind::IdleTimeout, format!("got nothing of the request body for {limit:?}"))
+                failure(
+                    FailureKind::IdleTimeout,
+                    format!("got nothing of the request body for {limit:?}"),
+                )
             }
         }
     }
@@ -140,9 +163,18 @@ fn unanswered(mut error: TrySendError<Request<Upload>>) -> Unanswered {
 
 /// Says why a connection gave no response head.
 fn lost(error: &hyper::Error) -> Failure {
-    let why = error.source().map(|cause| format!("{error}: {cause}")).unwrap_or_else(|| error.to_string());
+    let why = error
+        .source()
+        .map(|cause| format!("{error}: {cause}"))
+        .unwrap_or_else(|| error.to_string());
     if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
-        return failure(FailureKind::Protocol, format!("sent what is not an HTTP response ({why})"));
+        return failure(
+            FailureKind::Protocol,
+            format!("sent what is not an HTTP response ({why})"),
+        );
     }
-    failure(FailureKind::Reset, format!("closed the connection before it responded ({why})"))
+    failure(
+        FailureKind::Reset,
+        format!("closed the connection before it responded ({why})"),
+    )
 }

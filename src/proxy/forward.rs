@@ -18,7 +18,10 @@ use crate::observer::{CallStart, End, Failure, FailureKind, Observer, Phase};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, EXPECT, HOST, RETRY_AFTER};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request, response};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request,
+    response,
+};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
@@ -45,17 +48,30 @@ impl Forwarder {
     /// # Errors
     ///
     /// When a file that an upstream's TLS needs cannot be read.
-    pub fn new(config: Arc<Config>, observer: Arc<dyn Observer>) -> Result<Forwarder, tls::Invalid> {
+    pub fn new(
+        config: Arc<Config>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Forwarder, tls::Invalid> {
         let mut upstreams: Vec<Arc<Upstream>> = Vec::with_capacity(config.routes.len());
         for route in &config.routes {
-            let known = upstreams.iter().find(|known| Arc::ptr_eq(&known.settings, &route.upstream)).cloned();
+            let known = upstreams
+                .iter()
+                .find(|known| Arc::ptr_eq(&known.settings, &route.upstream))
+                .cloned();
             upstreams.push(match known {
                 Some(known) => known,
                 None => Arc::new(Upstream::new(&route.upstream, config.limits.head_bytes)?),
             });
         }
         let limiter = Limiter::new(&config.limits);
-        Ok(Forwarder { config, upstreams, limiter, observer, panics: Arc::default(), nowhere: Arc::from("none") })
+        Ok(Forwarder {
+            config,
+            upstreams,
+            limiter,
+            observer,
+            panics: Arc::default(),
+            nowhere: Arc::from("none"),
+        })
     }
 
     /// How often an observer panicked. Each time cost the measurement of one call.
@@ -64,34 +80,64 @@ impl Forwarder {
     }
 
     /// Forwards a request to where its route says. What fails is said in the response.
-    pub async fn forward(&self, request: Request<Incoming>, connection: &ConnectionInfo) -> Response<Body> {
+    pub async fn forward(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionInfo,
+    ) -> Response<Body> {
         // Servers keep room for this future in every connection: it has to be small.
         Box::pin(self.answer(request, connection)).await
     }
 
-    async fn answer(&self, request: Request<Incoming>, connection: &ConnectionInfo) -> Response<Body> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionInfo,
+    ) -> Response<Body> {
         let received = now();
         let (parts, body) = request.into_parts();
         let place = route::choose(&self.config.routes, &parts);
         let call = self.begin(received, &parts, place, connection);
         let Some(place) = place else {
-            return refuse(call, &failure(FailureKind::NoRoute, "no route matches this request; see the routes of the configuration"));
+            return refuse(
+                call,
+                &failure(
+                    FailureKind::NoRoute,
+                    "no route matches this request; see the routes of the configuration",
+                ),
+            );
         };
         let route = &self.config.routes[place];
         if parts.method == Method::CONNECT {
-            return refuse(call, &failure(FailureKind::BadRequest, "CONNECT is for forward proxies; send requests to this address itself"));
+            return refuse(
+                call,
+                &failure(
+                    FailureKind::BadRequest,
+                    "CONNECT is for forward proxies; send requests to this address itself",
+                ),
+            );
         }
         if let Err(wait) = self.limiter.check(route) {
             return too_many(call, route, wait);
         }
-        let forwarding = Forwarding { route, upstream: &self.upstreams[place], connection };
+        let forwarding = Forwarding {
+            route,
+            upstream: &self.upstreams[place],
+            connection,
+        };
         match forwarding.run(parts, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
             Err(failure) => refuse(call, &failure),
         }
     }
 
-    fn begin(&self, received: Instant, parts: &request::Parts, place: Option<usize>, connection: &ConnectionInfo) -> Call {
+    fn begin(
+        &self,
+        received: Instant,
+        parts: &request::Parts,
+        place: Option<usize>,
+        connection: &ConnectionInfo,
+    ) -> Call {
         let route = place.map(|place| &self.config.routes[place]);
         let start = CallStart {
             received,
@@ -139,10 +185,18 @@ struct Ready {
 }
 
 impl Forwarding<'_> {
-    async fn run(&self, parts: request::Parts, body: Incoming, call: &Call) -> Result<Sent, Failure> {
+    async fn run(
+        &self,
+        parts: request::Parts,
+        body: Incoming,
+        call: &Call,
+    ) -> Result<Sent, Failure> {
         let watch = call.watch();
         let mut ready = self.prepare(parts, body, watch).await?;
-        let mut wish = Wish { fresh: false, upgrade: ready.upgrade.is_some() };
+        let mut wish = Wish {
+            fresh: false,
+            upgrade: ready.upgrade.is_some(),
+        };
         let mut cost = now().saturating_duration_since(watch.began());
         loop {
             let (endpoint, Lease { wire, reused, held }) = self.lease(wish, watch).await?;
@@ -152,8 +206,17 @@ impl Forwarding<'_> {
             match exchange(wire, ready.request, watch, &self.upstream.settings.timeouts).await {
                 Ok(answered) => {
                     cost += answered.written.saturating_duration_since(connected);
-                    let Ready { upgrade, rewritten, .. } = ready;
-                    return Ok(Sent { answered, endpoint, held, upgrade, rewritten, cost });
+                    let Ready {
+                        upgrade, rewritten, ..
+                    } = ready;
+                    return Ok(Sent {
+                        answered,
+                        endpoint,
+                        held,
+                        upgrade,
+                        rewritten,
+                        cost,
+                    });
                 }
                 // It was closed while nobody looked: as if it had never been there.
                 Err(Unanswered::Unsent(request, _)) if reused && !wish.fresh => {
@@ -167,16 +230,25 @@ impl Forwarding<'_> {
         }
     }
 
-    async fn prepare(&self, mut parts: request::Parts, body: Incoming, watch: &Arc<Watch>) -> Result<Ready, Failure> {
+    async fn prepare(
+        &self,
+        mut parts: request::Parts,
+        body: Incoming,
+        watch: &Arc<Watch>,
+    ) -> Result<Ready, Failure> {
         let uri = parts.uri.clone();
-        let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| headers::asks_for_upgrade(&parts));
+        let upgrade = parts
+            .extensions
+            .remove::<OnUpgrade>()
+            .filter(|_| headers::asks_for_upgrade(&parts));
         let rewrites = upgrade.is_none() && rewrite::applies(self.route, &parts, &body);
         headers::upstream_request(&mut parts, self.route, self.connection);
         let (source, rewritten) = match rewrites {
             true => self.rewrite(&mut parts, body, watch).await?,
             false => (upload::Source::Agent(body), false),
         };
-        let gate = (expects_continue(&parts.headers) && matches!(source, upload::Source::Agent(_))).then(Arc::<Gate>::default);
+        let gate = (expects_continue(&parts.headers) && matches!(source, upload::Source::Agent(_)))
+            .then(Arc::<Gate>::default);
         let mut upload = Upload::new(source, watch);
         if let Some(gate) = &gate {
             upload.wait_for(Arc::clone(gate));
@@ -189,7 +261,13 @@ impl Forwarding<'_> {
                 }
             });
         }
-        Ok(Ready { request, uri, gate, upgrade, rewritten })
+        Ok(Ready {
+            request,
+            uri,
+            gate,
+            upgrade,
+            rewritten,
+        })
     }
 
     async fn rewrite(
@@ -202,7 +280,10 @@ impl Forwarding<'_> {
         match rewrite::rewrite(parts, body, watch, idle).await {
             Rewritten::Kept(source) => Ok((source, false)),
             Rewritten::Replaced(source) => Ok((source, true)),
-            Rewritten::Broken => Err(failure(FailureKind::BadRequest, "the request body ended before its time")),
+            Rewritten::Broken => Err(failure(
+                FailureKind::BadRequest,
+                "the request body ended before its time",
+            )),
             Rewritten::Stalled => {
                 let message = format!("nothing of the request body came for {idle:?}");
                 Err(failure(FailureKind::IdleTimeout, message))
@@ -231,14 +312,18 @@ impl Forwarding<'_> {
     /// Points a request at an endpoint.
     fn address(&self, ready: &mut Ready, endpoint: &Endpoint, wire: &Wire) -> Result<(), Failure> {
         let target = route::target(self.route, &endpoint.settings, &ready.uri);
-        let target = target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+        let target =
+            target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
         let request = &mut ready.request;
         match wire {
             Wire::Http1(_) => {
                 *request.version_mut() = Version::HTTP_11;
                 *request.uri_mut() = Uri::from(target);
                 let host = HeaderValue::from_str(endpoint.settings.authority.as_str());
-                request.headers_mut().insert(HOST, host.map_err(|_| failure(FailureKind::Protocol, "its name is not a host"))?);
+                request.headers_mut().insert(
+                    HOST,
+                    host.map_err(|_| failure(FailureKind::Protocol, "its name is not a host"))?,
+                );
             }
             Wire::Http2 { .. } => {
                 *request.version_mut() = Version::HTTP_2;
@@ -255,8 +340,17 @@ impl Forwarding<'_> {
 
     /// Makes the response head of the upstream's the agent's, and taps the body.
     fn respond(&self, sent: Sent, call: Call) -> Response<Body> {
-        let Sent { answered, endpoint, held, upgrade, rewritten, cost } = sent;
-        let Answered { response, wire, at, .. } = answered;
+        let Sent {
+            answered,
+            endpoint,
+            held,
+            upgrade,
+            rewritten,
+            cost,
+        } = sent;
+        let Answered {
+            response, wire, at, ..
+        } = answered;
         let (mut parts, incoming) = response.into_parts();
         let watch = Arc::clone(call.watch());
         watch.tell(|observer| observer.head(at, parts.status, &parts.headers));
@@ -265,15 +359,39 @@ impl Forwarding<'_> {
         parts.version = Version::HTTP_11;
         let body = match (wire, upgrade) {
             (Wire::Http1(http1), Some(agent)) if switching => {
-                let (idle, drain) = (self.upstream.settings.timeouts.idle, self.connection.drain.clone());
-                Tunnel { http1, agent, call, held, idle, drain }.start();
+                let (idle, drain) = (
+                    self.upstream.settings.timeouts.idle,
+                    self.connection.drain.clone(),
+                );
+                Tunnel {
+                    http1,
+                    agent,
+                    call,
+                    held,
+                    idle,
+                    drain,
+                }
+                .start();
                 Body::empty()
             }
             _ if switching => {
-                let failure = failure(FailureKind::Protocol, "switched protocols though nobody asked for it".to_owned());
+                let failure = failure(
+                    FailureKind::Protocol,
+                    "switched protocols though nobody asked for it".to_owned(),
+                );
                 return refuse(call, &self.blame(failure, &endpoint, &watch));
             }
-            (wire, _) => self.body(wire, incoming, endpoint, Streamed { call, held, rewritten }, &mut parts),
+            (wire, _) => self.body(
+                wire,
+                incoming,
+                endpoint,
+                Streamed {
+                    call,
+                    held,
+                    rewritten,
+                },
+                &mut parts,
+            ),
         };
         let cost = cost + now().saturating_duration_since(at);
         watch.tell(|observer| observer.overhead(Phase::Head, cost));
@@ -289,24 +407,43 @@ impl Forwarding<'_> {
         parts: &mut response::Parts,
     ) -> Body {
         let source = match wire {
-            Wire::Http1(http1) => tap::Source::Http1 { incoming, http1, endpoint },
-            Wire::Http2 { stream, .. } => tap::Source::Http2 { incoming, _stream: stream },
+            Wire::Http1(http1) => tap::Source::Http1 {
+                incoming,
+                http1,
+                endpoint,
+            },
+            Wire::Http2 { stream, .. } => tap::Source::Http2 {
+                incoming,
+                _stream: stream,
+            },
         };
-        let Streamed { call, held, rewritten } = streamed;
-        let filter = (rewritten && rewrite::filters(parts)).then(|| call.watch().ask(|observer| observer.response_filter()));
+        let Streamed {
+            call,
+            held,
+            rewritten,
+        } = streamed;
+        let filter = (rewritten && rewrite::filters(parts))
+            .then(|| call.watch().ask(|observer| observer.response_filter()));
         let idle = self.upstream.settings.timeouts.idle;
         let mut streaming = Streaming::new(source, call, idle, held);
         if let Some(filter) = filter.flatten().flatten() {
             streaming = streaming.filtered(filter);
         }
         streaming.finish_if_empty();
-        if streaming.is_over() { Body::empty() } else { Body::streaming(streaming) }
+        if streaming.is_over() {
+            Body::empty()
+        } else {
+            Body::streaming(streaming)
+        }
     }
 
     /// Names who failed, and what to do; or the agent, where it was the agent.
     fn blame(&self, failure: Failure, endpoint: &Endpoint, watch: &Watch) -> Failure {
         if watch.failed_upload() == Some(watch::Upload::Malformed) {
-            return self::failure(FailureKind::BadRequest, "the request body is malformed: its framing is wrong");
+            return self::failure(
+                FailureKind::BadRequest,
+                "the request body is malformed: its framing is wrong",
+            );
         }
         let Failure { kind, message } = failure;
         let (upstream, endpoint) = (&self.upstream.settings.name, &endpoint.name);
@@ -328,9 +465,15 @@ fn advice(kind: FailureKind) -> &'static str {
         FailureKind::Dns => "; check the endpoint's name and the name server",
         FailureKind::Connect => "; check that it runs and that the address is right",
         FailureKind::Tls => "; check its certificate, and `ca` and `server_name` of the upstream",
-        FailureKind::ConnectTimeout => "; check the network, or raise `connect` of the upstream's timeouts",
-        FailureKind::HeadTimeout => "; it may be overloaded: raise `head` of the upstream's timeouts",
-        FailureKind::IdleTimeout => "; raise `idle` of the upstream's timeouts where such pauses are normal",
+        FailureKind::ConnectTimeout => {
+            "; check the network, or raise `connect` of the upstream's timeouts"
+        }
+        FailureKind::HeadTimeout => {
+            "; it may be overloaded: raise `head` of the upstream's timeouts"
+        }
+        FailureKind::IdleTimeout => {
+            "; raise `idle` of the upstream's timeouts where such pauses are normal"
+        }
         FailureKind::Reset => "; see its log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",
         _ => "",
@@ -342,12 +485,19 @@ fn refuse(call: Call, failure: &Failure) -> Response<Body> {
     let reply = call.watch().ask(|observer| observer.error_reply(failure));
     let (content_type, body) = match reply {
         Some(reply) => (reply.content_type, reply.body),
-        None => ("text/plain; charset=utf-8", Bytes::from(failure.message.clone())),
+        None => (
+            "text/plain; charset=utf-8",
+            Bytes::from(failure.message.clone()),
+        ),
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = failure.kind.status();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response.headers_mut().insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
     let end = match call.watch().failed_upload() {
         Some(watch::Upload::Abandoned) => End::ClientCancelled,
         _ => End::Failed(failure.kind),
@@ -357,18 +507,29 @@ fn refuse(call: Call, failure: &Failure) -> Response<Body> {
 }
 
 fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<Body> {
-    let message = format!("route {} has had its requests of this minute; try again in {} s", route.name, wait.seconds());
+    let message = format!(
+        "route {} has had its requests of this minute; try again in {} s",
+        route.name,
+        wait.seconds()
+    );
     let mut response = refuse(call, &failure(FailureKind::RateLimited, message));
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.seconds()));
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(wait.seconds()));
     response
 }
 
 fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
-    Failure { kind, message: message.into() }
+    Failure {
+        kind,
+        message: message.into(),
+    }
 }
 
 fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    headers
+        .get(EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 fn absolute(endpoint: &Endpoint, target: PathAndQuery) -> Result<Uri, Failure> {
@@ -376,7 +537,8 @@ fn absolute(endpoint: &Endpoint, target: PathAndQuery) -> Result<Uri, Failure> {
     parts.scheme = Some(endpoint.settings.scheme.clone());
     parts.authority = Some(endpoint.settings.authority.clone());
     parts.path_and_query = Some(target);
-    Uri::from_parts(parts).map_err(|_| failure(FailureKind::BadRequest, "the target is not one for HTTP/2"))
+    Uri::from_parts(parts)
+        .map_err(|_| failure(FailureKind::BadRequest, "the target is not one for HTTP/2"))
 }
 
 /// [`HeaderMap::remove`] would move the last field to where the removed one was.

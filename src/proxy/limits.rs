@@ -14,7 +14,10 @@ pub(super) struct IdleTimer {
 
 impl IdleTimer {
     pub fn new(limit: Duration) -> IdleTimer {
-        IdleTimer { limit, timer: Timer::default() }
+        IdleTimer {
+            limit,
+            timer: Timer::default(),
+        }
     }
 
     /// Ready when `last` is too long ago.

@@ -37,7 +37,12 @@ pub(super) fn applies(route: &Route, request: &request::Parts, body: &Incoming) 
 }
 
 /// Reads the body, as far as the bound goes, and asks the observer for another.
-pub(super) async fn rewrite(request: &mut request::Parts, body: Incoming, watch: &Watch, idle: Duration) -> Rewritten {
+pub(super) async fn rewrite(
+    request: &mut request::Parts,
+    body: Incoming,
+    watch: &Watch,
+    idle: Duration,
+) -> Rewritten {
     let read = match read(body, idle).await {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => return Rewritten::Broken,
@@ -50,24 +55,37 @@ pub(super) async fn rewrite(request: &mut request::Parts, body: Incoming, watch:
     let Some(replacement) = watch.ask(|call| call.rewrite_request(&whole)).flatten() else {
         return Rewritten::Kept(Source::Resumed(read));
     };
-    request.headers.insert(CONTENT_LENGTH, HeaderValue::from(replacement.len()));
+    request
+        .headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(replacement.len()));
     // What the filter takes out it has to be able to read.
-    request.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    request
+        .headers
+        .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     Rewritten::Replaced(Source::Replaced(replacement))
 }
 
 /// Whether the response is one that the filter can read. Its length will be another.
 pub(super) fn filters(response: &mut response::Parts) -> bool {
-    let readable = is(&response.headers, "text/event-stream") && !response.headers.contains_key(CONTENT_ENCODING);
+    let readable = is(&response.headers, "text/event-stream")
+        && !response.headers.contains_key(CONTENT_ENCODING);
     if readable {
         response.headers.remove(CONTENT_LENGTH);
     }
     readable
 }
 
-async fn read(mut body: Incoming, idle: Duration) -> Result<Result<Read, hyper::Error>, tokio::time::error::Elapsed> {
+async fn read(
+    mut body: Incoming,
+    idle: Duration,
+) -> Result<Result<Read, hyper::Error>, tokio::time::error::Elapsed> {
     let sized = body.size_hint().exact().is_some();
-    let mut read = Read { frames: VecDeque::new(), trailers: None, rest: None, sized };
+    let mut read = Read {
+        frames: VecDeque::new(),
+        trailers: None,
+        rest: None,
+        sized,
+    };
     let mut length = 0;
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
@@ -87,7 +105,10 @@ async fn read(mut body: Incoming, idle: Duration) -> Result<Result<Read, hyper::
 }
 
 fn is(headers: &HeaderMap, media_type: &str) -> bool {
-    let sent = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let sent = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let essence = sent.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case(media_type)
 }
@@ -100,7 +121,10 @@ mod tests {
     fn a_media_type_is_read_without_its_parameters() {
         let mut headers = HeaderMap::new();
         assert!(!is(&headers, "application/json"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("Application/JSON; charset=utf-8"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("Application/JSON; charset=utf-8"),
+        );
         assert!(is(&headers, "application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
         assert!(!is(&headers, "application/json"));

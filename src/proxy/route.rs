@@ -8,17 +8,28 @@ use std::sync::Arc;
 
 /// The place of the first route that matches.
 pub(super) fn choose(routes: &[Arc<Route>], request: &Parts) -> Option<usize> {
-    routes.iter().position(|route| matches(&route.matches, request))
+    routes
+        .iter()
+        .position(|route| matches(&route.matches, request))
 }
 
 fn matches(wanted: &Matches, request: &Parts) -> bool {
     under(&wanted.path_prefix, request.uri.path())
-        && wanted.host.as_deref().is_none_or(|wanted| host(request).is_some_and(|host| wanted.eq_ignore_ascii_case(host)))
-        && wanted.headers.iter().all(|(name, value)| request.headers.get_all(name).iter().any(|sent| sent == value))
+        && wanted.host.as_deref().is_none_or(|wanted| {
+            host(request).is_some_and(|host| wanted.eq_ignore_ascii_case(host))
+        })
+        && wanted.headers.iter().all(|(name, value)| {
+            request
+                .headers
+                .get_all(name)
+                .iter()
+                .any(|sent| sent == value)
+        })
 }
 
 fn under(prefix: &str, path: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The host the agent named, without its port.
@@ -36,15 +47,26 @@ fn host(request: &Parts) -> Option<&str> {
 
 /// The target at the endpoint: byte for byte the agent's, but for the prefix that goes
 /// and the base path that comes. `None` where that is not a target any more.
-pub(super) fn target(route: &Route, endpoint: &Endpoint, request: &http::Uri) -> Option<PathAndQuery> {
+pub(super) fn target(
+    route: &Route,
+    endpoint: &Endpoint,
+    request: &http::Uri,
+) -> Option<PathAndQuery> {
     let Some(target) = request.path_and_query() else {
         return Some(PathAndQuery::from_static("/"));
     };
-    let stripped = if route.strip_prefix { route.matches.path_prefix.as_str() } else { "" };
+    let stripped = if route.strip_prefix {
+        route.matches.path_prefix.as_str()
+    } else {
+        ""
+    };
     if stripped.is_empty() && endpoint.base_path.is_empty() || target.as_str() == "*" {
         return Some(target.clone());
     }
-    let rest = target.as_str().strip_prefix(stripped).unwrap_or(target.as_str());
+    let rest = target
+        .as_str()
+        .strip_prefix(stripped)
+        .unwrap_or(target.as_str());
     let slash = if rest.starts_with('/') { "" } else { "/" };
     PathAndQuery::try_from(format!("{}{slash}{rest}", endpoint.base_path)).ok()
 }
@@ -69,7 +91,10 @@ mod tests {
         };
         Route {
             name: Arc::from("r"),
-            matches: Matches { path_prefix: prefix.into(), ..Matches::default() },
+            matches: Matches {
+                path_prefix: prefix.into(),
+                ..Matches::default()
+            },
             strip_prefix: strip,
             upstream: Arc::new(upstream),
             dialect: None,
@@ -86,7 +111,9 @@ mod tests {
             authority: "host:1".parse().unwrap(),
             base_path: base.into(),
         };
-        target(&route(prefix, strip), &endpoint, &uri.parse().unwrap()).unwrap().to_string()
+        target(&route(prefix, strip), &endpoint, &uri.parse().unwrap())
+            .unwrap()
+            .to_string()
     }
 
     fn parts(uri: &str, host: Option<&str>) -> Parts {
@@ -119,23 +146,40 @@ mod tests {
         by_host.matches.host = Some("api.example".into());
         let mut by_header = route("", false);
         by_header.name = Arc::from("header");
-        by_header.matches.headers = vec![(HeaderName::from_static("x-team"), HeaderValue::from_static("a"))];
-        let routes = [Arc::new(by_host), Arc::new(by_header), Arc::new(route("", false))];
+        by_header.matches.headers = vec![(
+            HeaderName::from_static("x-team"),
+            HeaderValue::from_static("a"),
+        )];
+        let routes = [
+            Arc::new(by_host),
+            Arc::new(by_header),
+            Arc::new(route("", false)),
+        ];
         let name = |request: &Parts| routes[choose(&routes, request).unwrap()].name.to_string();
         assert_eq!(name(&parts("/", Some("API.example:8080"))), "host");
         assert_eq!(name(&parts("http://api.example/", None)), "host");
         assert_eq!(name(&parts("/", Some("other"))), "r");
         let mut request = parts("/", Some("[::1]:80"));
-        request.headers.append("x-team", HeaderValue::from_static("b"));
+        request
+            .headers
+            .append("x-team", HeaderValue::from_static("b"));
         assert_eq!(name(&request), "r");
-        request.headers.append("x-team", HeaderValue::from_static("a"));
+        request
+            .headers
+            .append("x-team", HeaderValue::from_static("a"));
         assert_eq!(name(&request), "header");
     }
 
     #[test]
     fn a_target_keeps_every_byte_that_is_not_a_prefix() {
         for (prefix, strip, base, uri, expected) in [
-            ("/o", true, "", "/o/v1//chat/%2e%2E/a%20b?x=%3A&y&&", "/v1//chat/%2e%2E/a%20b?x=%3A&y&&"),
+            (
+                "/o",
+                true,
+                "",
+                "/o/v1//chat/%2e%2E/a%20b?x=%3A&y&&",
+                "/v1//chat/%2e%2E/a%20b?x=%3A&y&&",
+            ),
             ("/o", false, "", "/o/v1", "/o/v1"),
             ("/o", true, "", "/o", "/"),
             ("/o", true, "", "/o?", "/?"),

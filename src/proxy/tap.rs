@@ -32,7 +32,11 @@ pub(super) fn now() -> Instant {
 /// Where a response body comes from.
 pub(super) enum Source {
     /// HTTP/1: the connection is polled here, and goes home afterwards.
-    Http1 { incoming: Incoming, http1: Box<Http1>, endpoint: Arc<Endpoint> },
+    Http1 {
+        incoming: Incoming,
+        http1: Box<Http1>,
+        endpoint: Arc<Endpoint>,
+    },
     /// HTTP/2: a task of the connection's own drives it.
     Http2 { incoming: Incoming, _stream: Taken },
     /// Nothing more comes.
@@ -61,12 +65,23 @@ type Polled = Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>>;
 impl Streaming {
     pub fn new(source: Source, call: Call, idle: Duration, outstanding: Taken) -> Streaming {
         let idle = IdleTimer::new(idle);
-        Streaming { source, filter: None, kept: Kept::default(), call: Some(call), idle, outstanding: Some(outstanding) }
+        Streaming {
+            source,
+            filter: None,
+            kept: Kept::default(),
+            call: Some(call),
+            idle,
+            outstanding: Some(outstanding),
+        }
     }
 
     /// Lets `filter` edit the body.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
-        self.filter = Some(Filtering { filter, trailers: None, finished: false });
+        self.filter = Some(Filtering {
+            filter,
+            trailers: None,
+            finished: false,
+        });
         self
     }
 
@@ -78,11 +93,19 @@ impl Streaming {
     }
 
     pub fn is_over(&self) -> bool {
-        self.call.is_none() && self.filter.as_ref().is_none_or(|filtering| filtering.finished)
+        self.call.is_none()
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filtering| filtering.finished)
     }
 
     pub fn size_hint(&self) -> SizeHint {
-        if self.filter.is_some() { SizeHint::default() } else { self.source.size_hint() }
+        if self.filter.is_some() {
+            SizeHint::default()
+        } else {
+            self.source.size_hint()
+        }
     }
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
@@ -143,14 +166,19 @@ impl Streaming {
             call.watch().moved(at);
         }
         if let Some(bytes) = frame.data_ref() {
-            self.kept.keep(Frame { at, bytes: bytes.clone() });
+            self.kept.keep(Frame {
+                at,
+                bytes: bytes.clone(),
+            });
         }
     }
 
     /// The upstream is silent: time to measure, unless the last frame is still to be
     /// written. The server writes when this returns, so measuring waits for the next turn.
     fn nothing_yet(&mut self, cx: &mut Context<'_>) -> Polled {
-        let Some(call) = &self.call else { return Poll::Ready(None) };
+        let Some(call) = &self.call else {
+            return Poll::Ready(None);
+        };
         if self.kept.is_empty() {
             // Nothing to measure.
         } else if !self.kept.written {
@@ -179,7 +207,12 @@ impl Streaming {
         self.source.finish();
         self.outstanding = None;
         let Some(call) = self.call.take() else { return };
-        let last = Last { kept: std::mem::take(&mut self.kept), call: Some(call), at, end };
+        let last = Last {
+            kept: std::mem::take(&mut self.kept),
+            call: Some(call),
+            at,
+            end,
+        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(last.told());
         }
@@ -192,21 +225,33 @@ impl Drop for Streaming {
             // Nobody reads this body any more; the upstream hears of it first.
             self.source = Source::Over;
             let kept = std::mem::take(&mut self.kept);
-            drop(Last { kept, call: Some(call), at: now(), end: End::ClientCancelled });
+            drop(Last {
+                kept,
+                call: Some(call),
+                at: now(),
+                end: End::ClientCancelled,
+            });
         }
     }
 }
 
 impl std::fmt::Debug for Streaming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Streaming").field("over", &self.is_over()).finish_non_exhaustive()
+        f.debug_struct("Streaming")
+            .field("over", &self.is_over())
+            .finish_non_exhaustive()
     }
 }
 
 impl Source {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
         match self {
-            Source::Http1 { incoming, http1, .. } => poll_http1(incoming, http1, cx),
+            Source::Http1 {
+                incoming, http1, ..
+            } => poll_http1(incoming, http1, cx),
             Source::Http2 { incoming, .. } => Pin::new(incoming).poll_frame(cx),
             Source::Over => Poll::Ready(None),
         }
@@ -214,7 +259,9 @@ impl Source {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Source::Http1 { incoming, .. } | Source::Http2 { incoming, .. } => incoming.is_end_stream(),
+            Source::Http1 { incoming, .. } | Source::Http2 { incoming, .. } => {
+                incoming.is_end_stream()
+            }
             Source::Over => true,
         }
     }
@@ -227,7 +274,12 @@ impl Source {
     }
 
     fn finish(&mut self) {
-        if let Source::Http1 { http1, endpoint, incoming } = std::mem::replace(self, Source::Over) {
+        if let Source::Http1 {
+            http1,
+            endpoint,
+            incoming,
+        } = std::mem::replace(self, Source::Over)
+        {
             drop(incoming);
             endpoint.give_back(http1);
         }
@@ -342,7 +394,11 @@ struct Last {
 
 impl Last {
     async fn told(mut self) {
-        while !self.call.as_ref().is_none_or(|call| self.kept.show(call.watch())) {
+        while !self
+            .call
+            .as_ref()
+            .is_none_or(|call| self.kept.show(call.watch()))
+        {
             tokio::task::yield_now().await;
         }
     }
@@ -354,7 +410,8 @@ impl Drop for Last {
         while !self.kept.show(call.watch()) {}
         let slowest = self.kept.slowest;
         if slowest > Duration::ZERO {
-            call.watch().tell(|observer| observer.overhead(Phase::Chunk, slowest));
+            call.watch()
+                .tell(|observer| observer.overhead(Phase::Chunk, slowest));
         }
         call.end(self.at, self.end.clone());
     }

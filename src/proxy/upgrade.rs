@@ -35,7 +35,14 @@ impl Tunnel {
     }
 
     async fn run(self) {
-        let Tunnel { http1, agent, call, held, idle, mut drain } = self;
+        let Tunnel {
+            http1,
+            agent,
+            call,
+            held,
+            idle,
+            mut drain,
+        } = self;
         let watch = call.watch().clone();
         watch.moved(now());
         let end = tokio::select! {
@@ -52,10 +59,20 @@ async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, watch: &Watch) -> End 
     if poll_fn(|cx| http1.poll(cx)).await.is_err() {
         return End::UpstreamReset;
     }
-    let Some(connection) = http1.connection.take() else { return End::UpstreamReset };
+    let Some(connection) = http1.connection.take() else {
+        return End::UpstreamReset;
+    };
     let parts = connection.into_parts();
-    let Ok(agent) = agent.await else { return End::ClientCancelled };
-    relay(TokioIo::new(agent), parts.io.into_inner(), parts.read_buf, watch).await
+    let Ok(agent) = agent.await else {
+        return End::ClientCancelled;
+    };
+    relay(
+        TokioIo::new(agent),
+        parts.io.into_inner(),
+        parts.read_buf,
+        watch,
+    )
+    .await
 }
 
 async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, watch: &Watch) -> End
@@ -64,8 +81,18 @@ where
 {
     let (agent_read, agent_write) = split(agent);
     let (upstream_read, upstream_write) = split(upstream);
-    let up = Direction { from: Side::Agent, read: agent_read, write: upstream_write, watch };
-    let down = Direction { from: Side::Upstream, read: upstream_read, write: agent_write, watch };
+    let up = Direction {
+        from: Side::Agent,
+        read: agent_read,
+        write: upstream_write,
+        watch,
+    };
+    let down = Direction {
+        from: Side::Upstream,
+        read: upstream_read,
+        write: agent_write,
+        watch,
+    };
     let up = up.run(Bytes::new());
     let down = down.run(read_already);
     match tokio::try_join!(up, down) {
@@ -95,7 +122,11 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
         let mut buffer = BytesMut::new();
         loop {
             buffer.reserve(PIECE);
-            let read = self.read.read_buf(&mut buffer).await.map_err(|_| self.from)?;
+            let read = self
+                .read
+                .read_buf(&mut buffer)
+                .await
+                .map_err(|_| self.from)?;
             if read == 0 {
                 // One that has gone already has also heard enough.
                 let _ = self.write.shutdown().await;
@@ -109,7 +140,8 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
         let at = now();
         self.watch.moved(at);
         self.write_all(&bytes).await.map_err(|_| other(self.from))?;
-        self.watch.tell(|call| call.tunnel_frame(self.from, Frame { at, bytes }));
+        self.watch
+            .tell(|call| call.tunnel_frame(self.from, Frame { at, bytes }));
         Ok(())
     }
 

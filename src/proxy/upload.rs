@@ -46,12 +46,19 @@ pub(super) struct Read {
 
 impl Upload {
     pub fn new(source: Source, watch: &Arc<Watch>) -> Upload {
-        Upload { source, watch: Arc::clone(watch), gate: None }
+        Upload {
+            source,
+            watch: Arc::clone(watch),
+            gate: None,
+        }
     }
 
     /// Holds the body back until the gate opens, or for a second at most.
     pub fn wait_for(&mut self, gate: Arc<Gate>) {
-        self.gate = Some(Waiting { gate, timeout: Box::pin(sleep(CONTINUE_TIMEOUT)) });
+        self.gate = Some(Waiting {
+            gate,
+            timeout: Box::pin(sleep(CONTINUE_TIMEOUT)),
+        });
     }
 
     fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
@@ -74,7 +81,10 @@ impl Upload {
 }
 
 impl Source {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
             Source::Agent(incoming) => Pin::new(incoming).poll_frame(cx),
             Source::Resumed(read) => read.poll_frame(cx),
@@ -103,7 +113,10 @@ impl Source {
 }
 
 impl Read {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if let Some(bytes) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
@@ -119,7 +132,10 @@ impl Read {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.as_ref().map_or(Some(0), |rest| rest.size_hint().exact());
+        let rest = self
+            .rest
+            .as_ref()
+            .map_or(Some(0), |rest| rest.size_hint().exact());
         let read: usize = self.frames.iter().map(Bytes::len).sum();
         match rest {
             Some(rest) if self.sized => SizeHint::with_exact(rest + read as u64),
@@ -132,7 +148,10 @@ impl Body for Upload {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if let Some(waiting) = &mut self.gate {
             ready!(waiting.poll(cx));
             self.gate = None;
@@ -162,8 +181,15 @@ impl Body for Upload {
 
 /// Whether the agent's framing is wrong, in contrast to a connection that was lost.
 pub(super) fn is_malformed(error: &hyper::Error) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| matches!(cause.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(
+            cause.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
+        )
+    })
 }
 
 /// Opens when the upstream says `100 Continue`.

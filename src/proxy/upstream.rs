@@ -113,17 +113,34 @@ pub(super) struct Wish {
 
 impl Upstream {
     pub fn new(settings: &Arc<config::Upstream>, head_bytes: usize) -> Result<Upstream, Invalid> {
-        let tls = settings.endpoints.iter().any(|endpoint| endpoint.scheme == Scheme::HTTPS);
+        let tls = settings
+            .endpoints
+            .iter()
+            .any(|endpoint| endpoint.scheme == Scheme::HTTPS);
         let tls = tls.then(|| Tls::new(settings)).transpose()?;
-        let endpoints = settings.endpoints.iter().map(|endpoint| Arc::new(Endpoint::new(endpoint, settings))).collect();
-        Ok(Upstream { settings: Arc::clone(settings), endpoints, turn: AtomicUsize::new(0), tls, head_bytes })
+        let endpoints = settings
+            .endpoints
+            .iter()
+            .map(|endpoint| Arc::new(Endpoint::new(endpoint, settings)))
+            .collect();
+        Ok(Upstream {
+            settings: Arc::clone(settings),
+            endpoints,
+            turn: AtomicUsize::new(0),
+            tls,
+            head_bytes,
+        })
     }
 
     /// The endpoint with the fewest requests, but for those tried already. One that
     /// failed lately is taken only when all have.
     pub fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<Arc<Endpoint>> {
         let count = self.endpoints.len();
-        let first = if count > 1 { self.turn.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let first = if count > 1 {
+            self.turn.fetch_add(1, Ordering::Relaxed)
+        } else {
+            0
+        };
         let in_turn = (0..count).map(|step| &self.endpoints[first.wrapping_add(step) % count]);
         in_turn
             .filter(|endpoint| !tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint)))
@@ -137,21 +154,42 @@ impl Upstream {
         if !wish.fresh
             && let Some(wire) = endpoint.reuse(wish)
         {
-            return Ok(Lease { wire, reused: true, held });
+            return Ok(Lease {
+                wire,
+                reused: true,
+                held,
+            });
         }
         if wish.upgrade || !self.shares(endpoint) {
-            return Ok(Lease { wire: self.open(endpoint, wish).await?, reused: false, held });
+            return Ok(Lease {
+                wire: self.open(endpoint, wish).await?,
+                reused: false,
+                held,
+            });
         }
         let opening = timeout(self.settings.timeouts.connect, endpoint.opening.lock()).await;
-        let opening = opening.map_err(|_| failure(FailureKind::ConnectTimeout, "has not accepted a connection yet".into()))?;
+        let opening = opening.map_err(|_| {
+            failure(
+                FailureKind::ConnectTimeout,
+                "has not accepted a connection yet".into(),
+            )
+        })?;
         if let Some(wire) = endpoint.reuse_http2() {
-            return Ok(Lease { wire, reused: true, held });
+            return Ok(Lease {
+                wire,
+                reused: true,
+                held,
+            });
         }
         if !self.shares(endpoint) {
             // The first connection showed that there is nothing to wait for.
             drop(opening);
         }
-        Ok(Lease { wire: self.open(endpoint, wish).await?, reused: false, held })
+        Ok(Lease {
+            wire: self.open(endpoint, wish).await?,
+            reused: false,
+            held,
+        })
     }
 
     /// Whether a new connection may serve several requests.
@@ -159,7 +197,10 @@ impl Upstream {
         match self.settings.protocol {
             Protocol::Http1 => false,
             Protocol::Http2 => true,
-            Protocol::Auto => endpoint.settings.scheme == Scheme::HTTPS && endpoint.spoken.load(Ordering::Relaxed) != HTTP1,
+            Protocol::Auto => {
+                endpoint.settings.scheme == Scheme::HTTPS
+                    && endpoint.spoken.load(Ordering::Relaxed) != HTTP1
+            }
         }
     }
 
@@ -171,24 +212,51 @@ impl Upstream {
             Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
                 let connector = if wish.upgrade { &tls.http1 } else { &tls.any };
                 let left = timeouts.connect.saturating_sub(started.elapsed());
-                let handshake = timeout(left, connector.connect(tcp, endpoint.settings.authority.host())).await;
+                let handshake = timeout(
+                    left,
+                    connector.connect(tcp, endpoint.settings.authority.host()),
+                )
+                .await;
                 let stream = handshake
-                    .map_err(|_| failure(FailureKind::ConnectTimeout, "did not finish the TLS handshake in time".into()))?
-                    .map_err(|error| failure(FailureKind::Tls, format!("failed the TLS handshake: {error}")))?;
+                    .map_err(|_| {
+                        failure(
+                            FailureKind::ConnectTimeout,
+                            "did not finish the TLS handshake in time".into(),
+                        )
+                    })?
+                    .map_err(|error| {
+                        failure(
+                            FailureKind::Tls,
+                            format!("failed the TLS handshake: {error}"),
+                        )
+                    })?;
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 (Io::Tls(Box::new(stream)), http2)
             }
             _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
         };
         if !wish.upgrade {
-            endpoint.spoken.store(if http2 { HTTP2 } else { HTTP1 }, Ordering::Relaxed);
+            endpoint
+                .spoken
+                .store(if http2 { HTTP2 } else { HTTP1 }, Ordering::Relaxed);
         }
-        let opened = if http2 { endpoint.open_http2(io).await } else { self.open_http1(io).await };
-        opened.map_err(|error| failure(FailureKind::Protocol, format!("did not begin to speak HTTP ({error})")))
+        let opened = if http2 {
+            endpoint.open_http2(io).await
+        } else {
+            self.open_http1(io).await
+        };
+        opened.map_err(|error| {
+            failure(
+                FailureKind::Protocol,
+                format!("did not begin to speak HTTP ({error})"),
+            )
+        })
     }
 
     async fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
-        Ok(Wire::Http1(Box::new(Http1::open(io, self.head_bytes).await?)))
+        Ok(Wire::Http1(Box::new(
+            Http1::open(io, self.head_bytes).await?,
+        )))
     }
 }
 
@@ -202,7 +270,11 @@ impl Tls {
 
 impl Endpoint {
     fn new(settings: &config::Endpoint, upstream: &config::Upstream) -> Endpoint {
-        let default_port = if settings.scheme == Scheme::HTTPS { 443 } else { 80 };
+        let default_port = if settings.scheme == Scheme::HTTPS {
+            443
+        } else {
+            80
+        };
         let port = settings.authority.port_u16().unwrap_or(default_port);
         Endpoint {
             settings: settings.clone(),
@@ -223,7 +295,8 @@ impl Endpoint {
 
     /// Leaves it alone for a while.
     pub fn eject(&self, duration: Duration) {
-        self.ejected_until.store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
+        self.ejected_until
+            .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
     }
 
     fn is_ejected(&self) -> bool {
@@ -239,7 +312,10 @@ impl Endpoint {
         if idle.len() >= self.max_idle {
             idle.pop_front();
         }
-        idle.push_back(Idle { since: now(), http1 });
+        idle.push_back(Idle {
+            since: now(),
+            http1,
+        });
         drop(idle);
         self.sweep_later();
     }
@@ -269,13 +345,19 @@ impl Endpoint {
         let shared = roomy.min_by_key(|shared| shared.http2.streams.taken())?;
         shared.quiet_since = None;
         let stream = shared.http2.streams.take();
-        Some(Wire::Http2 { connection: shared.http2.clone(), stream })
+        Some(Wire::Http2 {
+            connection: shared.http2.clone(),
+            stream,
+        })
     }
 
     async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<Wire> {
         let connection = Http2::open(io).await?;
         let stream = connection.streams.take();
-        locked(&self.http2).push(Shared { http2: connection.clone(), quiet_since: None });
+        locked(&self.http2).push(Shared {
+            http2: connection.clone(),
+            quiet_since: None,
+        });
         self.sweep_later();
         Ok(Wire::Http2 { connection, stream })
     }

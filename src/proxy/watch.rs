@@ -1,6 +1,8 @@
 //! A call's observer behind a wall: whatever goes wrong there stays there.
 
-use crate::observer::{CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side};
+use crate::observer::{
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +66,11 @@ impl Watch {
 
     /// Shows a piece of the response.
     pub fn response_frame(&self, frame: Frame) {
-        if self.observer.ask(|call| call.response_frame(frame)).is_none() {
+        if self
+            .observer
+            .ask(|call| call.response_frame(frame))
+            .is_none()
+        {
             self.observer.unseen.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -102,7 +108,11 @@ impl Watch {
     pub fn failed_upload(&self) -> Option<Upload> {
         let malformed = self.upload_malformed.load(Ordering::Relaxed);
         let failed = self.upload_failed.load(Ordering::Relaxed);
-        failed.then_some(if malformed { Upload::Malformed } else { Upload::Abandoned })
+        failed.then_some(if malformed {
+            Upload::Malformed
+        } else {
+            Upload::Abandoned
+        })
     }
 
     fn end(&self, at: Instant, end: End) {
@@ -133,7 +143,10 @@ pub(super) struct Call {
 
 impl Call {
     pub fn new(watch: Watch) -> Call {
-        Call { watch: Arc::new(watch), over: false }
+        Call {
+            watch: Arc::new(watch),
+            over: false,
+        }
     }
 
     pub fn watch(&self) -> &Arc<Watch> {
@@ -191,7 +204,9 @@ impl Wall {
 
 impl std::fmt::Debug for Wall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wall").field("muted", &self.muted).finish_non_exhaustive()
+        f.debug_struct("Wall")
+            .field("muted", &self.muted)
+            .finish_non_exhaustive()
     }
 }
 
@@ -210,7 +225,10 @@ impl CallObserver for Nobody {
     fn ended(&self, _: Instant, _: End) {}
     fn tunnel_frame(&self, _: Side, _: Frame) {}
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
-        ErrorReply { content_type: "text/plain; charset=utf-8", body: Bytes::from(failure.message.clone()) }
+        ErrorReply {
+            content_type: "text/plain; charset=utf-8",
+            body: Bytes::from(failure.message.clone()),
+        }
     }
     fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
         None

@@ -1,0 +1,421 @@
+//! The one table of metrics: names, kinds, labels, buckets, help. Both exporters, the
+//! rules, the dashboards' test and the reference in the README read it.
+
+use crate::meter::INTER_TOKEN_BOUNDS;
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts observations by size.
+    Histogram,
+}
+
+/// What a metric is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things.
+    Count,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Tokens.
+    Tokens,
+    /// Tokens per second.
+    TokensPerSecond,
+    /// A ratio; 1 is equal.
+    Ratio,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// Its name, prefix included.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What it is measured in.
+    pub unit: Unit,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// Upper bounds of a histogram's buckets, ascending; empty for the others.
+    pub buckets: &'static [f64],
+    /// One sentence.
+    pub help: &'static str,
+}
+
+const fn counter(
+    name: &'static str,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    metric(name, Kind::Counter, unit, labels, &[], help)
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    metric(name, Kind::Gauge, unit, labels, &[], help)
+}
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    labels: &'static [&'static str],
+    buckets: &'static [f64],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        unit,
+        labels,
+        buckets,
+        help,
+    }
+}
+
+/// The labels of what is known per model.
+const MODEL: &[&str] = &["upstream", "route", "model", "workload"];
+
+/// vLLM's, so that panels line up.
+const FIRST_TOKEN: &[f64] = &[
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+];
+const SPEED: &[f64] = &[
+    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 75.0, 100.0, 125.0, 150.0,
+    200.0, 250.0, 300.0, 400.0, 500.0, 750.0, 1000.0, 2000.0, 5000.0,
+];
+const DURATION: &[f64] = &[
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+];
+const RATIO: &[f64] = &[
+    0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0,
+];
+const OVERHEAD: &[f64] = &[
+    0.000_001, 0.000_002, 0.000_005, 0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5,
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
+];
+
+/// Calls, by how they ended.
+pub const REQUESTS: Metric = counter(
+    "tokengauge_requests_total",
+    Unit::Count,
+    &[
+        "upstream", "route", "model", "workload", "outcome", "streamed", "status",
+    ],
+    "Calls that ended, by outcome, whether the answer was streamed, and class of status.",
+);
+/// What the agent felt.
+pub const TIME_TO_FIRST_TOKEN: Metric = metric(
+    "tokengauge_time_to_first_token_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["upstream", "route", "model", "workload", "context"],
+    FIRST_TOKEN,
+    "From the request head to the first frame with generated text, by length of the prompt.",
+);
+/// The backend's share of it.
+pub const TIME_TO_FIRST_TOKEN_UPSTREAM: Metric = metric(
+    "tokengauge_time_to_first_token_upstream_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    FIRST_TOKEN,
+    "From the last byte of the request to the first frame with generated text.",
+);
+/// After reasoning.
+pub const TIME_TO_FIRST_ANSWER: Metric = metric(
+    "tokengauge_time_to_first_answer_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    FIRST_TOKEN,
+    "From the request head to the first frame with text other than reasoning.",
+);
+/// The TPS.
+pub const OUTPUT_TOKENS_PER_SECOND: Metric = metric(
+    "tokengauge_output_tokens_per_second",
+    Kind::Histogram,
+    Unit::TokensPerSecond,
+    &["upstream", "route", "model", "workload", "concurrency"],
+    SPEED,
+    "Decode speed of a call, prefill excluded, by streams in flight on its upstream when it began.",
+);
+/// Token-weighted.
+pub const INTER_TOKEN_LATENCY: Metric = metric(
+    "tokengauge_inter_token_latency_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    &INTER_TOKEN_BOUNDS,
+    "Gap before a frame over its tokens, counted once for each of them.",
+);
+/// Request-weighted.
+pub const TIME_PER_OUTPUT_TOKEN: Metric = metric(
+    "tokengauge_time_per_output_token_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    &INTER_TOKEN_BOUNDS,
+    "One over the decode speed of a call.",
+);
+/// End to end.
+pub const REQUEST_DURATION: Metric = metric(
+    "tokengauge_request_duration_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["upstream", "route", "model", "workload", "outcome"],
+    DURATION,
+    "From the request head to the end of the response.",
+);
+/// Tokens as they come.
+pub const TOKENS: Metric = counter(
+    "tokengauge_tokens_total",
+    Unit::Tokens,
+    &[
+        "upstream",
+        "route",
+        "model",
+        "workload",
+        "direction",
+        "channel",
+        "source",
+    ],
+    "Tokens: counted output as it arrives, reported and input tokens when the call ends; cached_input is part of input; channel is any where nobody tells it.",
+);
+/// For fleet means.
+pub const DECODE_TOKENS: Metric = counter(
+    "tokengauge_decode_tokens_total",
+    Unit::Tokens,
+    MODEL,
+    "Tokens after the first frame of calls that have a decode speed; over decode_seconds_total it is the mean speed of the fleet.",
+);
+/// For fleet means.
+pub const DECODE_SECONDS: Metric = counter(
+    "tokengauge_decode_seconds_total",
+    Unit::Seconds,
+    MODEL,
+    "Seconds from the first frame with tokens to the last of calls that have a decode speed.",
+);
+/// A wrong number is worse than none.
+pub const TPS_UNAVAILABLE: Metric = counter(
+    "tokengauge_tps_unavailable_total",
+    Unit::Count,
+    &["upstream", "route", "model", "workload", "reason"],
+    "Calls without a decode speed, by reason.",
+);
+/// Gaps over the threshold.
+pub const STALLS: Metric = counter(
+    "tokengauge_stalls_total",
+    Unit::Count,
+    MODEL,
+    "Gaps between frames with tokens over the stall threshold.",
+);
+/// Drift of the provider's tokenizer.
+pub const TOKEN_RATIO: Metric = metric(
+    "tokengauge_token_ratio",
+    Kind::Histogram,
+    Unit::Ratio,
+    MODEL,
+    RATIO,
+    "Reported over normalised output tokens of complete calls.",
+);
+/// Concurrency.
+pub const STREAMS_IN_FLIGHT: Metric = gauge(
+    "tokengauge_streams_in_flight",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls under way.",
+);
+/// System throughput.
+pub const OUTPUT_TOKENS_PER_SECOND_NOW: Metric = gauge(
+    "tokengauge_output_tokens_per_second_now",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Output tokens of all streams over the last 10 seconds, as they arrived.",
+);
+/// What the proxy costs.
+pub const PROXY_OVERHEAD: Metric = metric(
+    "tokengauge_proxy_overhead_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["phase"],
+    OVERHEAD,
+    "Time from one socket to the other: of both heads together, and of a call's slowest chunk.",
+);
+/// Not measured.
+pub const METER_LAGGED_FRAMES: Metric = counter(
+    "tokengauge_meter_lagged_frames_total",
+    Unit::Count,
+    &[],
+    "Frames forwarded but not measured, for want of time or memory.",
+);
+/// Not measured.
+pub const METER_SKIPPED_BODIES: Metric = counter(
+    "tokengauge_meter_skipped_bodies_total",
+    Unit::Count,
+    &[],
+    "Bodies forwarded but not measured: over a bound, or the background was full.",
+);
+/// Not recorded.
+pub const METER_DROPPED_CALLS: Metric = counter(
+    "tokengauge_meter_dropped_calls_total",
+    Unit::Count,
+    &[],
+    "Finished calls that reached no exporter because too many waited.",
+);
+/// Our own mistakes.
+pub const METER_PANICS: Metric = counter(
+    "tokengauge_meter_panics_total",
+    Unit::Count,
+    &[],
+    "Panics while measuring; each cost one call its measurement.",
+);
+/// Memory held.
+pub const METER_QUEUE_BYTES: Metric = gauge(
+    "tokengauge_meter_queue_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of bodies held for measuring.",
+);
+/// The bound on models.
+pub const SERIES_COLLAPSED: Metric = counter(
+    "tokengauge_series_collapsed_total",
+    Unit::Count,
+    &[],
+    "Calls labelled with the model other because too many models were seen.",
+);
+/// What an exporter lost.
+pub const EXPORT_FAILURES: Metric = counter(
+    "tokengauge_export_failures_total",
+    Unit::Count,
+    &["exporter", "reason"],
+    "Calls that an exporter could not write, or dropped because too many waited.",
+);
+/// Which build runs.
+pub const BUILD_INFO: Metric = gauge(
+    "tokengauge_build_info",
+    Unit::Count,
+    &["version"],
+    "Always 1; the version is the label.",
+);
+/// CPU time.
+pub const PROCESS_CPU_SECONDS: Metric = counter(
+    "process_cpu_seconds_total",
+    Unit::Seconds,
+    &[],
+    "User and system CPU time of the process.",
+);
+/// Resident memory.
+pub const PROCESS_RESIDENT_MEMORY: Metric = gauge(
+    "process_resident_memory_bytes",
+    Unit::Bytes,
+    &[],
+    "Resident memory of the process.",
+);
+/// Open files.
+pub const PROCESS_OPEN_FDS: Metric = gauge(
+    "process_open_fds",
+    Unit::Count,
+    &[],
+    "Open file descriptors.",
+);
+/// Threads.
+pub const PROCESS_THREADS: Metric = gauge(
+    "process_threads",
+    Unit::Count,
+    &[],
+    "Threads of the process.",
+);
+
+/// Every metric there is.
+pub const ALL: &[Metric] = &[
+    REQUESTS,
+    TIME_TO_FIRST_TOKEN,
+    TIME_TO_FIRST_TOKEN_UPSTREAM,
+    TIME_TO_FIRST_ANSWER,
+    OUTPUT_TOKENS_PER_SECOND,
+    INTER_TOKEN_LATENCY,
+    TIME_PER_OUTPUT_TOKEN,
+    REQUEST_DURATION,
+    TOKENS,
+    DECODE_TOKENS,
+    DECODE_SECONDS,
+    TPS_UNAVAILABLE,
+    STALLS,
+    TOKEN_RATIO,
+    STREAMS_IN_FLIGHT,
+    OUTPUT_TOKENS_PER_SECOND_NOW,
+    PROXY_OVERHEAD,
+    METER_LAGGED_FRAMES,
+    METER_SKIPPED_BODIES,
+    METER_DROPPED_CALLS,
+    METER_PANICS,
+    METER_QUEUE_BYTES,
+    SERIES_COLLAPSED,
+    EXPORT_FAILURES,
+    BUILD_INFO,
+    PROCESS_CPU_SECONDS,
+    PROCESS_RESIDENT_MEMORY,
+    PROCESS_OPEN_FDS,
+    PROCESS_THREADS,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_that_promtool_checks() {
+        for metric in ALL {
+            let (name, counter) = (metric.name, metric.kind == Kind::Counter);
+            assert!(
+                name.starts_with("tokengauge_") || name.starts_with("process_"),
+                "{name}"
+            );
+            assert_eq!(name.ends_with("_total"), counter, "{name}");
+            let base = name.trim_end_matches("_total");
+            assert_eq!(
+                base.ends_with("_seconds"),
+                metric.unit == Unit::Seconds,
+                "{name}"
+            );
+            assert_eq!(
+                base.ends_with("_bytes"),
+                metric.unit == Unit::Bytes,
+                "{name}"
+            );
+            assert!(metric.help.ends_with('.'), "{name}");
+            assert_eq!(
+                ALL.iter().filter(|other| other.name == name).count(),
+                1,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_histogram_has_ascending_buckets_and_nothing_else_has_any() {
+        for metric in ALL {
+            let histogram = metric.kind == Kind::Histogram;
+            assert_eq!(!metric.buckets.is_empty(), histogram, "{}", metric.name);
+            assert!(
+                metric.buckets.is_sorted_by(|one, next| one < next),
+                "{}",
+                metric.name
+            );
+        }
+    }
+}
