@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// How far ending has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(super) enum Stage {
     Serving,
     Draining,
     Cut,
@@ -54,6 +54,16 @@ impl Shutdown {
         self.load.requests.load(Ordering::Relaxed)
     }
 
+    /// Resolves when the end begins.
+    pub async fn begun(&self) {
+        self.drain().begun().await;
+    }
+
+    /// Resolves when whatever is left has to end.
+    pub async fn cut(&self) {
+        self.drain().cut().await;
+    }
+
     /// For something that is not counted as open.
     pub fn drain(&self) -> Drain {
         Drain {
@@ -88,9 +98,18 @@ impl Shutdown {
         let _ = connections.wait_for(|count| *count == 0).await;
     }
 
+    /// Connections that were open when the rest was cut off.
+    pub(super) fn were_cut(&self) -> usize {
+        self.load.cut.load(Ordering::Relaxed)
+    }
+
     fn advance(&self, to: Stage) {
         self.stage.send_if_modified(|stage| {
             let later = to > *stage;
+            if later && to == Stage::Cut {
+                // Counted before any of them can know.
+                self.load.cut.store(self.connections(), Ordering::Relaxed);
+            }
             *stage = to.max(*stage);
             later
         });
@@ -107,6 +126,7 @@ impl Default for Shutdown {
 struct Load {
     connections: watch::Sender<usize>,
     requests: AtomicUsize,
+    cut: AtomicUsize,
 }
 
 impl Default for Load {
@@ -114,6 +134,7 @@ impl Default for Load {
         Load {
             connections: watch::Sender::new(0),
             requests: AtomicUsize::new(0),
+            cut: AtomicUsize::new(0),
         }
     }
 }
@@ -137,7 +158,7 @@ impl Drain {
         self.reached(Stage::Cut).await;
     }
 
-    async fn reached(&mut self, wanted: Stage) {
+    pub(super) async fn reached(&mut self, wanted: Stage) {
         // A handle that is gone can end nothing any more: the same as the end.
         let _ = self.stage.wait_for(|stage| *stage >= wanted).await;
     }

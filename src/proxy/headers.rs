@@ -174,3 +174,6 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .map(|item| item.split(';').next().unwrap_or_default().trim())
         .filter(|token| !token.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

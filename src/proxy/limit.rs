@@ -56,3 +56,64 @@ impl RetryAfter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use std::num::NonZeroU32;
+
+    fn route(name: &str) -> Route {
+        let any = ([127, 0, 0, 1], 0).into();
+        let config = Config::sidecar("http://engine", any, any).expect("a configuration");
+        let mut route = Route::clone(&config.routes[0]);
+        route.name = name.into();
+        route
+    }
+
+    fn limiter(requests_per_minute: u32) -> Limiter {
+        let requests_per_minute = NonZeroU32::new(requests_per_minute);
+        Limiter::new(&Limits {
+            requests_per_minute,
+            ..Limits::default()
+        })
+    }
+
+    #[test]
+    fn without_a_setting_nothing_is_limited() {
+        let limiter = Limiter::new(&Limits::default());
+        assert!((0..100_000).all(|_| limiter.check(&route("a")).is_ok()));
+    }
+
+    #[test]
+    fn each_route_has_its_own_requests_and_is_told_when_to_come_back() {
+        let limiter = limiter(3);
+        let (a, b) = (route("a"), route("b"));
+        assert!((0..3).all(|_| limiter.check(&a).is_ok()));
+        let retry_after = limiter.check(&a).expect_err("none left");
+        assert!(
+            (19..=20).contains(&retry_after.seconds()),
+            "a third of a minute: {retry_after:?}"
+        );
+        assert_eq!(limiter.check(&b), Ok(()));
+    }
+
+    #[test]
+    fn a_request_comes_back_after_the_time_that_was_told() {
+        let (limiter, route) = (limiter(600), route("a"));
+        assert!((0..600).all(|_| limiter.check(&route).is_ok()));
+        let retry_after = limiter.check(&route).expect_err("none left");
+        assert!(retry_after.0 <= Duration::from_millis(100));
+        std::thread::sleep(retry_after.0);
+        assert_eq!(limiter.check(&route), Ok(()));
+    }
+
+    #[test]
+    fn the_seconds_told_are_whole_and_never_too_few() {
+        let told = |millis| RetryAfter(Duration::from_millis(millis)).seconds();
+        assert_eq!(
+            [told(0), told(1), told(1000), told(1001), told(60_000)],
+            [1, 1, 1, 2, 60]
+        );
+    }
+}

@@ -1,1 +1,205 @@
-//! To be written.
+//! Addresses that agents connect to: binding, accepting, and ending in order.
+
+mod backoff;
+mod connection;
+mod pace;
+
+use super::tls::{self, Acceptor};
+use super::{Forwarder, Shutdown};
+use crate::config::{self, Limits};
+use backoff::Backoff;
+use connection::Server;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Connections the kernel keeps for us until they are accepted.
+const BACKLOG: i32 = 4096;
+/// An agent that says nothing is asked whether it is still there after so long.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(60))
+    .with_interval(Duration::from_secs(15));
+/// How long what was cut off may take to be gone.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// An address that is listened on, from the moment this exists.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    acceptor: Option<Arc<Acceptor>>,
+}
+
+impl Bound {
+    /// Listens on an address. Needs a runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, or its TLS files cannot be used.
+    pub fn bind(listener: &config::Listener) -> Result<Bound, BindError> {
+        let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
+        let acceptor = acceptor.map(Arc::new);
+        let failed = |source| BindError::Address {
+            address: listener.address,
+            source,
+        };
+        let listener = listen(listener.address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Bound {
+            listener,
+            address,
+            acceptor,
+        })
+    }
+
+    /// The address as it is, where port 0 was asked for too.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {}", reason(.source))]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its TLS files cannot be used.
+    #[error("cannot use TLS: {0}")]
+    Tls(#[from] tls::Invalid),
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 often need a privilege".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// How serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections, tunnels included, that had to be cut off.
+    pub cut: usize,
+}
+
+/// Serves agents until the end begins, then waits for what is under way: at most
+/// `drain_timeout`, and not after [`Shutdown::now`].
+pub async fn serve(
+    listeners: Vec<Bound>,
+    forwarder: Arc<Forwarder>,
+    limits: &Limits,
+    shutdown: Shutdown,
+    drain_timeout: Duration,
+) -> Drained {
+    let server = Arc::new(Server::new(forwarder, limits, shutdown.clone()));
+    let permits = Arc::new(Semaphore::new(
+        limits.connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let mut accepting = JoinSet::new();
+    for bound in listeners {
+        accepting.spawn(accept(bound, Arc::clone(&server), Arc::clone(&permits)));
+    }
+    shutdown.begun().await;
+    accepting.shutdown().await;
+    drain(&shutdown, drain_timeout).await
+}
+
+async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
+    tokio::select! {
+        () = shutdown.all_closed() => return Drained { cut: 0 },
+        () = shutdown.cut() => {}
+        () = sleep(drain_timeout) => {}
+    }
+    shutdown.now();
+    // What does not go within this time is dropped with the runtime.
+    let _ = timeout(CUT_WITHIN, shutdown.all_closed()).await;
+    Drained {
+        cut: shutdown.were_cut(),
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // `[::]` means everything, IPv4 included, whatever the machine's default is.
+        socket.set_only_v6(false)?;
+    }
+    // Accepted sockets inherit it.
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts for ever. Whoever is accepted while the limit is reached waits here, and all
+/// after it in the kernel's queue.
+async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
+    let mut backoff = Backoff::default();
+    loop {
+        let Some((tcp, peer)) = accept_one(&bound, &mut backoff).await else {
+            continue;
+        };
+        let permit = Arc::clone(&permits).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let drain = server.shutdown.open(permit);
+        let serving = connection::serve(
+            Arc::clone(&server),
+            tcp,
+            peer,
+            bound.acceptor.clone(),
+            drain,
+        );
+        tokio::spawn(serving);
+    }
+}
+
+async fn accept_one(bound: &Bound, backoff: &mut Backoff) -> Option<(TcpStream, SocketAddr)> {
+    match bound.listener.accept().await {
+        Ok(accepted) => {
+            backoff.succeeded();
+            Some(accepted)
+        }
+        Err(error) if is_of_one_connection(&error) => None,
+        Err(error) => {
+            let pause = backoff.failed(Instant::now());
+            if let Some(failures) = pause.report {
+                tracing::error!(address = %bound.address, %error, failures, "cannot accept connections");
+            }
+            sleep(pause.length).await;
+            None
+        }
+    }
+}
+
+/// Whether the error is that of a connection which was gone before it was accepted.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | TimedOut
+    )
+}

@@ -21,6 +21,7 @@ mod watch;
 pub use body::{Body, BodyError};
 pub use drain::{Drain, Shutdown};
 pub use forward::Forwarder;
+pub use listener::{BindError, Bound, Drained, serve};
 
 use std::net::SocketAddr;
 

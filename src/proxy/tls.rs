@@ -14,15 +14,11 @@ use rustls::{
 };
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 pub use files::Invalid;
-
-/// How long an agent may take over its handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
@@ -106,20 +102,15 @@ impl Acceptor {
         Ok(Acceptor { config })
     }
 
-    /// Does the handshake.
+    /// Does the handshake; how long it may take is for the caller to say.
     ///
     /// # Errors
     ///
-    /// When the handshake fails or takes too long.
+    /// When the handshake fails.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
-        let acceptor = TlsAcceptor::from(self.config.current(Instant::now()));
-        let handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(tcp)).await;
-        handshake.unwrap_or_else(|_| {
-            Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the TLS handshake took too long",
-            ))
-        })
+        TlsAcceptor::from(self.config.current(Instant::now()))
+            .accept(tcp)
+            .await
     }
 }
 
@@ -216,11 +207,12 @@ fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
         return error;
     };
     use CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
     };
     let name = name.to_str();
     let advice = match cause {
-        rustls::Error::InvalidCertificate(UnknownIssuer) => {
+        // A signature is also bad where an authority of that name has another key.
+        rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             "no trusted authority signed its certificate; `tls.ca` names others to trust".to_owned()
         }
         rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {

@@ -1,0 +1,74 @@
+//! Keeps a failing accept from spinning and from filling the log.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+const FIRST: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// How accepting has gone lately.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    in_a_row: u32,
+    unreported: u64,
+    reported: Option<Instant>,
+}
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pause {
+    /// How long to leave it alone.
+    pub(super) length: Duration,
+    /// How many failures to report now, if any.
+    pub(super) report: Option<u64>,
+}
+
+impl Backoff {
+    pub(super) fn succeeded(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    pub(super) fn failed(&mut self, now: Instant) -> Pause {
+        let length = LONGEST.min(FIRST * 2u32.saturating_pow(self.in_a_row.min(16)));
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.unreported += 1;
+        let due = self
+            .reported
+            .is_none_or(|last| now.duration_since(last) >= REPORT_EVERY);
+        let report = due.then(|| std::mem::take(&mut self.unreported));
+        if due {
+            self.reported = Some(now);
+        }
+        Pause { length, report }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_second_and_start_again_after_a_success() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        let lengths: Vec<u128> = (0..10)
+            .map(|_| backoff.failed(now).length.as_millis())
+            .collect();
+        assert_eq!(lengths, [5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(now).length, FIRST);
+    }
+
+    #[test]
+    fn reports_at_most_every_ten_seconds_and_counts_what_it_left_out() {
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
+        assert_eq!(backoff.failed(start).report, Some(1));
+        assert_eq!(backoff.failed(start + Duration::from_secs(1)).report, None);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(start + Duration::from_secs(9)).report, None);
+        assert_eq!(
+            backoff.failed(start + Duration::from_secs(10)).report,
+            Some(3)
+        );
+    }
+}

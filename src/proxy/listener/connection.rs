@@ -1,0 +1,234 @@
+//! One connection of an agent, from its first byte to its last.
+
+use super::pace::{Overdue, Pace, Paced};
+use crate::config::Limits;
+use crate::proxy::drain::{Stage, UnderWay};
+use crate::proxy::tls::Acceptor;
+use crate::proxy::{Body, ConnectionInfo, Drain, Forwarder, Shutdown};
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Fields of one HTTP/1 head.
+const MAX_HEADERS: usize = 256;
+/// The least that hyper reads an HTTP/1 head with.
+const MIN_BUFFER: usize = 8 * 1024;
+/// Bytes one HTTP/2 stream may send before they are read.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// Bytes all streams of one HTTP/2 connection may send before they are read.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes of one HTTP/2 stream that may wait for a slow agent.
+const STREAM_BUFFER: usize = 64 * 1024;
+/// How often an HTTP/2 agent is asked whether it is still there, and how long it may take.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+
+/// What all connections share.
+pub(super) struct Server {
+    pub(super) shutdown: Shutdown,
+    forwarder: Arc<Forwarder>,
+    http: auto::Builder<TokioExecutor>,
+    head_timeout: Duration,
+}
+
+impl Server {
+    pub(super) fn new(forwarder: Arc<Forwarder>, limits: &Limits, shutdown: Shutdown) -> Server {
+        Server {
+            shutdown,
+            forwarder,
+            http: http(limits),
+            head_timeout: limits.head_timeout,
+        }
+    }
+}
+
+fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .preserve_header_case(true)
+        // `Pace` knows an idle connection from a slow head; hyper's timer takes both for one.
+        .header_read_timeout(None)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
+        // Only what the upstream sent.
+        .auto_date_header(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.http2_streams)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_BUFFER)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN)
+        .auto_date_header(false);
+    builder
+}
+
+/// Serves one connection until it closes, takes too long, or is cut off.
+pub(super) async fn serve(
+    server: Arc<Server>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    acceptor: Option<Arc<Acceptor>>,
+    mut drain: Drain,
+) {
+    // A chunk leaves at once. Where it cannot be set the connection is gone already.
+    let _ = tcp.set_nodelay(true);
+    let pace = Pace::new(Instant::now(), server.head_timeout);
+    let Some(acceptor) = acceptor else {
+        return serve_http(
+            &server,
+            tcp,
+            ConnectionInfo {
+                peer,
+                tls: false,
+                drain,
+            },
+            pace,
+        )
+        .await;
+    };
+    let tls = tokio::select! {
+        tls = timeout(server.head_timeout, acceptor.accept(tcp)) => tls,
+        () = drain.begun() => return,
+    };
+    match tls {
+        Ok(Ok(tls)) => {
+            serve_http(
+                &server,
+                tls,
+                ConnectionInfo {
+                    peer,
+                    tls: true,
+                    drain,
+                },
+                pace,
+            )
+            .await
+        }
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
+        Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
+    }
+}
+
+async fn serve_http<I>(server: &Arc<Server>, io: I, info: ConnectionInfo, pace: Pace)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let pace = Arc::new(pace);
+    let (peer, mut drain) = (info.peer, info.drain.clone());
+    let shared = Arc::new(Shared {
+        server: Arc::clone(server),
+        pace: Arc::clone(&pace),
+        info,
+    });
+    // Boxed, because hyper makes room for it in every connection, the idle ones too.
+    let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
+    let io = TokioIo::new(Paced::new(io, Arc::clone(&pace)));
+    let mut connection = pin!(server.http.serve_connection_with_upgrades(io, service));
+    let mut timer = pin!(sleep_until(Instant::now() + server.head_timeout));
+    let mut next = Stage::Draining;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return log_end(peer, ended),
+            () = drain.reached(next) => match next {
+                Stage::Cut => return,
+                _ => {
+                    next = Stage::Cut;
+                    connection.as_mut().graceful_shutdown();
+                }
+            },
+            overdue = pace.overdue(timer.as_mut()) => match overdue {
+                Overdue::Head => return tracing::debug!(%peer, "no request head in time"),
+                Overdue::Idle => {
+                    pace.closes(Instant::now());
+                    connection.as_mut().graceful_shutdown();
+                }
+            },
+        }
+    }
+}
+
+fn log_end(peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "connection of an agent ended");
+    }
+}
+
+/// What the requests of one connection share.
+struct Shared {
+    server: Arc<Server>,
+    pace: Arc<Pace>,
+    info: ConnectionInfo,
+}
+
+impl Shared {
+    async fn call(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Counted>, Infallible> {
+        self.pace
+            .request_begins(request.version() == Version::HTTP_2);
+        let call = Call {
+            pace: Arc::clone(&self.pace),
+            _under_way: self.server.shutdown.request(),
+        };
+        let response = self.server.forwarder.forward(request, &self.info).await;
+        Ok(response.map(|body| Counted { body, _call: call }))
+    }
+}
+
+/// A request until its response is over, however that comes.
+struct Call {
+    pace: Arc<Pace>,
+    _under_way: UnderWay,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.pace.request_ends(Instant::now());
+    }
+}
+
+/// A response body, and with it the request that is under way as long as it lasts.
+struct Counted {
+    body: Body,
+    _call: Call,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,153 @@
+//! Ending in order.
+
+mod serving;
+
+use serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
+use std::time::{Duration, Instant};
+use tokengauge::proxy::Drained;
+use tokio::net::TcpStream;
+
+/// So long that a test which waits for it fails.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn draining_for(drain_timeout: Duration) -> Settings {
+    Settings {
+        drain_timeout,
+        ..Settings::default()
+    }
+}
+
+async fn streaming(proxy: &Proxy) -> Agent<TcpStream> {
+    let mut agent = proxy.agent().await;
+    agent.get("/stream").await;
+    agent.until("first").await;
+    agent
+}
+
+#[tokio::test]
+async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let mut agent = streaming(&proxy).await;
+    proxy.shutdown.begin();
+    assert!(proxy.shutdown.has_begun());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(
+        (proxy.shutdown.connections(), proxy.shutdown.requests()),
+        (1, 1)
+    );
+    upstream.finish();
+    assert!(
+        agent.to_end().await.ends_with("last\r\n0\r\n\r\n"),
+        "whole, and closed by the proxy"
+    );
+    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+}
+
+#[tokio::test]
+async fn nobody_new_is_taken_while_draining() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let mut agent = streaming(&proxy).await;
+    proxy.shutdown.begin();
+    let begun = Instant::now();
+    while TcpStream::connect(proxy.address).await.is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "still accepting");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    upstream.finish();
+    agent.to_end().await;
+    proxy.drained().await;
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed_at_once() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let (mut used, mut fresh) = (proxy.agent().await, proxy.agent().await);
+    used.get("/hello").await;
+    used.until("hello").await;
+    proxy.has_connections(2).await;
+    proxy.shutdown.begin();
+    assert_eq!(used.to_end().await, "");
+    assert_eq!(fresh.to_end().await, "");
+    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+}
+
+#[tokio::test]
+async fn a_response_that_begins_while_draining_says_that_the_connection_closes() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let mut agent = proxy.agent().await;
+    agent.get("/late").await;
+    proxy.has_requests(1).await;
+    proxy.shutdown.begin();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    upstream.finish();
+    let answer = agent.to_end().await.to_ascii_lowercase();
+    assert!(
+        answer.contains("connection: close") && answer.ends_with("hello"),
+        "{answer}"
+    );
+    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+}
+
+#[tokio::test]
+async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
+    let upstream = Upstream::start().await;
+    let drain_timeout = Duration::from_millis(400);
+    let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
+    let (mut one, mut two) = (streaming(&proxy).await, streaming(&proxy).await);
+    let begun = Instant::now();
+    proxy.shutdown.begin();
+    assert_eq!(proxy.drained().await, Drained { cut: 2 });
+    assert!(begun.elapsed() >= drain_timeout);
+    for agent in [&mut one, &mut two] {
+        assert!(
+            !agent.to_end().await.contains("0\r\n\r\n"),
+            "a cut stream does not look whole"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_everything_at_once() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let mut agent = streaming(&proxy).await;
+    proxy.shutdown.begin();
+    proxy.shutdown.now();
+    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    agent.to_end().await;
+}
+
+#[tokio::test]
+async fn the_end_can_come_at_once_without_a_drain() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let mut agent = streaming(&proxy).await;
+    proxy.shutdown.now();
+    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    agent.to_end().await;
+}
+
+#[tokio::test]
+async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
+    let upstream = Upstream::start().await;
+    let drain_timeout = Duration::from_millis(400);
+    let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
+    let mut agent = proxy.agent().await;
+    agent
+        .send("GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        .await;
+    agent.until("\r\n\r\n").await;
+    agent.send("ping").await;
+    agent.until("ping").await;
+    proxy.has_connections(1).await;
+    proxy.shutdown.begin();
+    tokio::time::sleep(drain_timeout / 4).await;
+    agent.send("pong").await;
+    agent.until("pong").await;
+    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    agent.to_end().await;
+}

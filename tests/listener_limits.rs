@@ -1,0 +1,244 @@
+//! What an agent may not do, and how many may be there at once.
+
+mod serving;
+
+use serving::{PATIENCE, Proxy, Settings, Upstream};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokengauge::config::{self, Limits};
+use tokengauge::proxy::Bound;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+fn limits(change: impl FnOnce(&mut Limits)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings.limits);
+    settings
+}
+
+#[tokio::test]
+async fn requests_of_one_connection_are_answered_one_after_the_other() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, Settings::default());
+    let mut agent = proxy.agent().await;
+    for _ in 0..3 {
+        agent.get("/hello").await;
+        assert!(
+            agent
+                .until("hello")
+                .await
+                .starts_with("HTTP/1.1 200 OK\r\n")
+        );
+    }
+    proxy.has_connections(1).await;
+    proxy.has_requests(0).await;
+}
+
+#[tokio::test]
+async fn nothing_is_added_to_a_response_and_the_case_of_names_is_kept() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, Settings::default());
+    let mut agent = proxy.agent().await;
+    agent
+        .send("GET /head HTTP/1.1\r\nHost: agent.example\r\nX-CamelCase: 1\r\nx-lower: 2\r\n\r\n")
+        .await;
+    let head = agent.until("\r\n\r\n").await;
+    assert!(!head.to_ascii_lowercase().contains("date:"), "{head}");
+    let seen = agent.until("\r\n\r\n").await;
+    assert!(
+        seen.contains("\r\nX-CamelCase: 1\r\nx-lower: 2\r\n"),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_is_cut_off() {
+    let upstream = Upstream::start().await;
+    let head_timeout = Duration::from_millis(400);
+    let proxy = Proxy::start(
+        upstream.address,
+        limits(|limits| limits.head_timeout = head_timeout),
+    );
+
+    let silent = proxy.agent().await;
+    let (mut trickling, mut later) = (proxy.agent().await, proxy.agent().await);
+    later.get("/hello").await;
+    later.until("hello").await;
+    let begun = Instant::now();
+    for part in ["GET /he", "llo HTTP/1.1\r\n", "Host: h\r\n", "X-A: 1\r\n"] {
+        trickling.send(part).await;
+        sleep(head_timeout / 5).await;
+    }
+    for mut agent in [silent, trickling] {
+        assert_eq!(agent.to_end().await, "");
+    }
+    assert!(
+        begun.elapsed() >= head_timeout * 4 / 5,
+        "only after the timeout"
+    );
+
+    // One that has been answered may be silent for longer, and is timed from its next head on.
+    sleep(head_timeout).await;
+    proxy.has_connections(1).await;
+    later.send("GET /hel").await;
+    let begun = Instant::now();
+    assert_eq!(later.to_end().await, "");
+    assert!(begun.elapsed() >= head_timeout, "only after the timeout");
+    proxy.has_connections(0).await;
+}
+
+#[tokio::test]
+async fn a_body_may_come_slower_than_a_head() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(
+        upstream.address,
+        limits(|limits| limits.head_timeout = Duration::from_millis(200)),
+    );
+    let mut agent = proxy.agent().await;
+    agent.get("/stream").await;
+    agent.until("first").await;
+    sleep(Duration::from_millis(500)).await;
+    upstream.finish();
+    agent.until("last").await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_answered_with_431() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(
+        upstream.address,
+        limits(|limits| limits.head_bytes = 16 * 1024),
+    );
+    let mut agent = proxy.agent().await;
+    let filler = "a".repeat(15 * 1024);
+    agent
+        .send(&format!(
+            "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: {filler}\r\n\r\n"
+        ))
+        .await;
+    assert!(
+        agent.until("hello").await.starts_with("HTTP/1.1 200 "),
+        "below the bound"
+    );
+
+    let filler = "a".repeat(17 * 1024);
+    agent
+        .send(&format!(
+            "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: {filler}\r\n\r\n"
+        ))
+        .await;
+    assert!(agent.to_end().await.starts_with("HTTP/1.1 431 "));
+}
+
+#[tokio::test]
+async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_431() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, Settings::default());
+    let request = |count: usize| {
+        let fields: String = (1..count)
+            .map(|number| format!("X-{number}: {number}\r\n"))
+            .collect();
+        format!("GET /hello HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+    };
+    let mut agent = proxy.agent().await;
+    agent.send(&request(250)).await;
+    assert!(agent.until("hello").await.starts_with("HTTP/1.1 200 "));
+    agent.send(&request(300)).await;
+    assert!(agent.to_end().await.starts_with("HTTP/1.1 431 "));
+}
+
+#[tokio::test]
+async fn a_malformed_head_is_answered_with_400() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, Settings::default());
+    let heads = [
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\u{1}b\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\0b\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\u{7f}b\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\rb\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX A: a\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nX-A : a\r\n\r\n",
+        "GET /hel\u{1}lo HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /hello HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST /hello HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n",
+    ];
+    for head in heads {
+        let mut agent = proxy.agent().await;
+        agent.send(head).await;
+        let answer = agent.to_end().await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400 "),
+            "{head:?} was answered with {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_until_one_closes() {
+    let upstream = Upstream::start().await;
+    let proxy = Proxy::start(upstream.address, limits(|limits| limits.connections = 2));
+    let mut first = proxy.agent().await;
+    let mut second = proxy.agent().await;
+    for agent in [&mut first, &mut second] {
+        agent.get("/hello").await;
+        agent.until("hello").await;
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut agent = proxy.agent().await;
+        agent.get("/hello").await;
+        waiting.push(agent);
+    }
+    let early = timeout(Duration::from_millis(300), waiting[0].until("hello")).await;
+    assert!(early.is_err(), "not served while two others are there");
+    assert_eq!(proxy.shutdown.connections(), 2);
+
+    drop(first);
+    for mut agent in waiting {
+        let answer = agent.until("hello").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(proxy.shutdown.connections() <= 2);
+    }
+    second.get("/hello").await;
+    second.until("hello").await;
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let listener = |address| config::Listener { address, tls: None };
+    let taken = Bound::bind(&listener(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("bound");
+    assert_ne!(taken.address().port(), 0);
+    let said = Bound::bind(&listener(taken.address()))
+        .expect_err("in use")
+        .to_string();
+    assert_eq!(
+        said,
+        format!(
+            "cannot listen on {}: another process listens there",
+            taken.address()
+        )
+    );
+    let said = Bound::bind(&listener(SocketAddr::from(([192, 0, 2, 1], 0))))
+        .expect_err("not ours")
+        .to_string();
+    assert!(
+        said.contains("192.0.2.1:0") && said.contains("does not have that address"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn both_families_are_served_on_the_unspecified_address() {
+    let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+    let Ok(bound) = Bound::bind(&config::Listener {
+        address: any,
+        tls: None,
+    }) else {
+        return eprintln!("skipped: this machine has no IPv6");
+    };
+    let four = SocketAddr::from(([127, 0, 0, 1], bound.address().port()));
+    timeout(PATIENCE, TcpStream::connect(four))
+        .await
+        .expect("no hang")
+        .expect("connected");
+}
