@@ -122,11 +122,13 @@ pub async fn serve(
 
 async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
     tokio::select! {
-        () = shutdown.all_closed() => return Drained { cut: 0 },
+        () = shutdown.all_closed() => {}
         () = shutdown.cut() => {}
         () = sleep(drain_timeout) => {}
     }
-    shutdown.now();
+    if shutdown.connections() > 0 {
+        shutdown.now();
+    }
     // What does not go within this time is dropped with the runtime.
     let _ = timeout(CUT_WITHIN, shutdown.all_closed()).await;
     Drained {
