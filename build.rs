@@ -3,8 +3,9 @@
 //! they cost no heap and no work at start, and processes share their pages.
 
 use regex_syntax::hir::{Class, HirKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::{env, fs, io, path::Path};
+use trie::Node;
 
 #[path = "src/tokens/class.rs"]
 #[allow(dead_code)]
@@ -12,6 +13,9 @@ mod class;
 #[path = "src/tokens/hash.rs"]
 #[allow(dead_code)]
 mod hash;
+#[path = "src/tokens/trie.rs"]
+#[allow(dead_code)]
+mod trie;
 
 /// Tokens without the special ones, which are plain text to the counter.
 const TOKENS: u32 = 199_998;
@@ -19,8 +23,9 @@ const TOKENS: u32 = 199_998;
 const SLOTS: usize = 1 << 19;
 
 fn main() -> io::Result<()> {
-    for path in ["build.rs", "src/tokens/class.rs", "src/tokens/hash.rs"] {
-        println!("cargo::rerun-if-changed={path}");
+    println!("cargo::rerun-if-changed=build.rs");
+    for file in ["class", "hash", "trie"] {
+        println!("cargo::rerun-if-changed=src/tokens/{file}.rs");
     }
     let out = env::var("OUT_DIR").map_err(io::Error::other)?;
     let write = |name: &str, table: Vec<u8>| fs::write(Path::new(&out).join(name), table);
@@ -52,6 +57,10 @@ fn main() -> io::Result<()> {
         "halves.bin",
         words(halves.iter().flat_map(|&(left, right)| [left, right])),
     )?;
+
+    let (nodes, labels) = suffix_trie(&vocabulary);
+    write("suffix_nodes.bin", nodes)?;
+    write("suffix_labels.bin", labels)?;
 
     let (index, blocks) = class_table(&classes()?);
     write("class_index.bin", index)?;
@@ -109,6 +118,33 @@ fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> 
         }
     };
     (0..).zip(vocabulary).map(halves).collect()
+}
+
+/// The trie of the tokens read backwards: its nodes, and the byte that leads to each.
+fn suffix_trie(vocabulary: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
+    let reversed = |token: &Vec<u8>| token.iter().rev().copied().collect();
+    let mut backwards: Vec<(Vec<u8>, u32)> = vocabulary.iter().map(reversed).zip(0..).collect();
+    backwards.sort_unstable();
+
+    let (mut nodes, mut labels) = (Vec::new(), vec![0]);
+    let mut open = VecDeque::from([(&backwards[..], 0)]);
+    while let Some((mut below, depth)) = open.pop_front() {
+        // Sorted, so a token that ends here comes first.
+        let mut token = trie::NO_TOKEN;
+        if let Some(((bytes, id), rest)) = below.split_first()
+            && bytes.len() == depth
+        {
+            (token, below) = (*id, rest);
+        }
+        let first = labels.len();
+        for child in below.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
+            labels.push(child[0].0[depth]);
+            open.push_back((child, depth + 1));
+        }
+        nodes.push(Node::new(token, labels.len() - first, first));
+    }
+    let nodes = nodes.iter().flat_map(|node| node.0.to_le_bytes());
+    (nodes.collect(), labels)
 }
 
 /// The class of every code point, by the tables of the regex crate: the reference

@@ -1,6 +1,7 @@
-//! Byte-pair encoding of one short piece: how many tokens it has.
+//! Byte-pair encoding of one whole piece: how many tokens it has.
 
-use super::vocabulary::{self, Token};
+use super::run::Run;
+use super::vocabulary::{self, LONGEST, Token};
 
 /// No token; as a rank, worse than any.
 const NONE: Token = Token::MAX;
@@ -10,8 +11,13 @@ pub(super) fn count(piece: &[u8]) -> u64 {
     match piece.len() {
         0 => 0,
         1 => 1,
-        _ if vocabulary::token(piece).is_some() => 1,
-        _ => Merging::new(piece).run(),
+        2..=LONGEST if vocabulary::token(piece).is_some() => 1,
+        2..=LONGEST => Merging::new(piece).run(),
+        _ => {
+            let mut run = Run::new();
+            run.extend(piece);
+            run.count()
+        }
     }
 }
 
@@ -19,16 +25,16 @@ pub(super) fn count(piece: &[u8]) -> u64 {
 /// lowest is found by looking at all of them: at this length that is faster than
 /// keeping them in order.
 struct Merging {
-    tokens: Vec<Token>,
-    merged: Vec<Token>,
+    tokens: [Token; LONGEST],
+    merged: [Token; LONGEST],
     len: usize,
 }
 
 impl Merging {
     fn new(piece: &[u8]) -> Merging {
         let mut merging = Merging {
-            tokens: vec![NONE; piece.len()],
-            merged: vec![NONE; piece.len()],
+            tokens: [NONE; LONGEST],
+            merged: [NONE; LONGEST],
             len: piece.len(),
         };
         for (token, &byte) in merging.tokens.iter_mut().zip(piece) {

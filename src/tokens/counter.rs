@@ -1,7 +1,8 @@
 //! The running count of one text.
 
 use super::bpe;
-use super::pieces::{Pieces, Tail};
+use super::pending::Pending;
+use super::pieces::Pieces;
 use super::utf8::Utf8;
 
 /// Counts the o200k_base tokens of a text that comes in pieces of any size.
@@ -19,8 +20,7 @@ pub struct Counter {
 struct Text {
     settled: u64,
     pieces: Pieces,
-    /// The unfinished text.
-    tail: Vec<u8>,
+    pending: Pending,
 }
 
 impl Counter {
@@ -64,7 +64,7 @@ impl Text {
         let Text {
             settled,
             pieces,
-            tail,
+            pending,
         } = self;
         let bytes = text.as_bytes();
         let mut kept = 0;
@@ -75,33 +75,23 @@ impl Text {
                     bpe::count(&bytes[start..end])
                 }
                 (Err(_), Ok(end)) => {
-                    tail.extend_from_slice(&bytes[..end]);
                     kept = end;
-                    let count = bpe::count(tail);
-                    tail.clear();
-                    count
+                    pending.finish(&bytes[..end])
                 }
-                (_, Err(_)) => {
-                    let end = tail.len() - end.unsigned_abs();
-                    let count = bpe::count(&tail[..end]);
-                    tail.drain(..end);
-                    count
-                }
+                (_, Err(_)) => pending.split(end.unsigned_abs()),
             };
         });
-        tail.extend_from_slice(&bytes[kept..]);
+        pending.append(&bytes[kept..], pieces.cut());
     }
 
     fn count(&self) -> u64 {
-        let Tail { cut, .. } = self.pieces.tail();
-        let (first, second) = self.tail.split_at(cut);
-        self.settled + bpe::count(first) + bpe::count(second)
+        self.settled + self.pending.count(self.pieces.cut())
     }
 
     fn finish(&mut self) -> u64 {
         self.settled = self.count();
         self.pieces = Pieces::default();
-        self.tail.clear();
+        self.pending = Pending::default();
         self.settled
     }
 }

@@ -9,7 +9,11 @@ mod class;
 mod counter;
 #[allow(dead_code, reason = "the build script writes the tables with it")]
 mod hash;
+mod pending;
 mod pieces;
+mod run;
+#[allow(dead_code, reason = "the build script writes the trie with it")]
+mod trie;
 mod utf8;
 mod vocabulary;
 

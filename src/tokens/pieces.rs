@@ -218,15 +218,6 @@ impl Default for Pieces {
     }
 }
 
-/// The unfinished text as it splits if nothing follows: into one piece or two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tail {
-    /// The end of the first piece; the whole length if there is only one.
-    pub(super) cut: usize,
-    /// The whole length.
-    pub(super) len: usize,
-}
-
 impl Pieces {
     /// Scans on; calls back with the start and the end of each piece that no
     /// continuation can change.
@@ -262,20 +253,17 @@ impl Pieces {
         self.cut -= bytes.len() as isize;
     }
 
-    /// How the unfinished text splits if nothing follows.
-    pub(super) fn tail(&self) -> Tail {
+    /// Where the unfinished text is cut in two if nothing follows, from its start;
+    /// its length if it is one piece.
+    pub(super) fn cut(&self) -> usize {
         let len = self.start.unsigned_abs();
-        let back = match self.state {
+        match self.state {
             State::LetterUpper | State::NewlinesBlank1 | State::NewlinesBlanks => {
-                self.cut.unsigned_abs()
+                len - self.cut.unsigned_abs()
             }
-            State::Contraction => 1,
-            State::ContractionR | State::ContractionV | State::ContractionL => 2,
-            _ => 0,
-        };
-        Tail {
-            cut: len - back,
-            len,
+            State::Contraction => len - 1,
+            State::ContractionR | State::ContractionV | State::ContractionL => len - 2,
+            _ => len,
         }
     }
 

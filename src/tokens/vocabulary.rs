@@ -2,6 +2,7 @@
 
 use super::class::{BLOCK, Class};
 use super::hash;
+use super::trie::Node;
 
 static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bytes.bin"));
 static STARTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starts.bin"));
@@ -9,15 +10,20 @@ static SINGLES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/singles.bin"))
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
 static PAIRS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pairs.bin"));
 static HALVES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/halves.bin"));
+static SUFFIX_NODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_nodes.bin"));
+static SUFFIX_LABELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_labels.bin"));
 static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
 static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blocks.bin"));
 
 /// A token's number, which is also the rank of the merge that makes it.
 pub(super) type Token = u32;
 
+/// Bytes of the longest token.
+pub(super) const LONGEST: usize = 128;
+
 /// The token of exactly these bytes.
-pub(super) fn token(bytes: &[u8]) -> Option<Token> {
-    find(TOKENS, hash::bytes(bytes), |token| bytes_of(token) == bytes)
+pub(super) fn token(piece: &[u8]) -> Option<Token> {
+    find(TOKENS, hash::bytes(piece), |token| bytes(token) == piece)
 }
 
 /// The token that two neighbouring tokens merge to.
@@ -39,6 +45,67 @@ pub(super) fn halves(token: Token) -> (Token, Token) {
     (word(HALVES, at), word(HALVES, at + 1))
 }
 
+/// The bytes of a token.
+pub(super) fn bytes(token: Token) -> &'static [u8] {
+    let at = token as usize;
+    &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
+}
+
+/// Whether two tokens stay as they are side by side: takes both apart, last merge
+/// first, and looks for a merge across their border that would have come before.
+pub(super) fn are_neighbours(mut left: Token, mut right: Token) -> bool {
+    let mut limit = Token::MAX;
+    loop {
+        if merge(left, right).is_some_and(|merged| merged < limit) {
+            return false;
+        }
+        // Of two merges of the same rank the left one comes first.
+        if left > right {
+            limit = left;
+            left = halves(left).1;
+            if left == limit {
+                limit = right + 1;
+                right = halves(right).0;
+                if right + 1 == limit {
+                    return true;
+                }
+            }
+        } else {
+            limit = right + 1;
+            right = halves(right).0;
+            if right + 1 == limit {
+                limit = left;
+                left = halves(left).1;
+                if left == limit {
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// Calls back with the length and the token of everything that is a token among
+/// the ends of a text, whose bytes come backwards; the shortest first.
+pub(super) fn tokens_at_end(
+    backwards: impl Iterator<Item = u8>,
+    mut found: impl FnMut(usize, Token),
+) {
+    let mut node = suffix_node(0);
+    for (byte, len) in backwards.zip(1..) {
+        let children = node.children();
+        let Some(child) = SUFFIX_LABELS[children.clone()]
+            .iter()
+            .position(|&label| label == byte)
+        else {
+            return;
+        };
+        node = suffix_node(children.start + child);
+        if let Some(token) = node.token() {
+            found(len, token);
+        }
+    }
+}
+
 /// The class of a character.
 pub(super) fn class(character: char) -> Class {
     let code = character as usize;
@@ -55,6 +122,8 @@ pub(super) fn touch() {
         TOKENS,
         PAIRS,
         HALVES,
+        SUFFIX_NODES,
+        SUFFIX_LABELS,
         CLASS_INDEX,
         CLASS_BLOCKS,
     ];
@@ -62,9 +131,9 @@ pub(super) fn touch() {
     std::hint::black_box(pages.fold(0, |sum: u8, byte| sum ^ byte));
 }
 
-fn bytes_of(token: Token) -> &'static [u8] {
-    let at = token as usize;
-    &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
+fn suffix_node(at: usize) -> Node {
+    let bytes = SUFFIX_NODES[8 * at..].first_chunk();
+    Node(bytes.map_or(0, |&node| u64::from_le_bytes(node)))
 }
 
 fn find(table: &[u8], hash: u64, is_it: impl Fn(Token) -> bool) -> Option<Token> {
