@@ -1,1 +1,193 @@
-//! To be written.
+//! The command line: the commands, their options and their help.
+
+use crate::call::Dialect;
+use crate::config::{DEFAULT_ADMIN, DEFAULT_LISTEN};
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A transparent streaming reverse proxy that measures tokens per second on live LLM
+/// traffic. Without a command it runs the proxy.
+#[derive(Debug, Parser)]
+#[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 bad configuration.\n\
+    Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info)."
+)]
+pub struct Cli {
+    /// What to do; `run` when nothing is named.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The options of `run`.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the proxy (the default)
+    Run(RunArgs),
+    /// Run the proxy with a simulated backend and simulated agents: numbers move at once
+    Demo(DemoArgs),
+    /// Read the configuration and say what is wrong with it, line by line
+    Check(CheckArgs),
+    /// Run the simulated backend alone
+    Sim(SimArgs),
+    /// Put a recorded response through the meter and print its call record
+    Replay(ReplayArgs),
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConfigArgs {
+    /// Configuration file [default: ./proxy-config.toml, else the built-in copy of it]
+    #[arg(short, long, value_name = "FILE", env = "TOKENGAUGE_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// Options of `run`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RunArgs {
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Forward everything to this URL; no configuration file is read
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub upstream: Option<String>,
+    /// Where agents connect, in place of the configuration's addresses; port 0 picks one
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Where operators connect, in place of the configuration's address
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Append one JSON line per finished call to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub call_log: Option<PathBuf>,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Where agents connect
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_LISTEN)]
+    pub listen: SocketAddr,
+    /// Where operators connect
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN)]
+    pub admin: SocketAddr,
+    /// Simulated agents at work at the same time
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=500))]
+    pub agents: u16,
+    /// Stop by itself after this time, such as `30s` [default: runs until stopped]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub stop_after: Option<std::time::Duration>,
+    /// Append one JSON line per finished call to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub call_log: Option<PathBuf>,
+}
+
+/// Options of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// Options of `sim`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = crate::sim::HELP)]
+pub struct SimArgs {
+    /// Where clients connect; port 0 picks one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    pub listen: SocketAddr,
+    /// How the model behaves, as the settings below say; the request header `x-sim` overlays it
+    #[arg(long, value_name = "SETTINGS", default_value = "")]
+    pub behave: String,
+    /// Serve recorded bodies from this folder to requests with the header `x-sim-body`
+    #[arg(long, value_name = "DIR")]
+    pub bodies: Option<PathBuf>,
+    /// Print one JSON line per call: what was really done
+    #[arg(long)]
+    pub print: bool,
+}
+
+/// Options of `replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// A response body; or a folder with `response.body` and `meta.json`; or a folder of
+    /// such folders at any depth
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The shapes in the body [default: from --request-path or the first event]
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub dialect: Option<Dialect>,
+    /// The path of the request, which tells the dialect
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub request_path: String,
+    /// The request's body
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
+    /// The response's content type [default: told by its first bytes]
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// The response's content encoding: gzip, deflate, br or zstd
+    #[arg(long, value_name = "NAME")]
+    pub content_encoding: Option<String>,
+    /// The response's status
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub status: u16,
+    /// Bytes of one frame [default: the whole body is one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frame_bytes: Option<u32>,
+    /// Time between frames as the meter is told it; nothing waits
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
+    pub gap: std::time::Duration,
+}
+
+fn dialect(name: &str) -> Result<Dialect, String> {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StrDeserializer};
+    Dialect::deserialize(StrDeserializer::<Error>::new(name)).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_command() {
+        let cli = Cli::try_parse_from(["tokengauge", "--upstream", "http://h"]).expect("valid");
+        assert!(cli.command.is_none());
+        assert_eq!(cli.run.upstream.as_deref(), Some("http://h"));
+    }
+
+    #[test]
+    fn an_upstream_and_a_file_exclude_each_other() {
+        let both = [
+            "tokengauge",
+            "run",
+            "--upstream",
+            "http://h",
+            "--config",
+            "c.toml",
+        ];
+        assert!(Cli::try_parse_from(both).is_err());
+    }
+
+    #[test]
+    fn dialects_are_named_as_in_the_configuration() {
+        assert_eq!(dialect("openai_chat"), Ok(Dialect::OpenaiChat));
+        assert!(
+            dialect("klingon")
+                .expect_err("unknown")
+                .contains("openai_chat")
+        );
+    }
+}

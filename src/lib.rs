@@ -2,11 +2,34 @@
 //!
 //! A transparent streaming reverse proxy between agents and model backends that
 //! measures tokens per second on live traffic.
+//!
+//! ```text
+//! main.rs          command line → run → exit code
+//! lib.rs           this map
+//! cli.rs           the commands and their help
+//! command/         one file per command: wires the rooms together
+//! config/          file.rs as written → mod.rs as used
+//! call.rs          the domain's words; knows nobody
+//! observer.rs      the one door between moving bytes and measuring them
+//! proxy/           moves bytes: no JSON, no tokens, no metric names
+//! wire/            bytes → events: no clock, no sockets, no counting
+//! tokens/          o200k_base, incrementally; knows no dialect
+//! meter/           chunks + instants → call records
+//! attribution.rs   headers, baggage, body → session, agent, user, experiment
+//! export/          the table of names, Prometheus, the call log
+//! admin/           health, /metrics, the JSON API
+//! sim/             a simulated backend with a known truth, and simulated agents
+//! ```
+//!
+//! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
+//! `meter` → `wire`, `tokens`, `attribution`; everyone → `call`. `proxy` reaches the meter
+//! only through `observer`.
 
 pub mod admin;
 pub mod attribution;
 pub mod call;
 pub mod cli;
+pub mod command;
 pub mod config;
 pub mod export;
 pub mod meter;
@@ -15,3 +38,22 @@ pub mod proxy;
 pub mod sim;
 pub mod tokens;
 pub mod wire;
+
+pub use command::run;
+
+/// Why the process ends without having done what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator's configuration cannot be used; the text names line and key.
+    #[error("{0}")]
+    Configuration(String),
+    /// Something failed while running; the text says what and what to do.
+    #[error("tokengauge: {0}")]
+    Failed(String),
+}
+
+impl From<config::Invalid> for Error {
+    fn from(invalid: config::Invalid) -> Self {
+        Error::Configuration(invalid.to_string())
+    }
+}

@@ -1,3 +1,21 @@
 //! Command line, run, exit code.
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+use tokengauge::{Error, cli::Cli};
+
+/// `EX_CONFIG` of sysexits.h.
+const BAD_CONFIGURATION: u8 = 78;
+
+fn main() -> ExitCode {
+    match tokengauge::run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            match error {
+                Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
+                Error::Failed(_) => ExitCode::FAILURE,
+            }
+        }
+    }
+}

@@ -171,7 +171,11 @@ fn a_body_that_is_not_events_passes_as_it_is() {
     for cut in 1..body.len() {
         let mut filter = UsageFilter::default();
         for piece in [&body[..cut], &body[cut..]] {
-            assert_eq!(filter.push(Bytes::copy_from_slice(piece)), piece, "held back");
+            assert_eq!(
+                filter.push(Bytes::copy_from_slice(piece)),
+                piece,
+                "held back"
+            );
         }
         assert_eq!(filter.finish(), "");
     }

@@ -207,7 +207,8 @@ fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
         return error;
     };
     use CertificateError::{
-        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
+        UnknownIssuer,
     };
     let name = name.to_str();
     let advice = match cause {

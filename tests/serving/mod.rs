@@ -56,7 +56,8 @@ impl Proxy {
         })
         .expect("bound");
         let address = bound.address();
-        let forwarder = Arc::new(Forwarder::new(Arc::new(config), Arc::new(Blind)).expect("usable"));
+        let forwarder =
+            Arc::new(Forwarder::new(Arc::new(config), Arc::new(Blind)).expect("usable"));
         let shutdown = Shutdown::new();
         let handle = shutdown.clone();
         let serving = tokio::spawn(async move {

@@ -1,0 +1,62 @@
+//! `tokengauge check`: the configuration, with line and reason where it is wrong.
+
+use crate::Error;
+use crate::cli::CheckArgs;
+use crate::config::{Config, Route};
+use crate::proxy::tls;
+
+pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
+    let (config, origin) = super::load(&args.config)?;
+    files(&config)?;
+    println!("{origin}: valid");
+    for listener in &config.listeners {
+        let tls = if listener.tls.is_some() { " (TLS)" } else { "" };
+        println!("  agents connect to {}{tls}", listener.address);
+    }
+    match config.admin.address {
+        Some(address) => println!("  operators connect to {address}"),
+        None => println!("  no admin address"),
+    }
+    for route in &config.routes {
+        println!("  {}", describe(route));
+    }
+    Ok(())
+}
+
+/// Certificates and keys must be readable now, not only when the first agent comes.
+fn files(config: &Config) -> Result<(), Error> {
+    for tls in config
+        .listeners
+        .iter()
+        .filter_map(|listener| listener.tls.as_ref())
+    {
+        tls::Acceptor::new(tls).map_err(|error| Error::Configuration(error.to_string()))?;
+    }
+    for route in &config.routes {
+        tls::Connector::new(&route.upstream.tls, route.upstream.protocol).map_err(|error| {
+            Error::Configuration(format!("upstream {}: {error}", route.upstream.name))
+        })?;
+    }
+    Ok(())
+}
+
+fn describe(route: &Route) -> String {
+    let host = route.matches.host.as_deref().unwrap_or("");
+    let prefix = &route.matches.path_prefix;
+    let endpoints: Vec<String> = route
+        .upstream
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            format!(
+                "{}://{}{}",
+                endpoint.scheme, endpoint.authority, endpoint.base_path
+            )
+        })
+        .collect();
+    format!(
+        "{}: {host}{prefix}/… → {}",
+        route.name,
+        endpoints.join(", ")
+    )
+}

@@ -1,0 +1,68 @@
+//! `tokengauge demo`: the proxy between simulated agents and a simulated backend.
+
+use super::serve::Proxy;
+use crate::Error;
+use crate::cli::DemoArgs;
+use crate::config::Config;
+use crate::proxy::Shutdown;
+use crate::sim::{Simulator, agents};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The providers the demo pretends to have.
+const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
+/// How the simulated models behave: a pause now and then, and a knee in the curve.
+const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,knee=24,usage=on";
+
+pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| Error::Failed(error.to_string()))?;
+    let backend = listener.local_addr().map_err(|error| Error::Failed(error.to_string()))?;
+    let mut config = configuration(backend)?;
+    config.listeners[0].address = args.listen;
+    config.admin.address = Some(args.admin);
+    let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
+    let shutdown = proxy.shutdown();
+    super::signals::watch(shutdown.clone())?;
+    start_simulation(listener, proxy.address(), args.agents, &shutdown)?;
+    if let Some(after) = args.stop_after {
+        tokio::spawn(stop(after, shutdown));
+    }
+    eprintln!("demo: {} simulated agents; try", args.agents);
+    eprintln!("  curl -s http://{}/api/v1/calls?limit=1", args.admin);
+    eprintln!("  curl -s http://{}/metrics", args.admin);
+    proxy.serve().await
+}
+
+/// One upstream and route per provider, all of them the simulator.
+fn configuration(backend: SocketAddr) -> Result<Config, Error> {
+    let mut text = String::new();
+    for name in PROVIDERS {
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "[[upstream]]\nname = \"{name}\"\nurl = \"http://{backend}\"\n\
+             [[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n"
+        );
+    }
+    Ok(Config::parse(&text, "the demo's configuration")?)
+}
+
+fn start_simulation(
+    listener: TcpListener,
+    proxy: SocketAddr,
+    agents: u16,
+    shutdown: &Shutdown,
+) -> Result<(), Error> {
+    let profile = BEHAVIOUR.parse().map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
+    let (backend_end, agents_end) = (shutdown.clone(), shutdown.clone());
+    tokio::spawn(Simulator::new(profile).serve(listener, async move { backend_end.cut().await }));
+    tokio::spawn(agents::run(proxy, agents, async move { agents_end.begun().await }));
+    Ok(())
+}
+
+async fn stop(after: Duration, shutdown: Shutdown) {
+    tokio::time::sleep(after).await;
+    shutdown.begin();
+}

@@ -1,0 +1,59 @@
+//! One file per command: wires the rooms together for it.
+
+mod check;
+// mod demo;
+mod logging;
+mod replay;
+mod run;
+mod serve;
+mod signals;
+mod sim;
+
+use crate::Error;
+use crate::cli::{Cli, Command, ConfigArgs};
+use crate::config::Config;
+use std::path::Path;
+
+/// The file that is looked for when none is named.
+const DEFAULT_FILE: &str = "proxy-config.toml";
+/// A copy of the example, for a binary without its folder.
+const BUILT_IN: &str = include_str!("../../proxy-config.toml");
+
+/// Does what the command line says.
+pub fn run(cli: Cli) -> Result<(), Error> {
+    let command = cli.command.unwrap_or(Command::Run(cli.run));
+    match command {
+        Command::Run(args) => serving(run::run(args)),
+        Command::Demo(_) => Err(Error::Failed("the demo is not wired yet".into())),
+        Command::Sim(args) => serving(sim::sim(args)),
+        Command::Check(args) => check::check(&args),
+        Command::Replay(args) => replay::replay(&args),
+    }
+}
+
+/// Runs a command that serves until it is told to end.
+fn serving(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    logging::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Failed(format!("cannot start threads: {error}")))?;
+    let result = runtime.block_on(command);
+    // What is still blocked (a disk, a name look-up) must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+/// Loads the configuration and says where it came from.
+fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
+    let default = Path::new(DEFAULT_FILE);
+    let config = match &args.config {
+        Some(path) => (Config::load(path)?, path.display().to_string()),
+        None if default.exists() => (Config::load(default)?, DEFAULT_FILE.to_owned()),
+        None => {
+            let origin = format!("the built-in {DEFAULT_FILE}");
+            (Config::parse(BUILT_IN, &origin)?, origin)
+        }
+    };
+    Ok(config)
+}

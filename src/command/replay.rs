@@ -1,0 +1,104 @@
+//! `tokengauge replay`: recorded responses through the meter, offline.
+
+mod recording;
+
+use crate::Error;
+use crate::call::CallRecord;
+use crate::cli::ReplayArgs;
+use crate::config::Measure;
+use crate::meter::{Finding, Meter, Subscriber};
+use crate::observer::{CallStart, End, Frame, Observer};
+use recording::{Pace, Recording};
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long one recording may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Prints one call record per recording, a line each.
+pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
+    let recordings = recording::find(args)?;
+    let pace = Pace {
+        frame_bytes: args.frame_bytes,
+        gap: args.gap,
+    };
+    let last = Arc::new(Last::default());
+    let meter = Meter::new(
+        Measure {
+            warm_up_calls: 0,
+            ..Measure::default()
+        },
+        vec![last.clone()],
+    );
+    let mut output = std::io::stdout().lock();
+    for recording in recordings {
+        for record in measured(&meter, &last, &recording, pace)? {
+            let line =
+                serde_json::to_string(&record).map_err(|error| Error::Failed(error.to_string()))?;
+            writeln!(output, "{line}")
+                .map_err(|error| Error::Failed(format!("standard output: {error}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// The records of one recording: one, or one per turn of a realtime session.
+fn measured(
+    meter: &Meter,
+    last: &Last,
+    recording: &Recording,
+    pace: Pace,
+) -> Result<Vec<CallRecord>, Error> {
+    let received = Instant::now();
+    let call = meter.begin(CallStart {
+        received,
+        started_at: SystemTime::now(),
+        method: &http::Method::POST,
+        uri: &recording.uri,
+        headers: &http::HeaderMap::new(),
+        peer: None,
+        route: &recording.name,
+        upstream: &recording.upstream,
+        dialect: recording.dialect,
+        workload: None,
+        inject_usage: false,
+    });
+    call.connected(received, true);
+    call.request_frame(&recording.request);
+    call.sent(received);
+    let mut at = received;
+    call.head(at, recording.status, &recording.headers);
+    for bytes in pace.frames(&recording.body) {
+        at += pace.gap;
+        recording.show(call.as_ref(), Frame { at, bytes });
+    }
+    call.ended(at, End::Complete);
+    drop(call);
+    if !meter.flush(PATIENCE) {
+        return Err(Error::Failed(format!(
+            "{} took longer than {PATIENCE:?}",
+            recording.name
+        )));
+    }
+    Ok(last.take())
+}
+
+/// Keeps the records of the recording under way.
+#[derive(Default)]
+struct Last(Mutex<Vec<CallRecord>>);
+
+impl Last {
+    fn take(&self) -> Vec<CallRecord> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Subscriber for Last {
+    fn finished(&self, finding: &Arc<Finding>) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(finding.record.clone());
+    }
+}

@@ -1,0 +1,148 @@
+//! The proxy as a running thing: every room wired together, from bound sockets to the
+//! last drained stream. `run` and `demo` share it.
+
+use crate::Error;
+use crate::admin::{self, Admin, Readiness};
+use crate::config::Config;
+use crate::export::log::{CallLog, Losses, Target};
+use crate::export::prometheus::Prometheus;
+use crate::meter::{Meter, RecentCalls, Subscriber};
+use crate::observer::Observer;
+use crate::proxy::listener::{self, Bound};
+use crate::proxy::{Forwarder, Shutdown};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+/// How long finished calls may take to reach the call log at the end of the process.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
+/// A proxy whose sockets are bound.
+pub(super) struct Proxy {
+    config: Arc<Config>,
+    bound: Vec<Bound>,
+    admin_listener: Option<TcpListener>,
+    forwarder: Arc<Forwarder>,
+    admin: Admin,
+    shutdown: Shutdown,
+}
+
+impl Proxy {
+    /// Binds every socket and opens every file, so that what cannot work fails now.
+    /// Needs a runtime.
+    pub(super) async fn bind(config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
+        let config = Arc::new(config);
+        let shutdown = Shutdown::new();
+        let prometheus = Prometheus::new(&config.routes, &config.measure, Instant::now());
+        let recent = RecentCalls::new(config.measure.recent_calls);
+        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![prometheus.clone(), recent.clone()];
+        if let Some(path) = call_log {
+            subscribers.push(open_call_log(path, &prometheus)?);
+        }
+        let meter = Meter::new(config.measure.clone(), subscribers);
+        let observer: Arc<dyn Observer> = meter.clone();
+        let forwarder = Forwarder::new(Arc::clone(&config), observer)
+            .map_err(|error| Error::Configuration(error.to_string()))?;
+        let bound = config
+            .listeners
+            .iter()
+            .map(Bound::bind)
+            .collect::<Result<_, _>>();
+        let admin = Admin {
+            meter,
+            recent,
+            prometheus,
+            readiness: Arc::default(),
+            clock: Instant::now,
+        };
+        Ok(Proxy {
+            bound: bound.map_err(|error| Error::Failed(error.to_string()))?,
+            admin_listener: bind_admin(config.admin.address).await?,
+            forwarder: Arc::new(forwarder),
+            config,
+            admin,
+            shutdown,
+        })
+    }
+
+    /// Ends the proxy.
+    pub(super) fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Where agents connect: the first address.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.bound[0].address()
+    }
+
+    /// Serves until the end has begun and streams have ended or been cut off.
+    pub(super) async fn serve(self) -> Result<(), Error> {
+        self.announce();
+        let readiness = Arc::clone(&self.admin.readiness);
+        readiness.listening();
+        tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
+        let meter = Arc::clone(&self.admin.meter);
+        if let Some(listener) = self.admin_listener {
+            tokio::spawn(serve_admin(listener, self.admin));
+        }
+        let (limits, patience) = (self.config.limits, self.config.drain_timeout);
+        let drained =
+            listener::serve(self.bound, self.forwarder, &limits, self.shutdown, patience).await;
+        let flushed = tokio::task::spawn_blocking(move || meter.flush(FLUSH_WITHIN)).await;
+        if !matches!(flushed, Ok(true)) {
+            tracing::warn!("the last call records did not reach the call log in time");
+        }
+        tracing::info!(cut = drained.cut, "ended");
+        Ok(())
+    }
+
+    /// Plain lines on standard error, so that a script can read what port 0 became.
+    fn announce(&self) {
+        for bound in &self.bound {
+            eprintln!("listening on {}", bound.address());
+        }
+        if let Some(Ok(address)) = self.admin_listener.as_ref().map(TcpListener::local_addr) {
+            eprintln!("admin on {address}");
+        }
+    }
+}
+
+/// The admin address goes on answering while streams end.
+async fn serve_admin(listener: TcpListener, admin: Admin) {
+    if let Err(error) = admin::serve(listener, admin, std::future::pending()).await {
+        tracing::error!(%error, "the admin address is gone; traffic goes on");
+    }
+}
+
+async fn drain_when_told(readiness: Arc<Readiness>, shutdown: Shutdown) {
+    shutdown.begun().await;
+    readiness.draining();
+}
+
+async fn bind_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Error> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => Err(Error::Failed(format!(
+            "cannot listen on the admin address {address}: {error}; name another with --admin"
+        ))),
+    }
+}
+
+fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, Error> {
+    let losses = Losses {
+        failed: prometheus.export_failures("call_log", "write"),
+        dropped: prometheus.export_failures("call_log", "full"),
+    };
+    let target = Target::parse(&path.to_string_lossy());
+    CallLog::open(&target, losses, Instant::now).map_err(|error| {
+        Error::Failed(format!(
+            "cannot open the call log {}: {error}",
+            path.display()
+        ))
+    })
+}

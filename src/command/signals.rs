@@ -1,0 +1,31 @@
+//! SIGTERM and SIGINT: the first drains, the second ends at once.
+
+use crate::Error;
+use crate::proxy::Shutdown;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Listens for signals until the process ends. Needs a runtime.
+pub(super) fn watch(shutdown: Shutdown) -> Result<(), Error> {
+    let failed = |error| Error::Failed(format!("cannot listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if shutdown.has_begun() {
+                tracing::warn!("second signal: ending at once");
+                shutdown.now();
+            } else {
+                tracing::info!(
+                    requests = shutdown.requests(),
+                    "signal: letting streams end"
+                );
+                shutdown.begin();
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! `tokengauge sim`: the simulated backend alone.
+
+use crate::Error;
+use crate::cli::SimArgs;
+use crate::proxy::Shutdown;
+use crate::sim::{Profile, Simulator};
+use tokio::net::TcpListener;
+
+pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
+    let profile: Profile = args
+        .behave
+        .parse()
+        .map_err(|error| Error::Failed(format!("--behave: {error}")))?;
+    let simulator = if args.print {
+        Simulator::printing(profile)
+    } else {
+        Simulator::new(profile)
+    };
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    let shutdown = Shutdown::new();
+    super::signals::watch(shutdown.clone())?;
+    eprintln!("listening on {address}");
+    simulator
+        .serve(listener, async move { shutdown.begun().await })
+        .await;
+    Ok(())
+}
