@@ -9,9 +9,12 @@
 mod dialects;
 mod grammar;
 mod gzip;
+mod options;
 mod pace;
 mod plan;
 mod profile;
+mod realtime;
+mod recorded;
 mod reply;
 mod request;
 mod route;
@@ -21,10 +24,12 @@ mod socket;
 mod stream;
 mod truth;
 mod visit;
+mod websocket;
 mod words;
 
+pub use options::{Options, run};
 pub use profile::{
     Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
 };
-pub use server::Simulator;
+pub use server::{Setup, Simulator};
 pub use truth::{Ending, Instants, Truth, TruthSeconds, TruthTokens};

@@ -40,6 +40,8 @@ pub(crate) trait Script: Send {
 pub(crate) struct Said<'a> {
     pub(crate) text: &'a Text,
     pub(crate) fragment: &'a str,
+    /// How many there are.
+    pub(crate) tokens: u64,
     /// Whether the text begins here.
     pub(crate) first: bool,
     /// Whether the text ends here.
@@ -78,6 +80,7 @@ impl Source for Spoken {
                 Said {
                     text,
                     fragment: &fragment,
+                    tokens: units.len() as u64,
                     first,
                     last,
                 },

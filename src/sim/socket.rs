@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 /// What the HTTP side and the socket of one connection know of each other.
 #[derive(Default)]
@@ -20,6 +21,7 @@ struct State {
     marks: Vec<Mark>,
     last_read: Option<Instant>,
     reset: bool,
+    sessions: JoinSet<()>,
 }
 
 /// A frame on its way through hyper.
@@ -51,6 +53,16 @@ impl Line {
     /// The connection is to end with a reset instead of a close.
     pub(crate) fn reset(&self) {
         self.lock().reset = true;
+    }
+
+    /// Starts what goes on after an upgrade.
+    pub(crate) fn spawn_session(&self, session: impl Future<Output = ()> + Send + 'static) {
+        self.lock().sessions.spawn(session);
+    }
+
+    /// What was started; dropping it ends it.
+    pub(crate) fn take_sessions(&self) -> JoinSet<()> {
+        std::mem::take(&mut self.lock().sessions)
     }
 
     /// Everything handed over before `at` has been written, at `at`.

@@ -1,20 +1,22 @@
 //! One call, from its request to its answer.
 
-use super::dialects;
+use super::dialects::{self, vectors};
 use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
 use super::plan::{self, Answer, Plan, Wish};
 use super::profile::{FaultKind, Profile};
+use super::recorded::{Played, Recording};
 use super::reply;
 use super::request::Asked;
 use super::route::Target;
 use super::script::{Script, Spoken};
 use super::socket::Line;
-use super::stream::{Body, Stage, Stream, Torn, Whole};
+use super::stream::{Body, Source, Stage, Stream, Torn, Whole};
 use super::truth::{Call, Carried, Ending};
 use super::words::Random;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +30,10 @@ pub(crate) struct Visit {
     pub(crate) id: String,
     pub(crate) http1: bool,
     pub(crate) calls_before: u64,
+    /// The recording to serve in place of an answer.
+    pub(crate) recording: Option<String>,
+    /// Where recordings are.
+    pub(crate) bodies: Option<PathBuf>,
 }
 
 impl Visit {
@@ -39,6 +45,9 @@ impl Visit {
         let read_at = self.line.last_read();
         self.call
             .note(|truth| truth.instants.request_read = read_at);
+        if let Some(name) = self.recording.take() {
+            return Ok(self.play(&name, read_at).await);
+        }
         let Some(asked) = body.and_then(|body| Asked::read(&self.target, &body)) else {
             return Ok(self.refuse(StatusCode::BAD_REQUEST, "the body is not JSON"));
         };
@@ -51,48 +60,100 @@ impl Visit {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             return Ok(self.refuse(status, "simulated error"));
         }
-        let wish = Wish {
-            model: asked.model.clone().unwrap_or_else(|| "simulated".into()),
-            choices: asked.choices,
-            tool_name: asked.tool_name.clone(),
-            input_tokens: asked.input_tokens,
-            reports_usage: asked.reports_usage(self.target.shape),
-        };
-        let answer = Arc::new(plan::answer(&self.profile, &wish, now(), &mut self.random));
-        let Some(script) = dialects::script(self.target.shape, &answer, &asked) else {
-            return Ok(self.refuse(StatusCode::NOT_IMPLEMENTED, "not simulated"));
-        };
-        let plan = plan::plan(&self.profile, &answer, script.whole_calls());
+        self.generate(&asked, read_at).await
+    }
+
+    async fn generate(&mut self, asked: &Asked, read_at: Instant) -> Result<Response<Body>, Torn> {
+        let shape = self.target.shape;
+        let model = asked.model.clone().unwrap_or_else(|| "simulated".into());
         let ttft = time_to_first_token(
             &self.profile,
             asked.input_tokens,
             self.call.concurrency(),
             self.calls_before,
         );
-        let pace = Pace::new(&self.profile, read_at + ttft, self.random.clone());
-        match asked.stream {
-            true => Ok(self.stream(script, answer, plan, pace)),
-            false => self.whole(script, &answer, &plan, pace).await,
+        let first_token = read_at + ttft;
+        if let Some(vectors) = vectors::reply(shape, asked, &model, &mut self.random) {
+            tokio::time::sleep_until(first_token.into()).await;
+            self.call.note(|truth| truth.outcome = Ending::Complete);
+            let body = vectors.to_string().into_bytes();
+            return Ok(self.piece(StatusCode::OK, body, Carried::default()));
         }
+        dialects::restrict(&mut self.profile, shape, &model);
+        let wish = Wish {
+            model,
+            choices: asked.choices,
+            tool_name: asked.tool_name.clone(),
+            input_tokens: asked.input_tokens,
+            reports_usage: asked.reports_usage(shape),
+        };
+        let answer = Arc::new(plan::answer(&self.profile, &wish, now(), &mut self.random));
+        let Some(script) = dialects::script(shape, &answer) else {
+            return Ok(self.refuse(StatusCode::NOT_FOUND, "nothing to generate here"));
+        };
+        let plan = plan::plan(&self.profile, &answer, script.whole_calls());
+        let pace = Pace::new(&self.profile, first_token, self.random.clone());
+        if !asked.stream {
+            return self.whole(script, &answer, &plan, pace).await;
+        }
+        let content_type = script.content_type().to_owned();
+        let source = Box::new(Spoken {
+            script,
+            answer,
+            plan,
+        });
+        Ok(self.stream(source, &content_type, pace))
+    }
+
+    /// Serves a recorded body in place of an answer.
+    async fn play(&mut self, name: &str, read_at: Instant) -> Response<Body> {
+        let Some(folder) = self.bodies.clone() else {
+            return self.refuse(
+                StatusCode::BAD_REQUEST,
+                "x-sim-body: started without --bodies",
+            );
+        };
+        let Ok(recording) = Recording::read(&folder, name).await else {
+            return self.refuse(StatusCode::BAD_REQUEST, "x-sim-body: no such recording");
+        };
+        let status = recording
+            .meta
+            .status
+            .and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.unwrap_or(StatusCode::OK);
+        self.call.note(|truth| {
+            truth.streamed = recording.meta.stream;
+            truth.status = status.as_u16();
+            truth.tokens = None;
+        });
+        let source = Box::new(Played::new(&recording, &self.profile, &mut self.random));
+        let pace = Pace::new(
+            &self.profile,
+            read_at + self.profile.ttft,
+            self.random.clone(),
+        );
+        let mut response = self.stream(source, &recording.content_type(), pace);
+        *response.status_mut() = status;
+        let encoding = recording.meta.content_encoding.as_deref();
+        if let Some(encoding) = encoding.and_then(|encoding| HeaderValue::from_str(encoding).ok()) {
+            response
+                .headers_mut()
+                .insert(header::CONTENT_ENCODING, encoding);
+        }
+        response
     }
 
     fn stream(
         &self,
-        script: Box<dyn Script>,
-        answer: Arc<Answer>,
-        plan: Plan,
+        source: Box<dyn Source>,
+        content_type: &str,
         mut pace: Pace,
     ) -> Response<Body> {
-        if let Some(first) = plan.steps.first() {
-            pace.delay(first.pause);
+        if let Some((_, pause)) = source.step(0) {
+            pace.delay(pause);
         }
-        let content_type = HeaderValue::from_static(script.content_type());
         let mut response = Response::new(Body::Stream(Box::new(Stream {
-            source: Box::new(Spoken {
-                script,
-                answer,
-                plan,
-            }),
+            source,
             sleep: Box::pin(tokio::time::sleep_until(pace.due().into())),
             pace,
             ping: self.profile.ping,
@@ -103,12 +164,11 @@ impl Visit {
             last_frame: Instant::now(),
             stage: Stage::Opening,
         })));
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, content_type);
-        response
-            .headers_mut()
-            .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        let headers = response.headers_mut();
+        if let Ok(content_type) = HeaderValue::from_str(content_type) {
+            headers.insert(header::CONTENT_TYPE, content_type);
+        }
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         self.label(response)
     }
 
@@ -188,7 +248,8 @@ impl Visit {
     }
 }
 
-fn now() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -112,6 +112,16 @@ pub(crate) fn usage(counts: Counts) -> Value {
     })
 }
 
+/// An error in mid-stream.
+pub(crate) fn error(kind: &str, out: &mut BytesMut) {
+    sse(
+        out,
+        format_args!(
+            r#"{{"error":{{"message":"simulated error","type":"{kind}","param":null,"code":null}}}}"#
+        ),
+    );
+}
+
 impl Script for Chat {
     fn content_type(&self) -> &'static str {
         "text/event-stream; charset=utf-8"
@@ -186,12 +196,7 @@ impl Script for Chat {
     }
 
     fn error(&mut self, kind: &str, out: &mut BytesMut) {
-        sse(
-            out,
-            format_args!(
-                r#"{{"error":{{"message":"simulated error","type":"{kind}","param":null,"code":null}}}}"#
-            ),
-        );
+        error(kind, out);
     }
 
     fn whole(&mut self) -> Vec<u8> {
