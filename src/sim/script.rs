@@ -32,8 +32,8 @@ pub(crate) trait Script: Send {
     fn error(&mut self, kind: &str, out: &mut BytesMut);
     /// The answer in one piece.
     fn whole(&mut self) -> Vec<u8>;
-    /// What the end says, streamed or whole.
-    fn closing(&self) -> Closing;
+    /// What the end says of the answer, streamed or in one piece.
+    fn closing(&self, streamed: bool) -> Closing;
 }
 
 /// A run of tokens of one text.
@@ -96,7 +96,7 @@ impl Source for Spoken {
 
     fn close(&mut self, out: &mut BytesMut) -> Closing {
         self.script.close(out);
-        self.script.closing()
+        self.script.closing(true)
     }
 
     fn fault(&self) -> Option<FaultKind> {

@@ -204,7 +204,8 @@ impl Visit {
             .texts
             .iter()
             .for_each(|text| carried.add(text.channel, text.units.len() as u64));
-        self.call.note(|truth| truth.complete(script.closing()));
+        self.call
+            .note(|truth| truth.complete(script.closing(false)));
         Ok(self.piece(StatusCode::OK, script.whole(), carried))
     }
 

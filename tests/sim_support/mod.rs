@@ -1,6 +1,8 @@
 //! A simulator on a free port, and a real client for it.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod realtime;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -113,6 +115,21 @@ impl Sim {
 
     pub async fn post(&self, path: &str, settings: &str, body: Value) -> Answer {
         self.send(post(path, settings, &body)).await
+    }
+
+    /// The truth of the call behind `answer`, once it is told.
+    pub async fn truth_of(&self, answer: &Answer) -> Truth {
+        let bytes = answer.body().len() as u64;
+        for _ in 0..500 {
+            let newest = self.simulator.truths().first().cloned();
+            if let Some(truth) =
+                newest.filter(|truth| truth.bytes == bytes && self.simulator.in_flight() == 0)
+            {
+                return Truth::clone(&truth);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no truth of {bytes} bytes was told within 5 s");
     }
 
     /// The truth of the newest call, once it is told.

@@ -187,7 +187,7 @@ impl Script for Messages {
         self.message().to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![stop_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),

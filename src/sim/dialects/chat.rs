@@ -215,7 +215,7 @@ impl Script for Chat {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![finish_reason(&self.answer).into(); self.answer.choices as usize],
             usage: self.answer.usage.map(Counts::in_full),

@@ -170,7 +170,7 @@ impl Script for V2 {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![finish_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
@@ -205,6 +205,23 @@ impl V1 {
         response
     }
 
+    /// A piece of a call's arguments; the call's name comes before the first.
+    fn say_call(&self, said: &Said<'_>, out: &mut BytesMut) {
+        let head = r#"{"is_finished":false,"event_type":"tool-calls-chunk","tool_call_delta":"#;
+        let (index, name) = (said.text.call, Quoted(&self.answer.tool_name));
+        if said.first {
+            put(
+                out,
+                format_args!("{head}{{\"index\":{index},\"name\":{name}}}}}\n"),
+            );
+        }
+        let fragment = Quoted(said.fragment);
+        put(
+            out,
+            format_args!("{head}{{\"index\":{index},\"parameters\":{fragment}}}}}\n"),
+        );
+    }
+
     fn reason(&self) -> &'static str {
         if self.answer.stop() == Stop::Length {
             "MAX_TOKENS"
@@ -219,10 +236,6 @@ impl Script for V1 {
         "application/stream+json"
     }
 
-    fn whole_calls(&self) -> bool {
-        true
-    }
-
     fn open(&mut self, out: &mut BytesMut) {
         let id = &self.answer.id;
         put(
@@ -235,9 +248,7 @@ impl Script for V1 {
 
     fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
         if said.text.channel == Channel::ToolCall {
-            let calls = json!([self.call(said.text)]);
-            let event = json!({"is_finished": false, "event_type": "tool-calls-generation", "tool_calls": calls});
-            return put(out, format_args!("{event}\n"));
+            return self.say_call(&said, out);
         }
         let fragment = Quoted(said.fragment);
         put(
@@ -248,8 +259,14 @@ impl Script for V1 {
         );
     }
 
-    /// Repeats the whole text, as the provider does.
+    /// Repeats everything, as the provider does.
     fn close(&mut self, out: &mut BytesMut) {
+        let calls: Vec<Value> = self.answer.calls(0).map(|call| self.call(call)).collect();
+        if !calls.is_empty() {
+            let kind = "tool-calls-generation";
+            let all = json!({"is_finished": false, "event_type": kind, "tool_calls": calls});
+            put(out, format_args!("{all}\n"));
+        }
         let end = json!({
             "is_finished": true, "event_type": "stream-end", "response": self.response(),
             "finish_reason": self.reason(),
@@ -269,7 +286,7 @@ impl Script for V1 {
         self.response().to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![self.reason().into()],
             usage: self.answer.usage.map(Counts::without_reasoning),

@@ -99,7 +99,7 @@ impl Script for Completions {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![
                 chat::finish_reason(&self.answer).into();

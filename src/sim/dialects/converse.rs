@@ -153,7 +153,7 @@ impl Script for Converse {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![stop_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),

@@ -192,7 +192,7 @@ impl Script for Gemini {
         format!("{body:#}\n").into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         let thought = |counts: Counts| match counts.reasoning {
             0 => counts.without_reasoning(),
             _ => counts.in_full(),

@@ -147,8 +147,13 @@ impl Invoke {
         body
     }
 
-    fn input(&self) -> u64 {
-        self.answer.usage.map_or(0, |counts| counts.input)
+    /// Input and output counts, `null` where usage is off.
+    fn counts(&self) -> (Value, Value) {
+        let counts = self.answer.usage;
+        (
+            json!(counts.map(|c| c.input)),
+            json!(counts.map(|c| c.output)),
+        )
     }
 }
 
@@ -178,7 +183,8 @@ impl Script for Invoke {
     fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
         self.first.get_or_insert_with(|| self.begun.elapsed());
         self.generated += said.tokens;
-        let (text, tokens) = (Quoted(said.fragment), self.generated);
+        let text = Quoted(said.fragment);
+        let tokens = json!(self.answer.usage.map(|_| self.generated));
         let json = match self.family {
             Family::Anthropic => {
                 return self
@@ -203,7 +209,7 @@ impl Script for Invoke {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        let (reason, input) = (self.reason(), self.input());
+        let (reason, (input, output)) = (self.reason(), self.counts());
         let last = match self.family {
             Family::Anthropic => {
                 let [delta, _] = self.messages.end();
@@ -221,12 +227,12 @@ impl Script for Invoke {
                 json!({"metadata": {"usage": usage, "metrics": {}, "trace": {}}})
             }
             Family::Titan => json!({
-                "outputText": "", "index": 0, "totalOutputTextTokenCount": self.generated,
+                "outputText": "", "index": 0, "totalOutputTextTokenCount": output,
                 "completionReason": reason, "inputTextTokenCount": input,
             }),
             Family::Llama => json!({
                 "generation": "", "prompt_token_count": null,
-                "generation_token_count": self.generated, "stop_reason": reason,
+                "generation_token_count": output, "stop_reason": reason,
             }),
             Family::Mistral => json!({"outputs": [{"text": "", "stop_reason": reason}]}),
             Family::Cohere => {
@@ -246,17 +252,17 @@ impl Script for Invoke {
 
     fn whole(&mut self) -> Vec<u8> {
         let (text, reason) = (self.answer.joined(0, Channel::Answer), self.reason());
-        let tokens = self.answer.tokens();
+        let (input, output) = self.counts();
         let body = match self.family {
             Family::Anthropic => self.messages.message(),
             Family::Nova => self.nova_whole(),
             Family::Titan => json!({
-                "inputTextTokenCount": self.input(),
-                "results": [{"tokenCount": tokens, "outputText": text, "completionReason": reason}],
+                "inputTextTokenCount": input,
+                "results": [{"tokenCount": output, "outputText": text, "completionReason": reason}],
             }),
             Family::Llama => json!({
-                "generation": text, "prompt_token_count": self.input(),
-                "generation_token_count": tokens, "stop_reason": reason,
+                "generation": text, "prompt_token_count": input,
+                "generation_token_count": output, "stop_reason": reason,
             }),
             Family::Mistral => json!({"outputs": [{"text": text, "stop_reason": reason}]}),
             Family::Cohere => json!({
@@ -267,10 +273,16 @@ impl Script for Invoke {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, streamed: bool) -> Closing {
+        // In one piece, these two tell their counts in headers alone.
+        let told = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
         Closing {
             finish_reasons: vec![self.reason().into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+            usage: self
+                .answer
+                .usage
+                .filter(|_| told)
+                .map(Counts::without_reasoning),
         }
     }
 }

@@ -177,7 +177,7 @@ impl Script for Ollama {
         self.end(true).to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         Closing {
             finish_reasons: vec![self.reason().into()],
             usage: self.answer.usage.map(Counts::without_reasoning),

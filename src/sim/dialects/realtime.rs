@@ -254,7 +254,7 @@ impl Script for Realtime {
             .into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,

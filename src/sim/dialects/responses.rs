@@ -252,7 +252,7 @@ impl Script for Responses {
         self.response(self.status()).to_string().into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,

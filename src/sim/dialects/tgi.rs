@@ -87,7 +87,7 @@ impl Script for Tgi {
             .into_bytes()
     }
 
-    fn closing(&self) -> Closing {
+    fn closing(&self, _streamed: bool) -> Closing {
         let usage = self.answer.usage;
         Closing {
             finish_reasons: usage
