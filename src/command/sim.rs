@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cli::SimArgs;
 use crate::proxy::Shutdown;
-use crate::sim::{Profile, Simulator};
+use crate::sim::{Profile, Setup, Simulator};
 use tokio::net::TcpListener;
 
 pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
@@ -11,11 +11,11 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
         .behave
         .parse()
         .map_err(|error| Error::Failed(format!("--behave: {error}")))?;
-    let simulator = if args.print {
-        Simulator::printing(profile)
-    } else {
-        Simulator::new(profile)
-    };
+    let simulator = Simulator::with(Setup {
+        profile,
+        bodies: args.bodies,
+        print: args.print,
+    });
     let listener = TcpListener::bind(args.listen)
         .await
         .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;

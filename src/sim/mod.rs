@@ -9,7 +9,6 @@
 mod dialects;
 mod grammar;
 mod gzip;
-mod options;
 mod pace;
 mod plan;
 mod profile;
@@ -27,7 +26,6 @@ mod visit;
 mod websocket;
 mod words;
 
-pub use options::{Options, run};
 pub use profile::{
     Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
 };
