@@ -93,6 +93,8 @@ pub struct Segment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// All input tokens, those read from a cache or written to it included.
+    /// Anthropic and Bedrock report the others alone: what they call input tokens is
+    /// `input - cached_input - cache_write`.
     pub input: Option<u64>,
     /// Input tokens read from a cache.
     pub cached_input: Option<u64>,
