@@ -23,10 +23,12 @@ impl Reader for Messages {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: Wire<'_> = serde_json::from_slice(payload)?;
         match event.kind {
-            Kind::ContentBlockDelta => self.delta(event.index, &event.delta, sink),
+            Kind::ContentBlockDelta => {
+                self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
+            }
             Kind::ContentBlockStart => {
                 if let Some(block) = &event.content_block {
-                    self.block(event.index, block, sink);
+                    self.block(event.index.index().unwrap_or(0), block, sink);
                 }
             }
             Kind::MessageStart => {
@@ -102,7 +104,7 @@ struct Wire<'a> {
     #[serde(rename = "type")]
     kind: Kind,
     #[serde(default)]
-    index: u32,
+    index: Count,
     #[serde(borrow, default)]
     delta: Delta<'a>,
     #[serde(borrow)]

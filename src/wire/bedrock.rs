@@ -6,7 +6,7 @@ mod native;
 pub(crate) use native::Invoke;
 
 use super::emit;
-use super::json::{Count, List, Text, compact};
+use super::json::{Count, List, Text, compact, is_word};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Usage};
 use serde::Deserialize;
@@ -79,7 +79,8 @@ impl Wrapped<'_> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockDelta<'a> {
-    content_block_index: Option<u32>,
+    #[serde(default)]
+    content_block_index: Count,
     #[serde(borrow)]
     delta: Option<Delta<'a>>,
 }
@@ -110,7 +111,7 @@ struct ToolUseDelta<'a> {
 
 impl BlockDelta<'_> {
     fn give(&self, sink: Sink<'_>) {
-        let index = self.content_block_index.unwrap_or(0);
+        let index = self.content_block_index.index().unwrap_or(0);
         let Some(delta) = &self.delta else {
             return;
         };
@@ -203,11 +204,12 @@ struct Body<'a> {
 
 impl Body<'_> {
     fn error(&self) -> Option<&str> {
-        match (&*self.kind, &*self.message) {
-            ("", "") => None,
-            ("", _) => Some("error"),
-            (kind, _) => Some(kind),
+        // A type may come with its namespace: `com.amazon.coral.service#…`.
+        let kind = self.kind.rsplit('#').next().unwrap_or_default();
+        if is_word(kind) {
+            return Some(kind);
         }
+        (!self.message.is_empty()).then_some("error")
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct V2 {
 impl Reader for V2 {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: V2Event<'_> = serde_json::from_slice(payload)?;
-        let index = event.index.unwrap_or(0);
+        let index = event.index.index().unwrap_or(0);
         if !event.id.is_empty() {
             sink(Event::ResponseId(&event.id));
         }
@@ -59,7 +59,8 @@ impl Reader for V2 {
 struct V2Event<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
-    index: Option<u32>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow)]
@@ -238,7 +239,7 @@ impl Reader for V1 {
         }
         if !event.text.is_empty() {
             self.answered = true;
-            let segment = emit::segment(event.index.unwrap_or(0), 0, Channel::Answer);
+            let segment = emit::segment(event.index.index().unwrap_or(0), 0, Channel::Answer);
             emit::delta(sink, segment, &event.text);
         }
         if event.is_finished == Some(true) && !self.ended {
@@ -264,7 +265,7 @@ impl V1 {
         emit::delta(sink, PLAN, &event.text);
         if let Some(delta) = &event.tool_call_delta {
             self.called = true;
-            let index = delta.index.unwrap_or(0);
+            let index = delta.index.index().unwrap_or(0);
             emit::delta(sink, call(index), &delta.parameters);
         }
         Ok(())
@@ -296,7 +297,8 @@ impl V1 {
 struct V1Event<'a> {
     #[serde(borrow, default)]
     event_type: Text<'a>,
-    index: Option<u32>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow)]
@@ -312,7 +314,8 @@ struct V1Event<'a> {
 
 #[derive(Deserialize)]
 struct V1CallDelta<'a> {
-    index: Option<u32>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow, default)]
     parameters: Text<'a>,
 }

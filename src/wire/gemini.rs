@@ -57,7 +57,7 @@ impl Gemini {
         self.model.model(sink, &chunk.model_version);
         let mut ended = false;
         for candidate in chunk.candidates.iter() {
-            let choice = candidate.index.unwrap_or(0);
+            let choice = candidate.index.index().unwrap_or(0);
             self.candidate(choice, candidate, sink);
             emit::finish(sink, choice, &candidate.finish_reason);
             ended |= !candidate.finish_reason.is_empty();
@@ -190,7 +190,8 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
-    index: Option<u32>,
+    #[serde(default)]
+    index: Count,
     #[serde(borrow)]
     content: Option<Content<'a>>,
     /// A word, or a number where the agent asked for numeric enumerations.

@@ -1,7 +1,7 @@
 //! Hugging Face text-generation-inference: one event per token, or a whole text.
 
 use super::emit;
-use super::json::{Count, List, Text, error_kind};
+use super::json::{Count, List, Text, error_kind, is_word};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment, Usage};
 use serde::Deserialize;
@@ -70,10 +70,10 @@ struct Generated<'a> {
 
 impl Generated<'_> {
     fn error_kind(&self, error: &RawValue) -> String {
-        match &*self.error_type {
-            "" => error_kind(error).into_owned(),
-            kind => kind.to_owned(),
+        if is_word(&self.error_type) {
+            return self.error_type.to_string();
         }
+        error_kind(error).into_owned()
     }
 
     /// `generated_text` may begin with the prompt (`return_full_text`); the tokens of

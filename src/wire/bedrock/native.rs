@@ -2,7 +2,8 @@
 //! `{"bytes": …}`.
 
 use super::super::emit;
-use super::super::json::{Count, List, Text};
+use super::super::json::{Count, List, Object, Text};
+use super::super::repair::repair;
 use super::super::{Malformed, Reader, Sink, reader};
 use super::is_exception;
 use crate::call::{Channel, Dialect, Event, Usage};
@@ -29,10 +30,11 @@ impl Reader for Invoke {
         let outer: Outer<'_> = serde_json::from_slice(payload)?;
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.clear();
-        let read = STANDARD
-            .decode_vec(&*outer.bytes, &mut chunk)
-            .map_err(|_| Malformed)
-            .and_then(|()| self.chunk(&chunk, sink));
+        let decoded = STANDARD.decode_vec(&*outer.bytes, &mut chunk);
+        let read = match decoded {
+            Ok(()) => self.repaired_chunk(&chunk, sink),
+            Err(_) => Err(Malformed),
+        };
         self.chunk = chunk;
         read
     }
@@ -52,6 +54,14 @@ impl Reader for Invoke {
 }
 
 impl Invoke {
+    /// What the decoder's repair does for other dialects; it cannot see in here.
+    fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if self.chunk(chunk, sink).is_ok() {
+            return Ok(());
+        }
+        self.chunk(&repair(chunk).ok_or(Malformed)?, sink)
+    }
+
     fn chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if self.native.is_none() {
             self.native = native(chunk)?;
@@ -68,7 +78,7 @@ impl Invoke {
             _ => sink(event),
         })?;
         if memchr::memmem::find(chunk, METRICS).is_some() {
-            over |= self.metrics(chunk, sink)?;
+            over |= self.metrics(chunk, sink);
         }
         if over && !self.ended {
             self.ended = true;
@@ -78,17 +88,19 @@ impl Invoke {
     }
 
     /// Bedrock's own counts, in the last chunk: taken where the model gave none.
-    fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
-        let last: Last = serde_json::from_slice(chunk)?;
-        let Some(metrics) = last.metrics else {
-            return Ok(false);
+    fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
+        let Ok(Last {
+            metrics: Object(Some(metrics)),
+        }) = serde_json::from_slice(chunk)
+        else {
+            return false;
         };
-        let mut usage = metrics.into();
-        Usage::overlay(&mut usage, self.reported);
+        let mut usage: Usage = metrics.into();
+        usage.overlay(self.reported);
         if usage != self.reported {
             emit::usage(sink, usage);
         }
-        Ok(true)
+        true
     }
 }
 
@@ -102,8 +114,8 @@ const METRICS: &[u8] = b"\"amazon-bedrock-invocationMetrics\"";
 
 #[derive(Deserialize)]
 struct Last {
-    #[serde(rename = "amazon-bedrock-invocationMetrics")]
-    metrics: Option<Metrics>,
+    #[serde(default, rename = "amazon-bedrock-invocationMetrics")]
+    metrics: Object<Metrics>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
