@@ -6,6 +6,7 @@
 //! It shares no code with the meter: its texts are made of units that are one
 //! o200k token each, so the count is known and not measured.
 
+pub mod agents;
 mod dialects;
 mod grammar;
 mod gzip;
