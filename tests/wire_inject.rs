@@ -191,6 +191,8 @@ fn an_unterminated_last_event_is_filtered_too() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
+
     #[test]
     fn any_bytes_give_the_same_however_they_are_cut(
         pieces in prop::collection::vec(prop::sample::select(vec![

@@ -4,6 +4,7 @@ use super::encoding::Encoding;
 use super::event_stream::EventStream;
 use super::json_array::JsonArray;
 use super::ndjson::Ndjson;
+use super::repeat::{Repeat, Seen};
 use super::sse::Sse;
 use super::websocket::WebSocket;
 use super::{Broken, Limits, Reader, Sink, json, reader, repair::repair, sniff};
@@ -143,12 +144,14 @@ impl Decoder {
         let events = &mut self.events;
         match std::mem::replace(&mut self.body.splitting, Splitting::Nothing) {
             Splitting::Events(mut splitter) => {
-                splitter.finish(&mut |item| events.take(item, sink));
+                if self.broken.is_none() {
+                    splitter.finish(&mut |item| events.take(item, sink));
+                }
                 events.reader.finish(sink);
             }
-            Splitting::Whole(body) => events.body(&body, sink),
+            Splitting::Whole(body) if self.broken.is_none() => events.body(&body, sink),
             Splitting::Unread => events.take(Item::Unparsed, sink),
-            Splitting::Undecided(_) | Splitting::Nothing => {}
+            Splitting::Whole(_) | Splitting::Undecided(_) | Splitting::Nothing => {}
         }
         self.broken.map_or(Ok(()), Err)
     }
@@ -327,6 +330,7 @@ struct Events {
     messages: u64,
     comments: u64,
     sniffed: u64,
+    repeat: Repeat,
 }
 
 impl Events {
@@ -337,6 +341,7 @@ impl Events {
             messages: 0,
             comments: 0,
             sniffed: 0,
+            repeat: Repeat::new(dialect),
         }
     }
 
@@ -372,13 +377,33 @@ impl Events {
         if payload.first() == Some(&b'[') && payload.trim_ascii() == b"[DONE]" {
             return sink(Event::End);
         }
-        self.confirm(name, payload);
-        let reader = &mut self.reader;
-        if reader.event(name, payload, sink).is_ok() {
-            return;
+        if let Some((segment, text)) = self.repeat.read(name, payload) {
+            return sink(Event::Delta {
+                segment,
+                text: &text,
+            });
         }
+        self.confirm(name, payload);
+        let result = if self.repeat.wants_to_learn() {
+            let mut seen = Seen::default();
+            let result = self.reader.event(name, payload, &mut |event| {
+                seen.note(&event, payload);
+                sink(event);
+            });
+            self.repeat.learn(name, payload, &seen);
+            result
+        } else {
+            self.reader.event(name, payload, sink)
+        };
+        if result.is_err() {
+            self.again(name, payload, sink);
+        }
+    }
+
+    /// Reads an event that could not be read, once it has been repaired.
+    fn again(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
         let repaired = repair(payload);
-        if repaired.is_none_or(|payload| reader.event(name, &payload, sink).is_err()) {
+        if repaired.is_none_or(|payload| self.reader.event(name, &payload, sink).is_err()) {
             sink(Event::Unparsed);
         }
     }
@@ -426,6 +451,7 @@ impl Events {
         if sniff::overrules(seen, self.dialect) {
             self.dialect = seen;
             self.reader = reader(seen);
+            self.repeat = Repeat::new(seen);
         }
     }
 }

@@ -27,6 +27,7 @@ mod openai_realtime;
 mod openai_responses;
 mod openai_usage;
 mod repair;
+mod repeat;
 mod request;
 mod sniff;
 mod sse;

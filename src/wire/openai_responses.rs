@@ -70,7 +70,7 @@ pub(super) struct Response<'a> {
     #[serde(borrow, default)]
     status_details: Object<Reason<'a>>,
     #[serde(borrow, default)]
-    output: Few<Item<'a>>,
+    output: Few<Object<Item<'a>>>,
     #[serde(default)]
     pub(super) usage: Object<ResponsesUsage>,
     #[serde(borrow)]
@@ -142,6 +142,7 @@ impl Reader for Responses {
                 self.whole(&response, sink);
                 sink(Event::End);
             }
+            "" if event.error.is_none() => return Err(Malformed),
             "" | "error" => sink(Event::Error(&event.error_word())),
             _ => {}
         }
@@ -258,8 +259,6 @@ impl Texts {
                 self.item(choice, item, event.item.0.as_ref(), sink);
             } else if let Some((channel, part)) = event.place(text) {
                 self.copy(choice, item, part, channel, &event.complete(), sink);
-            } else {
-                return !text.is_empty();
             }
         } else {
             return false;
@@ -273,7 +272,7 @@ impl Texts {
             return;
         }
         for (item, output) in response.output.iter().enumerate() {
-            self.item(choice, item as u32, Some(output), sink);
+            self.item(choice, item as u32, output.0.as_ref(), sink);
         }
     }
 
@@ -336,13 +335,12 @@ impl Texts {
     /// Remembers that a text has come; whether it is the first there.
     fn note(&mut self, choice: u32, item: u32, channel: Channel) -> bool {
         let text = (choice, item, channel);
-        if self.seen.last() == Some(&text) || self.seen.contains(&text) {
+        let is_known = self.seen.last() == Some(&text) || self.seen.contains(&text);
+        if is_known || self.seen.len() >= MAX_SEEN {
             return false;
         }
-        if self.seen.len() < MAX_SEEN {
-            self.seen.push(text);
-        }
-        self.seen.len() < MAX_SEEN
+        self.seen.push(text);
+        true
     }
 }
 

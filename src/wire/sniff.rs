@@ -20,6 +20,7 @@ struct Looks<'a> {
     finish_reason: Text<'a>,
     #[serde(default)]
     choices: Option<Few<Choice>>,
+    prompt_filter_results: Option<IgnoredAny>,
     candidates: Option<IgnoredAny>,
     #[serde(rename = "usageMetadata")]
     usage_metadata: Option<IgnoredAny>,
@@ -82,7 +83,9 @@ fn by_type(looks: &Looks<'_>) -> Option<Dialect> {
 
 fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
     if let Some(choices) = &looks.choices {
-        let choice = choices.iter().next()?;
+        let Some(choice) = choices.iter().next() else {
+            return looks.prompt_filter_results.map(|_| Dialect::OpenaiChat);
+        };
         return if choice.delta.is_some() || choice.message.is_some() {
             Some(Dialect::OpenaiChat)
         } else {

@@ -1,0 +1,243 @@
+//! What reading costs: nanoseconds per wire event, by dialect, on synthetic streams
+//! of one token per event, each event pushed alone as it comes off a socket.
+//!
+//! `cargo bench --bench wire`, or with a part of a row's name to run only those.
+
+#[path = "../tests/wire_support/event_stream.rs"]
+mod event_stream;
+
+use base64::Engine;
+use std::time::Instant;
+use tokengauge::call::{Dialect, Event};
+use tokengauge::wire::{Decoder, Framing, Limits};
+
+const EVENTS: usize = 4_000;
+const ROUNDS: usize = 15;
+const WORDS: [&str; 12] = [
+    " the", " model", " streams", ",", " token", " by", " token", ".", " 42", " naïve", " proxies",
+    " gauge",
+];
+
+/// One stream to be read.
+struct Case {
+    name: &'static str,
+    dialect: Dialect,
+    framing: Framing,
+    events: Vec<Vec<u8>>,
+}
+
+fn case(
+    name: &'static str,
+    dialect: Dialect,
+    framing: Framing,
+    event: impl Fn(usize, &str) -> String,
+) -> Case {
+    let payloads = (0..EVENTS).map(|at| event(at, WORDS[at * 7 % WORDS.len()]));
+    let events = payloads
+        .enumerate()
+        .map(|(at, payload)| match framing {
+            Framing::Sse => format!("data: {payload}\n\n").into_bytes(),
+            Framing::Ndjson => format!("{payload}\n").into_bytes(),
+            Framing::JsonArray => {
+                format!("{}{payload}\n", if at == 0 { "[" } else { "," }).into_bytes()
+            }
+            Framing::AwsEventStream => {
+                let kind = if dialect == Dialect::BedrockInvoke {
+                    "chunk"
+                } else {
+                    "contentBlockDelta"
+                };
+                event_stream::event(kind, &payload)
+            }
+            Framing::WebSocket => {
+                let mut frame = vec![0x81, 126];
+                frame.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+                frame.extend_from_slice(payload.as_bytes());
+                frame
+            }
+            Framing::Json => payload.into_bytes(),
+        })
+        .collect();
+    Case {
+        name,
+        dialect,
+        framing,
+        events,
+    }
+}
+
+fn chat(delta: &str, more: &str) -> String {
+    format!(
+        "{{\"id\":\"chatcmpl-BQ2fT9Z1mJm0Yq2cXW4hD7rK5LpVe\",\"object\":\"chat.completion.chunk\",\"created\":1747000000,\"model\":\"gpt-4o-mini-2024-07-18\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0392822090\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"logprobs\":null,\"finish_reason\":null}}]{more}}}"
+    )
+}
+
+/// Padding as OpenAI varies it.
+fn padding(at: usize) -> &'static str {
+    &"aB3dE6gH9jK2mN5p"[..at * 5 % 16]
+}
+
+fn openai() -> Vec<Case> {
+    use Dialect::{OpenaiChat, OpenaiCompletions, OpenaiRealtime, OpenaiResponses};
+    vec![
+        case("chat", OpenaiChat, Framing::Sse, |_, word| {
+            chat(&format!("\"content\":\"{word}\""), ",\"usage\":null")
+        }),
+        case("chat, padded", OpenaiChat, Framing::Sse, |at, word| {
+            let more = format!(",\"usage\":null,\"obfuscation\":\"{}\"", padding(at));
+            chat(&format!("\"content\":\"{word}\""), &more)
+        }),
+        case("chat, escaped text", OpenaiChat, Framing::Sse, |_, word| {
+            chat(&format!("\"content\":\"{word}\\n\\\"\""), "")
+        }),
+        case("chat, tool call", OpenaiChat, Framing::Sse, |_, word| {
+            chat(
+                &format!(
+                    "\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{word}\"}}}}]"
+                ),
+                "",
+            )
+        }),
+        case(
+            "chat, no two alike",
+            OpenaiChat,
+            Framing::Sse,
+            |at, word| {
+                chat(
+                    &format!("\"content\":\"{word}\",\"seen\":{at}"),
+                    ",\"usage\":null",
+                )
+            },
+        ),
+        case("completions", OpenaiCompletions, Framing::Sse, |_, word| {
+            format!(
+                "{{\"id\":\"cmpl-9fK2\",\"object\":\"text_completion\",\"created\":1747000000,\"model\":\"m\",\"choices\":[{{\"index\":0,\"text\":\"{word}\",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}}],\"usage\":null}}"
+            )
+        }),
+        case("responses", OpenaiResponses, Framing::Sse, |at, word| {
+            format!(
+                "{{\"type\":\"response.output_text.delta\",\"sequence_number\":{at},\"item_id\":\"msg_68243f2c9a088191a3c0f2\",\"output_index\":0,\"content_index\":0,\"delta\":\"{word}\",\"logprobs\":[],\"obfuscation\":\"{}\"}}",
+                padding(at)
+            )
+        }),
+        case(
+            "realtime",
+            OpenaiRealtime,
+            Framing::WebSocket,
+            |at, word| {
+                format!(
+                    "{{\"type\":\"response.output_audio_transcript.delta\",\"event_id\":\"event_{at:08}\",\"response_id\":\"resp_1\",\"item_id\":\"item_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{word}\"}}"
+                )
+            },
+        ),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    use Dialect::{
+        Anthropic, BedrockConverse, BedrockInvoke, CohereV1, CohereV2, Gemini, Ollama, Tgi,
+    };
+    let gemini = |at: usize, word: &str| {
+        format!(
+            "{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{word}\"}}],\"role\":\"model\"}},\"index\":0}}],\"usageMetadata\":{{\"promptTokenCount\":8,\"candidatesTokenCount\":{at},\"totalTokenCount\":{}}},\"modelVersion\":\"gemini-2.5-flash\",\"responseId\":\"tz8\"}}",
+            at + 8
+        )
+    };
+    let anthropic = |word: &str| {
+        format!(
+            "{{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{word}\"}}}}"
+        )
+    };
+    vec![
+        case("anthropic", Anthropic, Framing::Sse, |_, word| {
+            anthropic(word)
+        }),
+        case("gemini, sse", Gemini, Framing::Sse, gemini),
+        case("gemini, array", Gemini, Framing::JsonArray, gemini),
+        case(
+            "bedrock converse",
+            BedrockConverse,
+            Framing::AwsEventStream,
+            |at, word| {
+                format!(
+                    "{{\"contentBlockIndex\":0,\"delta\":{{\"text\":\"{word}\"}},\"p\":\"{}\"}}",
+                    padding(at)
+                )
+            },
+        ),
+        case(
+            "bedrock invoke",
+            BedrockInvoke,
+            Framing::AwsEventStream,
+            |at, word| {
+                let native = base64::engine::general_purpose::STANDARD.encode(anthropic(word));
+                format!("{{\"bytes\":\"{native}\",\"p\":\"{}\"}}", padding(at))
+            },
+        ),
+        case("ollama", Ollama, Framing::Ndjson, |at, word| {
+            format!(
+                "{{\"model\":\"llama3.2:3b\",\"created_at\":\"2025-05-12T09:30:00.{at:09}Z\",\"message\":{{\"role\":\"assistant\",\"content\":\"{word}\"}},\"done\":false}}"
+            )
+        }),
+        case("cohere v1", CohereV1, Framing::Ndjson, |_, word| {
+            format!(
+                "{{\"is_finished\":false,\"event_type\":\"text-generation\",\"text\":\"{word}\"}}"
+            )
+        }),
+        case("cohere v2", CohereV2, Framing::Sse, |_, word| {
+            format!(
+                "{{\"type\":\"content-delta\",\"index\":0,\"delta\":{{\"message\":{{\"content\":{{\"text\":\"{word}\"}}}}}}}}"
+            )
+        }),
+        case("tgi", Tgi, Framing::Sse, |at, word| {
+            format!(
+                "{{\"index\":{at},\"token\":{{\"id\":{},\"text\":\"{word}\",\"logprob\":-0.{at},\"special\":false}},\"generated_text\":null,\"details\":null}}",
+                at * 31
+            )
+        }),
+    ]
+}
+
+/// The best of several rounds, in nanoseconds per event, and the texts given.
+fn measure(case: &Case) -> (f64, usize) {
+    let mut best = f64::INFINITY;
+    let mut texts = 0;
+    for _ in 0..ROUNDS {
+        let mut decoder =
+            Decoder::with_framing(case.dialect, case.framing, None, Limits::default());
+        texts = 0;
+        let start = Instant::now();
+        for event in &case.events {
+            let mut sink =
+                |event: Event<'_>| texts += usize::from(matches!(event, Event::Delta { .. }));
+            decoder.push(event, &mut sink).expect("readable");
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / case.events.len() as f64);
+    }
+    (best, texts)
+}
+
+fn main() {
+    let wanted = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with("--"));
+    println!(
+        "{:<20} {:>12} {:>12} {:>10}",
+        "dialect", "bytes/event", "ns/event", "texts"
+    );
+    for case in openai().into_iter().chain(others()) {
+        if wanted
+            .as_ref()
+            .is_some_and(|wanted| !case.name.contains(wanted.as_str()))
+        {
+            continue;
+        }
+        let (nanoseconds, texts) = measure(&case);
+        let bytes = case.events.iter().map(Vec::len).sum::<usize>() / case.events.len();
+        println!(
+            "{:<20} {bytes:>12} {nanoseconds:>12.0} {texts:>10}",
+            case.name
+        );
+        assert_eq!(texts, EVENTS, "{} gives every text", case.name);
+    }
+}
