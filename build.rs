@@ -37,10 +37,6 @@ fn main() -> io::Result<()> {
     write("bytes.bin", vocabulary.concat())?;
     write("starts.bin", words(starts(&vocabulary)))?;
     write(
-        "singles.bin",
-        words((0..=255u8).map(|byte| ids[&[byte][..]])),
-    )?;
-    write(
         "tokens.bin",
         words(hash_table(
             (0..).zip(vocabulary.iter().map(|t| hash::bytes(t))),
@@ -58,6 +54,7 @@ fn main() -> io::Result<()> {
         words(halves.iter().flat_map(|&(left, right)| [left, right])),
     )?;
 
+    write("shorter.bin", words(shorter(&vocabulary, &ids)))?;
     let (nodes, labels) = suffix_trie(&vocabulary);
     write("suffix_nodes.bin", nodes)?;
     write("suffix_labels.bin", labels)?;
@@ -118,6 +115,17 @@ fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> 
         }
     };
     (0..).zip(vocabulary).map(halves).collect()
+}
+
+/// For each token the longest shorter one that it ends with, and that one's length; a
+/// single byte has itself.
+fn shorter(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<u32> {
+    let shorter = |token: &Vec<u8>| {
+        let ends = (1..token.len()).map(|start| &token[start..]);
+        let end = ends.chain([&token[..]]).find(|end| ids.contains_key(end));
+        end.map_or(0, |end| hash::with_length(ids[end], end.len()))
+    };
+    vocabulary.iter().map(shorter).collect()
 }
 
 /// The trie of the tokens read backwards: its nodes, and the byte that leads to each.

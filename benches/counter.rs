@@ -1,4 +1,5 @@
-//! What the token counter costs: `cargo bench --bench counter`.
+//! What the token counter costs: `cargo bench --bench counter`,
+//! or only some texts of it: `cargo bench --bench counter -- English JSON`.
 //!
 //! Each text is counted whole, and again one token per push with the count asked
 //! for after each, as a meter does; beside it tiktoken-rs on the whole text. The
@@ -37,7 +38,10 @@ fn typical(reference: &CoreBPE) {
         "{:<28}{:>9}{:>9}{:>11}{:>13}{:>13}",
         "ns per token", "KB", "tokens", "whole", "one a push", "tiktoken-rs"
     );
-    for (name, text) in texts::typical() {
+    for (name, text) in texts::typical()
+        .into_iter()
+        .filter(|(name, _)| wanted(name))
+    {
         let tokens = reference.encode_ordinary(&text);
         assert_eq!(tokens::count(&text), tokens.len() as u64, "{name}");
         let chunks: Vec<Vec<u8>> = tokens
@@ -67,9 +71,9 @@ fn hard(reference: &CoreBPE) {
         print!("{:>11}", length);
     }
     println!();
-    for (name, text) in texts::hard() {
+    for (name, text) in texts::hard().into_iter().filter(|(name, _)| wanted(name)) {
         print!("{name:<28}");
-        let texts = lengths.map(|length| text(length));
+        let texts = lengths.map(&text);
         let per_byte = |time: Duration, text: &[u8]| time.as_nanos() as f64 / text.len() as f64;
         for text in &texts {
             print!("{:>11.1}", per_byte(fastest(|| one_push(text)), text));
@@ -89,6 +93,15 @@ fn hard(reference: &CoreBPE) {
             )
         );
     }
+}
+
+/// Whether the command line asks for this text: `-- Chinese`, or all without a name.
+fn wanted(name: &str) -> bool {
+    let mut names = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .peekable();
+    names.peek().is_none() || names.any(|word| name.contains(&word))
 }
 
 fn one_push(text: &[u8]) -> u64 {

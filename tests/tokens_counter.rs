@@ -165,3 +165,118 @@ fn counts_special_token_strings_as_plain_text() {
         assert_exact_at_every_byte(text);
     }
 }
+
+/// What is hardest to count: hardly a boundary, or one that stays undecided for long.
+const PATHOLOGICAL: [(&str, usize); 26] = [
+    ("a", 700),
+    ("S", 700),
+    ("中S", 1),
+    ("-", 700),
+    (" ", 700),
+    ("\n", 700),
+    (" \n  \r\n \t \n      ", 40),
+    ("7", 700),
+    ("deadbeef0123456789abcdef", 30),
+    ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ", 12),
+    ("qzjxkvwpbfghymnlrtcdsuoaei", 25),
+    (
+        "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生",
+        5,
+    ),
+    ("e\u{301}\u{302}\u{323}", 60),
+    ("a\u{200d}b\u{200d}", 60),
+    ("👩\u{200d}👩\u{200d}👧\u{200d}👦", 20),
+    ("don't we'LL they'RE I'M he'ſ it'v o'r 'l ''s", 4),
+    ("\r\n\n\r", 60),
+    ("<|endoftext|><|endofprompt|>", 8),
+    ("=", 300),
+    ("_", 300),
+    ("\t", 300),
+    ("\u{3000}", 100),
+    ("ー", 150),
+    ("\u{0}", 200),
+    ("!/\n/", 60),
+    ("ⅫⅩ½٣", 40),
+];
+
+#[test]
+fn counts_what_is_hard_to_count_after_every_byte() {
+    for (unit, times) in PATHOLOGICAL {
+        assert_exact_at_every_byte(&unit.repeat(times));
+    }
+}
+
+#[test]
+fn counts_a_long_piece_whose_end_is_undecided() {
+    for before in ["", "中", "x中", "\n", " \n ", "!"] {
+        for run in ["S", " ", "\u{3000}", "Ä", "\n"] {
+            for after in [
+                "", "a", "中", "'s", "'re", "'r!", "'x", "\n", "\r\n", " ", "7", "!", "a中",
+            ] {
+                let text = format!("{before}{}{after}.", run.repeat(300));
+                assert_exact_at_every_cut(
+                    text.as_bytes(),
+                    vec![before.len(), 100, 150, 280, text.len() - 3],
+                );
+                let ends = text.len() - after.len() - 5..text.len();
+                assert_exact_at_every_cut(text.as_bytes(), ends.collect());
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_a_contraction_wherever_it_is_cut() {
+    for word in ["don", "DON", "中", "中S", "", " "] {
+        for ending in [
+            "'s", "'T", "'re", "'Ve", "'lL", "'m", "'D", "'ſ", "'r", "'rx", "'l'l", "'v ", "''s",
+            "'",
+        ] {
+            for after in ["", "x", " x", "'s", "!"] {
+                assert_exact_at_every_byte(&format!("{word}{ending}{after}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_every_character() {
+    let characters: Vec<char> = ('\0'..=char::MAX).collect();
+    for some in characters.chunks(500) {
+        let alone: String = some
+            .iter()
+            .flat_map(|&character| [character, ' '])
+            .collect();
+        let together: String = some.iter().collect();
+        for text in [alone, together] {
+            assert_eq!(tokens::count(&text), reference(&text), "from {:?}", some[0]);
+        }
+    }
+}
+
+/// One character of each class that the splitting expression knows.
+const CHARACTERS: [char; 14] = [
+    'S', 'a', '中', '\u{301}', '7', '\n', ' ', '\u{3000}', '\'', '/', '!', 's', 'r', 'e',
+];
+
+#[test]
+fn counts_every_short_string_character_by_character() {
+    let longest = std::env::var("TOKENGAUGE_EXHAUSTIVE");
+    let longest = longest.map_or(4, |text| text.parse().expect("a number of characters"));
+    assert_exact_with_more(&mut String::new(), &Counter::new(), longest);
+}
+
+fn assert_exact_with_more(text: &mut String, counter: &Counter, more: usize) {
+    assert_eq!(counter.count(), reference(text), "{text:?}");
+    assert!(counter.settled() <= counter.count());
+    if more == 0 {
+        return;
+    }
+    for character in CHARACTERS {
+        let mut counter = counter.clone();
+        counter.push(character.encode_utf8(&mut [0; 4]));
+        text.push(character);
+        assert_exact_with_more(text, &counter, more - 1);
+        text.pop();
+    }
+}

@@ -1,10 +1,13 @@
-//! Byte-pair encoding of one whole piece: how many tokens it has.
+//! Byte-pair encoding: how many tokens a piece has.
+//!
+//! The encoding of a piece is the encoding of the piece without its last token, and
+//! that token; and of all tokens that the piece ends with, only one goes with the
+//! last token of what is before it. So a piece is encoded from its end, and what is
+//! known of its beginnings stays true while it grows. This is how the `bpe` crate of
+//! rust-gems appends to a text.
 
 use super::run::Run;
 use super::vocabulary::{self, LONGEST, Token};
-
-/// No token; as a rank, worse than any.
-const NONE: Token = Token::MAX;
 
 /// The number of tokens of a whole piece.
 pub(super) fn count(piece: &[u8]) -> u64 {
@@ -12,7 +15,7 @@ pub(super) fn count(piece: &[u8]) -> u64 {
         0 => 0,
         1 => 1,
         2..=LONGEST if vocabulary::token(piece).is_some() => 1,
-        2..=LONGEST => Merging::new(piece).run(),
+        2..=LONGEST => Beginnings::new().count(piece).into(),
         _ => {
             let mut run = Run::new();
             run.extend(piece);
@@ -21,57 +24,85 @@ pub(super) fn count(piece: &[u8]) -> u64 {
     }
 }
 
-/// Tokens, and for each the token that it makes with its right neighbour. The
-/// lowest is found by looking at all of them: at this length that is faster than
-/// keeping them in order.
-struct Merging {
-    tokens: [Token; LONGEST],
-    merged: [Token; LONGEST],
-    len: usize,
+/// What is known of the beginnings of a piece of at most [`LONGEST`] bytes. Most are
+/// never looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Beginnings {
+    /// The last token of the beginning of each length, less one.
+    last: [Token; LONGEST],
+    /// Its number of tokens; 0 if nothing is known.
+    counts: [u8; LONGEST],
 }
 
-impl Merging {
-    fn new(piece: &[u8]) -> Merging {
-        let mut merging = Merging {
-            tokens: [NONE; LONGEST],
-            merged: [NONE; LONGEST],
-            len: piece.len(),
-        };
-        for (token, &byte) in merging.tokens.iter_mut().zip(piece) {
-            *token = vocabulary::single(byte);
+impl Beginnings {
+    pub(super) fn new() -> Beginnings {
+        Beginnings {
+            last: [0; LONGEST],
+            counts: [0; LONGEST],
         }
-        for at in 0..merging.len {
-            merging.look(at);
-        }
-        merging
     }
 
-    fn run(mut self) -> u64 {
-        while let Some(at) = self.lowest() {
-            self.tokens[at] = self.merged[at];
-            self.tokens.copy_within(at + 2..self.len, at + 1);
-            self.merged.copy_within(at + 2..self.len, at + 1);
-            self.len -= 1;
-            self.look(at);
-            if at > 0 {
-                self.look(at - 1);
-            }
+    /// Forgets what is known of beginnings of these lengths, less one.
+    pub(super) fn forget(&mut self, lengths: std::ops::Range<usize>) {
+        self.counts[lengths].fill(0);
+    }
+
+    /// The number of tokens of the whole, where it is known.
+    pub(super) fn known(&self, len: usize) -> Option<u8> {
+        Some(self.counts[len - 1]).filter(|&count| count > 0)
+    }
+
+    /// Says that this many bytes are one token.
+    pub(super) fn learn(&mut self, len: usize, token: Token) {
+        (self.last[len - 1], self.counts[len - 1]) = (token, 1);
+    }
+
+    /// The number of tokens of this beginning of the piece.
+    pub(super) fn count(&mut self, beginning: &[u8]) -> u8 {
+        let len = beginning.len();
+        if len == 0 || self.counts[len - 1] > 0 {
+            return len.checked_sub(1).map_or(0, |last| self.counts[last]);
         }
-        self.len as u64
+        let longest = vocabulary::longest_at_end(beginning.iter().rev().copied());
+        let (token, token_len) = last_token(longest, |token, token_len| {
+            let before = &beginning[..len - token_len];
+            self.count(before) == 0 || are_neighbours(self.last[before.len() - 1], token)
+        });
+        let count = self.count(&beginning[..len - token_len]) + 1;
+        (self.last[len - 1], self.counts[len - 1]) = (token, count);
+        count
     }
+}
 
-    /// The leftmost of the merges of the lowest rank.
-    fn lowest(&self) -> Option<usize> {
-        let merged = &self.merged[..self.len];
-        let lowest = merged.iter().copied().fold(NONE, Token::min);
-        (lowest != NONE).then(|| merged.iter().position(|&token| token == lowest))?
+/// The last token of a text, and its length, given the longest that it ends with: the
+/// only one that fits what is before it. The longest is the likeliest.
+pub(super) fn last_token(
+    longest: (Token, usize),
+    mut fits: impl FnMut(Token, usize) -> bool,
+) -> (Token, usize) {
+    let (mut token, mut len) = longest;
+    while len > 1 && !fits(token, len) {
+        (token, len) = vocabulary::shorter(token);
     }
+    (token, len)
+}
 
-    fn look(&mut self, at: usize) {
-        self.merged[at] = if at + 1 < self.len {
-            vocabulary::merge(self.tokens[at], self.tokens[at + 1]).unwrap_or(NONE)
+/// Whether two tokens stay as they are side by side: takes both apart, last merge
+/// first, and looks for a merge across their border that would have come before.
+pub(super) fn are_neighbours(mut left: Token, mut right: Token) -> bool {
+    let mut limit = Token::MAX;
+    loop {
+        if vocabulary::merge(left, right).is_some_and(|merged| merged < limit) {
+            return false;
+        }
+        // Of two merges of the same rank the left one comes first.
+        let (left_half, right_half) = (vocabulary::halves(left).1, vocabulary::halves(right).0);
+        if (left > right || right_half == right) && left_half != left {
+            (limit, left) = (left, left_half);
+        } else if right_half != right {
+            (limit, right) = (right + 1, right_half);
         } else {
-            NONE
-        };
+            return true;
+        }
     }
 }

@@ -19,6 +19,8 @@ pub struct Counter {
 #[derive(Clone, Debug, Default)]
 struct Text {
     settled: u64,
+    /// The tokens of what is pending.
+    unsettled: u64,
     pieces: Pieces,
     pending: Pending,
 }
@@ -63,6 +65,7 @@ impl Text {
     fn push(&mut self, text: &str) {
         let Text {
             settled,
+            unsettled,
             pieces,
             pending,
         } = self;
@@ -81,17 +84,17 @@ impl Text {
                 (_, Err(_)) => pending.split(end.unsigned_abs()),
             };
         });
-        pending.append(&bytes[kept..], pieces.cut());
+        *unsettled = pending.append(&bytes[kept..], pieces.cut());
     }
 
     fn count(&self) -> u64 {
-        self.settled + self.pending.count(self.pieces.cut())
+        self.settled + self.unsettled
     }
 
     fn finish(&mut self) -> u64 {
-        self.settled = self.count();
+        self.settled += std::mem::take(&mut self.unsettled);
         self.pieces = Pieces::default();
-        self.pending = Pending::default();
+        self.pending.clear();
         self.settled
     }
 }

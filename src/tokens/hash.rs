@@ -3,6 +3,8 @@
 
 /// Bits of a slot that hold a token; the rest is a fingerprint of the hash.
 pub const TOKEN_BITS: u32 = 18;
+/// Those bits.
+pub const TOKEN_MASK: u32 = (1 << TOKEN_BITS) - 1;
 /// A slot without a token.
 pub const EMPTY: u32 = u32::MAX;
 
@@ -41,6 +43,11 @@ pub fn pair(left: u32, right: u32) -> u64 {
 #[inline]
 pub fn slot(hash: u64, token: u32) -> u32 {
     fingerprint(hash) | token
+}
+
+/// A token and a length in the bits above it.
+pub fn with_length(token: u32, len: usize) -> u32 {
+    (len as u32) << TOKEN_BITS | token
 }
 
 /// Whether a slot may hold a token with this hash.

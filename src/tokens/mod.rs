@@ -9,6 +9,8 @@ mod class;
 mod counter;
 #[allow(dead_code, reason = "the build script writes the tables with it")]
 mod hash;
+#[cfg(test)]
+mod oracle;
 mod pending;
 mod pieces;
 mod run;

@@ -1,19 +1,21 @@
-//! The text whose pieces are still undecided: its bytes while it is short, else
-//! only what its count depends on.
+//! The text whose pieces are still undecided, and its tokens.
 
-use super::bpe;
+use super::bpe::{self, Beginnings};
 use super::run::Run;
-use super::vocabulary::LONGEST;
+use super::vocabulary::{self, LONGEST};
 
 /// At most two pieces: the second starts at the cut that the scanner knows.
 #[derive(Clone, Debug)]
-pub(super) enum Pending {
-    Short { bytes: [u8; LONGEST], len: usize },
-    Long(Box<Long>),
+pub(super) struct Pending {
+    len: usize,
+    bytes: [u8; LONGEST],
+    beginnings: Beginnings,
+    /// Takes over when the bytes are full.
+    long: Option<Box<Long>>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Long {
+struct Long {
     /// All of it as one piece, which it may yet become.
     whole: Run,
     cut: Option<Cut>,
@@ -29,96 +31,96 @@ struct Cut {
 
 impl Default for Pending {
     fn default() -> Pending {
-        Pending::Short {
-            bytes: [0; LONGEST],
+        Pending {
             len: 0,
+            bytes: [0; LONGEST],
+            beginnings: Beginnings::new(),
+            long: None,
         }
     }
 }
 
 impl Pending {
     /// Appends text; `cut` is where all of it then is cut, its length if it is not.
-    pub(super) fn append(&mut self, text: &[u8], cut: usize) {
-        match self {
-            Pending::Short { bytes, len } => match bytes.get_mut(*len..*len + text.len()) {
-                Some(free) => {
-                    free.copy_from_slice(text);
-                    *len += text.len();
-                }
-                None => {
-                    let mut long = Box::new(Long {
-                        whole: Run::new(),
-                        cut: None,
-                    });
-                    long.append(&bytes[..*len], cut);
-                    long.append(text, cut);
-                    *self = Pending::Long(long);
-                }
-            },
-            Pending::Long(long) => long.append(text, cut),
+    /// Gives the tokens of all of it.
+    pub(super) fn append(&mut self, text: &[u8], cut: usize) -> u64 {
+        let end = self.len + text.len();
+        if let Some(long) = &mut self.long {
+            long.append(text, cut);
+        } else if let Some(free) = self.bytes.get_mut(self.len..end) {
+            free.copy_from_slice(text);
+            self.beginnings.forget(self.len..end);
+        } else {
+            let mut long = Box::new(Long {
+                whole: Run::new(),
+                cut: None,
+            });
+            long.append(&self.bytes[..self.len], cut);
+            long.append(text, cut);
+            self.long = Some(long);
         }
-    }
-
-    /// The tokens of all of it, cut here, or not where that is its length.
-    pub(super) fn count(&self, cut: usize) -> u64 {
-        match self {
-            Pending::Short { bytes, len } => {
-                bpe::count(&bytes[..cut]) + bpe::count(&bytes[cut..*len])
-            }
-            Pending::Long(long) => match &long.cut {
-                Some(Cut { before, after, .. }) => before + after.count(),
-                None => long.whole.count(),
-            },
+        self.len = end;
+        match &self.long {
+            Some(long) => long.count(),
+            None => self.count(cut) + bpe::count(&self.bytes[cut..end]),
         }
     }
 
     /// Appends the rest of the first piece, which is all of it: gives its tokens
     /// and starts anew.
     pub(super) fn finish(&mut self, text: &[u8]) -> u64 {
-        self.append(text, usize::MAX);
-        let tokens = self.count(self.len());
-        match self {
-            Pending::Short { len, .. } => *len = 0,
-            Pending::Long(_) => *self = Pending::default(),
-        }
+        let tokens = self.append(text, self.len + text.len());
+        self.clear();
         tokens
+    }
+
+    /// Starts anew.
+    pub(super) fn clear(&mut self) {
+        (self.len, self.long) = (0, None);
     }
 
     /// All but the last bytes is a finished piece: gives its tokens and keeps those.
     pub(super) fn split(&mut self, rest: usize) -> u64 {
-        let end = self.len() - rest;
-        match self {
-            Pending::Short { bytes, len } => {
-                let tokens = bpe::count(&bytes[..end]);
-                bytes.copy_within(end..*len, 0);
-                *len = rest;
-                tokens
+        let end = self.len - rest;
+        let Some(mut long) = self.long.take() else {
+            let tokens = self.count(end);
+            self.bytes.copy_within(end..self.len, 0);
+            self.start_again(rest);
+            return tokens;
+        };
+        let tokens = match long.cut.take() {
+            Some(cut) if cut.at == end => {
+                long.whole = cut.after;
+                cut.before
             }
-            Pending::Long(long) => {
-                let (tokens, run) = match long.cut.take() {
-                    Some(cut) if cut.at == end => (cut.before, cut.after),
-                    _ => (long.whole.count_without(rest), long.whole.clone()),
-                };
-                if rest <= LONGEST {
-                    let mut bytes = [0; LONGEST];
-                    bytes
-                        .iter_mut()
-                        .zip(run.end(rest))
-                        .for_each(|(to, byte)| *to = byte);
-                    *self = Pending::Short { bytes, len: rest };
-                } else {
-                    long.whole = run;
-                }
-                tokens
-            }
+            _ => long.whole.count_without(rest),
+        };
+        if rest <= LONGEST {
+            let bytes = self.bytes.iter_mut().zip(long.whole.end(rest));
+            bytes.for_each(|(to, byte)| *to = byte);
+        } else {
+            self.long = Some(long);
         }
+        self.start_again(rest);
+        tokens
     }
 
-    fn len(&self) -> usize {
-        match self {
-            Pending::Short { len, .. } => *len,
-            Pending::Long(long) => long.whole.len(),
+    fn start_again(&mut self, len: usize) {
+        self.beginnings.forget(0..len.min(LONGEST));
+        self.len = len;
+    }
+
+    /// The tokens of a beginning of the short text.
+    fn count(&mut self, len: usize) -> u64 {
+        if len == 0 {
+            return 0;
         }
+        if self.beginnings.known(len).is_none()
+            && let Some(token) = vocabulary::token(&self.bytes[..len])
+        {
+            self.beginnings.learn(len, token);
+        }
+        self.beginnings.count(&self.bytes[..len]).into()
     }
 }
 
@@ -130,7 +132,7 @@ impl Long {
                 self.whole.extend(text);
                 known.after.extend(text);
             }
-            // Cuts are never older than the text that is appended.
+            // A cut is never older than the text that brings it.
             _ if (len..len + text.len()).contains(&cut) => {
                 let (before, after) = text.split_at(cut - len);
                 self.whole.extend(before);
@@ -148,6 +150,13 @@ impl Long {
                 self.whole.extend(text);
                 self.cut = None;
             }
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match &self.cut {
+            Some(Cut { before, after, .. }) => before + after.count(),
+            None => self.whole.count(),
         }
     }
 }

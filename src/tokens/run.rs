@@ -1,12 +1,7 @@
-//! Byte-pair encoding of one piece without end, in constant memory.
-//!
-//! The encoding of a text is the encoding of the text without its last token, and
-//! that token; and of all tokens that the text ends with, only one goes with the
-//! last token of what is before it ([`vocabulary::are_neighbours`]). So it is
-//! enough to know, for each of the places where a last token can start, the last
-//! token and the number of tokens up to there. This is how the `bpe` crate of
-//! rust-gems appends to a text.
+//! Byte-pair encoding of one piece without end, in constant memory: no token is
+//! longer than [`LONGEST`], so no older beginning is ever asked for.
 
+use super::bpe;
 use super::vocabulary::{self, LONGEST, Token};
 
 const MASK: usize = LONGEST - 1;
@@ -17,6 +12,8 @@ pub(super) struct Run {
     len: usize,
     /// How often the last byte is repeated at the end.
     repeated: usize,
+    /// The longest token at the end, and its length.
+    longest: (Token, usize),
     /// The last bytes, each at its position modulo their number.
     bytes: [u8; LONGEST],
     /// The last token up to each of the last positions.
@@ -30,6 +27,7 @@ impl Run {
         Run {
             len: 0,
             repeated: 0,
+            longest: (0, 0),
             bytes: [0; LONGEST],
             last: [0; LONGEST],
             counts: [0; LONGEST],
@@ -38,10 +36,7 @@ impl Run {
 
     /// Appends bytes.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        let mut candidates = [(0, 0); LONGEST];
-        for &byte in bytes {
-            self.push(byte, &mut candidates);
-        }
+        bytes.iter().for_each(|&byte| self.push(byte));
     }
 
     /// Its length in bytes.
@@ -68,7 +63,7 @@ impl Run {
         (self.len - bytes..self.len).map(|at| self.bytes[at & MASK])
     }
 
-    fn push(&mut self, byte: u8, candidates: &mut [(usize, Token); LONGEST]) {
+    fn push(&mut self, byte: u8) {
         let previous = self.bytes[self.len.wrapping_sub(1) & MASK];
         self.repeated = if byte == previous {
             self.repeated + 1
@@ -77,45 +72,35 @@ impl Run {
         };
         self.bytes[self.len & MASK] = byte;
         self.len += 1;
-        let (len, token) = match self.guess() {
-            Some(guess) => guess,
-            None => self.search(candidates),
-        };
+        let (token, len) = self.guess().unwrap_or_else(|| self.search());
         self.counts[self.len & MASK] = self.count_without(len) + 1;
         self.last[self.len & MASK] = token;
     }
 
     /// In a long run of one byte what was right a round ago is right most often.
-    fn guess(&self) -> Option<(usize, Token)> {
+    fn guess(&self) -> Option<(Token, usize)> {
         if self.repeated < 2 * LONGEST {
             return None;
         }
         let token = self.last[self.len & MASK];
         let len = vocabulary::bytes(token).len();
-        self.may_end_with(len, token).then_some((len, token))
+        self.may_end_with(token, len).then_some((token, len))
     }
 
-    /// The one token among those that the text ends with.
-    fn search(&self, candidates: &mut [(usize, Token); LONGEST]) -> (usize, Token) {
-        let mut found = 0;
-        let backwards =
-            (1..=self.len.min(LONGEST)).map(|back| self.bytes[(self.len - back) & MASK]);
-        vocabulary::tokens_at_end(backwards, |len, token| {
-            candidates[found] = (len, token);
-            found += 1;
-        });
-        // A single byte always is one; the longest is the likeliest.
-        let longer = candidates[1..found].iter().rev();
-        let fits = longer
-            .copied()
-            .find(|&(len, token)| self.may_end_with(len, token));
-        fits.unwrap_or(candidates[0])
+    fn search(&mut self) -> (Token, usize) {
+        // Once a repeated byte fills the window, it ends as it did.
+        if self.repeated <= LONGEST {
+            let backwards = 1..=self.len.min(LONGEST);
+            let backwards = backwards.map(|back| self.bytes[(self.len - back) & MASK]);
+            self.longest = vocabulary::longest_at_end(backwards);
+        }
+        bpe::last_token(self.longest, |token, len| self.may_end_with(token, len))
     }
 
-    fn may_end_with(&self, len: usize, token: Token) -> bool {
+    fn may_end_with(&self, token: Token, len: usize) -> bool {
         match self.len - len {
             0 => true,
-            before => vocabulary::are_neighbours(self.last[before & MASK], token),
+            before => bpe::are_neighbours(self.last[before & MASK], token),
         }
     }
 }

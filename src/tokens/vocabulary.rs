@@ -6,10 +6,10 @@ use super::trie::Node;
 
 static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bytes.bin"));
 static STARTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starts.bin"));
-static SINGLES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/singles.bin"));
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
 static PAIRS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pairs.bin"));
 static HALVES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/halves.bin"));
+static SHORTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shorter.bin"));
 static SUFFIX_NODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_nodes.bin"));
 static SUFFIX_LABELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_labels.bin"));
 static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
@@ -33,11 +33,6 @@ pub(super) fn merge(left: Token, right: Token) -> Option<Token> {
     })
 }
 
-/// The token of a single byte.
-pub(super) fn single(byte: u8) -> Token {
-    word(SINGLES, usize::from(byte))
-}
-
 /// The two tokens that the last merge to this token joins; a single byte's token
 /// has itself.
 pub(super) fn halves(token: Token) -> (Token, Token) {
@@ -51,59 +46,35 @@ pub(super) fn bytes(token: Token) -> &'static [u8] {
     &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
 }
 
-/// Whether two tokens stay as they are side by side: takes both apart, last merge
-/// first, and looks for a merge across their border that would have come before.
-pub(super) fn are_neighbours(mut left: Token, mut right: Token) -> bool {
-    let mut limit = Token::MAX;
-    loop {
-        if merge(left, right).is_some_and(|merged| merged < limit) {
-            return false;
-        }
-        // Of two merges of the same rank the left one comes first.
-        if left > right {
-            limit = left;
-            left = halves(left).1;
-            if left == limit {
-                limit = right + 1;
-                right = halves(right).0;
-                if right + 1 == limit {
-                    return true;
-                }
-            }
-        } else {
-            limit = right + 1;
-            right = halves(right).0;
-            if right + 1 == limit {
-                limit = left;
-                left = halves(left).1;
-                if left == limit {
-                    return true;
-                }
-            }
-        }
-    }
-}
-
-/// Calls back with the length and the token of everything that is a token among
-/// the ends of a text, whose bytes come backwards; the shortest first.
-pub(super) fn tokens_at_end(
-    backwards: impl Iterator<Item = u8>,
-    mut found: impl FnMut(usize, Token),
-) {
+/// The longest token that a text ends with, and its length; the text's bytes come
+/// backwards.
+pub(super) fn longest_at_end(backwards: impl Iterator<Item = u8>) -> (Token, usize) {
     let mut node = suffix_node(0);
+    let mut longest = (0, 0);
     for (byte, len) in backwards.zip(1..) {
         let children = node.children();
-        let Some(child) = SUFFIX_LABELS[children.clone()]
-            .iter()
-            .position(|&label| label == byte)
-        else {
-            return;
+        let child = match children.len() {
+            // All bytes, in order.
+            256 => Some(usize::from(byte)),
+            _ => memchr::memchr(byte, &SUFFIX_LABELS[children.clone()]),
         };
+        let Some(child) = child else { break };
         node = suffix_node(children.start + child);
         if let Some(token) = node.token() {
-            found(len, token);
+            longest = (token, len);
         }
     }
+    longest
+}
+
+/// The longest shorter token that this one ends with, and its length; a single byte's
+/// token has itself.
+pub(super) fn shorter(token: Token) -> (Token, usize) {
+    let entry = word(SHORTER, token as usize);
+    (
+        entry & hash::TOKEN_MASK,
+        (entry >> hash::TOKEN_BITS) as usize,
+    )
 }
 
 /// The class of a character.
@@ -118,10 +89,10 @@ pub(super) fn touch() {
     let tables = [
         BYTES,
         STARTS,
-        SINGLES,
         TOKENS,
         PAIRS,
         HALVES,
+        SHORTER,
         SUFFIX_NODES,
         SUFFIX_LABELS,
         CLASS_INDEX,
@@ -144,7 +115,7 @@ fn find(table: &[u8], hash: u64, is_it: impl Fn(Token) -> bool) -> Option<Token>
         if slot == hash::EMPTY {
             return None;
         }
-        let token = slot & ((1 << hash::TOKEN_BITS) - 1);
+        let token = slot & hash::TOKEN_MASK;
         if hash::matches(slot, hash) && is_it(token) {
             return Some(token);
         }
