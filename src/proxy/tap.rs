@@ -140,7 +140,8 @@ impl Streaming {
         match frame {
             Some(Ok(frame)) => {
                 self.note(at, &frame);
-                if self.source.is_end_stream() {
+                // Servers do not ask again after trailers.
+                if frame.is_trailers() || self.source.is_end_stream() {
                     self.over(at, End::Complete);
                 }
                 let frame = match &mut self.filter {

@@ -1,0 +1,32 @@
+//! Agents that speak HTTP/1 byte by byte, or HTTP/2 with hyper.
+
+pub use super::upstream::Raw;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::SocketAddr;
+use tokio::net::TcpStream;
+
+pub type AnyBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A body that is all there.
+pub fn whole(bytes: impl Into<Bytes>) -> AnyBody {
+    Full::new(bytes.into()).map_err(Into::into).boxed()
+}
+
+/// No body.
+pub fn none() -> AnyBody {
+    Empty::new().map_err(Into::into).boxed()
+}
+
+/// An HTTP/2 connection by prior knowledge.
+pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
+    let tcp = TcpStream::connect(address).await.unwrap();
+    tcp.set_nodelay(true).unwrap();
+    let (send, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tcp)).await.unwrap();
+    tokio::spawn(connection);
+    send
+}

@@ -1,0 +1,133 @@
+//! A forwarder behind a small server of hyper's.
+
+use super::recorder::{Manners, Recorder};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge::config::{
+    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Protocol, Route, Timeouts, Upstream,
+};
+use tokengauge::proxy::{ConnectionInfo, Forwarder, Shutdown};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// One route to one upstream, to be changed as a test needs it.
+pub struct Setup {
+    pub prefix: &'static str,
+    pub endpoints: Vec<SocketAddr>,
+    pub scheme: http::uri::Scheme,
+    pub base_path: &'static str,
+    pub protocol: Protocol,
+    pub tls: ClientTls,
+    pub timeouts: Timeouts,
+    pub max_idle: usize,
+    pub idle_for: Duration,
+    pub eject_for: Duration,
+    pub inject_usage: bool,
+    pub limits: Limits,
+    pub manners: Manners,
+}
+
+impl Setup {
+    pub fn to(endpoint: SocketAddr) -> Setup {
+        Setup {
+            prefix: "",
+            endpoints: vec![endpoint],
+            scheme: http::uri::Scheme::HTTP,
+            base_path: "",
+            protocol: Protocol::Auto,
+            tls: ClientTls::default(),
+            timeouts: Timeouts { connect: Duration::from_secs(5), head: Duration::from_secs(5), idle: Duration::from_secs(5) },
+            max_idle: 8,
+            idle_for: Duration::from_secs(30),
+            eject_for: Duration::from_secs(5),
+            inject_usage: false,
+            limits: Limits::default(),
+            manners: Manners::default(),
+        }
+    }
+
+    pub fn http2(mut self) -> Setup {
+        self.protocol = Protocol::Http2;
+        self
+    }
+
+    pub async fn start(self) -> Proxy {
+        let recorder = Arc::new(Recorder::with(self.manners.clone()));
+        let forwarder = Arc::new(Forwarder::new(Arc::new(self.config()), recorder.clone()).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = Shutdown::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, Arc::clone(&forwarder), shutdown.clone()));
+        Proxy { address, recorder, forwarder, shutdown, _tasks: tasks }
+    }
+
+    fn config(self) -> Config {
+        let endpoints = self.endpoints.iter().map(|address| Endpoint {
+            scheme: self.scheme.clone(),
+            authority: address.to_string().parse().unwrap(),
+            base_path: self.base_path.to_owned(),
+        });
+        let upstream = Upstream {
+            name: Arc::from("backend"),
+            endpoints: endpoints.collect(),
+            protocol: self.protocol,
+            tls: self.tls,
+            timeouts: self.timeouts,
+            max_idle: self.max_idle,
+            idle_for: self.idle_for,
+            eject_for: self.eject_for,
+        };
+        let route = Route {
+            name: Arc::from("route"),
+            matches: Matches { path_prefix: self.prefix.to_owned(), ..Matches::default() },
+            strip_prefix: true,
+            upstream: Arc::new(upstream),
+            dialect: None,
+            workload: None,
+            inject_usage: self.inject_usage,
+            add_via: false,
+            add_forwarded: false,
+        };
+        Config {
+            listeners: vec![],
+            admin: Admin { address: None },
+            routes: vec![Arc::new(route)],
+            limits: self.limits,
+            measure: Measure::default(),
+            drain_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+pub struct Proxy {
+    pub address: SocketAddr,
+    pub recorder: Arc<Recorder>,
+    pub forwarder: Arc<Forwarder>,
+    pub shutdown: Shutdown,
+    _tasks: JoinSet<()>,
+}
+
+async fn serve(listener: TcpListener, forwarder: Arc<Forwarder>, shutdown: Shutdown) {
+    let mut connections = JoinSet::new();
+    while let Ok((tcp, peer)) = listener.accept().await {
+        let connection = ConnectionInfo { peer, tls: false, drain: shutdown.drain() };
+        connections.spawn(serve_connection(tcp, Arc::clone(&forwarder), connection));
+    }
+}
+
+async fn serve_connection(tcp: TcpStream, forwarder: Arc<Forwarder>, connection: ConnectionInfo) {
+    tcp.set_nodelay(true).unwrap();
+    let service = hyper::service::service_fn(move |request| {
+        let (forwarder, connection) = (Arc::clone(&forwarder), connection.clone());
+        async move { Ok::<_, Infallible>(forwarder.forward(request, &connection).await) }
+    });
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().preserve_header_case(true).max_buf_size(64 * 1024);
+    // Agents that break off are part of the tests.
+    let _ = server.serve_connection_with_upgrades(TokioIo::new(tcp), service).await;
+}

@@ -1,0 +1,229 @@
+//! An observer that keeps what it is told.
+
+use super::eventually;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokengauge::observer::{
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+};
+
+/// What a call's observer was told, in order.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    Endpoint(String),
+    Connected(Instant, bool),
+    RequestFrame(Bytes),
+    Sent(Instant),
+    Head(Instant, StatusCode),
+    Frame(Frame),
+    Lagged(u64),
+    Overhead(Phase, Duration),
+    Ended(Instant, End),
+    Tunnel(Side, Frame),
+}
+
+/// What else a call's observer does, as a test wants it.
+#[derive(Clone, Default)]
+pub struct Manners {
+    /// Panics where it is told this.
+    pub panics: Option<fn(&Seen) -> bool>,
+    /// Takes this long over each piece of a response.
+    pub slow: Duration,
+    /// Puts this in place of a request body.
+    pub rewrite: Option<fn(&[u8]) -> Option<Bytes>>,
+    /// Edits the response.
+    pub filter: Option<fn() -> Box<dyn Filter>>,
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    calls: Mutex<Vec<Arc<Recorded>>>,
+    manners: Manners,
+}
+
+pub struct Recorded {
+    pub received: Instant,
+    pub route: String,
+    pub upstream: String,
+    pub uri: String,
+    seen: Mutex<Vec<Seen>>,
+    manners: Manners,
+}
+
+impl Recorder {
+    pub fn with(manners: Manners) -> Recorder {
+        Recorder { calls: Mutex::default(), manners }
+    }
+
+    pub fn calls(&self) -> Vec<Arc<Recorded>> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// The only call, once it is over, checked for what holds for every call.
+    pub async fn only_call(&self) -> Arc<Recorded> {
+        self.ended_calls(1).await.remove(0)
+    }
+
+    /// All calls, once they are over.
+    pub async fn ended_calls(&self, count: usize) -> Vec<Arc<Recorded>> {
+        let over = |calls: &[Arc<Recorded>]| calls.len() == count && calls.iter().all(|call| call.ended().is_some());
+        eventually("the calls end", || over(&self.calls())).await;
+        let calls = self.calls();
+        calls.iter().for_each(|call| call.check());
+        calls
+    }
+}
+
+impl Observer for Recorder {
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver> {
+        let call = Arc::new(Recorded {
+            received: start.received,
+            route: start.route.to_string(),
+            upstream: start.upstream.to_string(),
+            uri: start.uri.to_string(),
+            seen: Mutex::default(),
+            manners: self.manners.clone(),
+        });
+        self.calls.lock().unwrap().push(Arc::clone(&call));
+        call
+    }
+}
+
+impl Recorded {
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub fn ended(&self) -> Option<End> {
+        self.find(|seen| match seen {
+            Seen::Ended(_, end) => Some(end.clone()),
+            _ => None,
+        })
+    }
+
+    pub fn find<T>(&self, pick: impl Fn(&Seen) -> Option<T>) -> Option<T> {
+        self.seen().iter().find_map(pick)
+    }
+
+    pub fn all<T>(&self, pick: impl Fn(&Seen) -> Option<T>) -> Vec<T> {
+        self.seen().iter().filter_map(pick).collect()
+    }
+
+    pub fn sent(&self) -> Option<Instant> {
+        self.find(|seen| if let Seen::Sent(at) = seen { Some(*at) } else { None })
+    }
+
+    pub fn status(&self) -> Option<u16> {
+        self.find(|seen| if let Seen::Head(_, status) = seen { Some(status.as_u16()) } else { None })
+    }
+
+    pub fn reused(&self) -> Vec<bool> {
+        self.all(|seen| if let Seen::Connected(_, reused) = seen { Some(*reused) } else { None })
+    }
+
+    pub fn endpoints(&self) -> Vec<String> {
+        self.all(|seen| if let Seen::Endpoint(endpoint) = seen { Some(endpoint.clone()) } else { None })
+    }
+
+    pub fn lagged(&self) -> u64 {
+        self.all(|seen| if let Seen::Lagged(frames) = seen { Some(*frames) } else { None }).iter().sum()
+    }
+
+    pub fn frames(&self) -> Vec<Frame> {
+        self.all(|seen| if let Seen::Frame(frame) = seen { Some(frame.clone()) } else { None })
+    }
+
+    pub fn response(&self) -> Vec<u8> {
+        self.frames().iter().flat_map(|frame| frame.bytes.to_vec()).collect()
+    }
+
+    pub fn request(&self) -> Vec<u8> {
+        self.all(|seen| if let Seen::RequestFrame(bytes) = seen { Some(bytes.to_vec()) } else { None }).concat()
+    }
+
+    pub fn tunnel(&self, side: Side) -> Vec<u8> {
+        let pieces = self.all(|seen| match seen {
+            Seen::Tunnel(from, frame) if *from == side => Some(frame.bytes.to_vec()),
+            _ => None,
+        });
+        pieces.concat()
+    }
+
+    /// What holds for every call: it ends once and last, and its instants are in order.
+    fn check(&self) {
+        let seen = self.seen();
+        let ends = seen.iter().filter(|seen| matches!(seen, Seen::Ended(..))).count();
+        assert_eq!(ends, 1, "ends once: {seen:?}");
+        assert!(matches!(seen.last(), Some(Seen::Ended(..))), "ends last: {seen:?}");
+        let mut last = self.received;
+        for at in seen.iter().filter_map(response_instant) {
+            assert!(at >= last, "instants in order: {seen:?}");
+            last = at;
+        }
+        if let Some(sent) = self.sent() {
+            let connected = self.all(|seen| if let Seen::Connected(at, _) = seen { Some(*at) } else { None });
+            assert!(connected.first().is_none_or(|connected| sent >= *connected), "sent after connected: {seen:?}");
+        }
+    }
+
+    fn record(&self, seen: Seen) {
+        let panics = self.manners.panics.is_some_and(|panics| panics(&seen));
+        self.seen.lock().unwrap().push(seen);
+        assert!(!panics, "as the test wants it");
+    }
+}
+
+/// The instants that come in order whatever the upload does.
+fn response_instant(seen: &Seen) -> Option<Instant> {
+    match seen {
+        Seen::Connected(at, _) | Seen::Head(at, _) | Seen::Ended(at, _) => Some(*at),
+        Seen::Frame(frame) => Some(frame.at),
+        _ => None,
+    }
+}
+
+impl CallObserver for Recorded {
+    fn endpoint(&self, endpoint: &str) {
+        self.record(Seen::Endpoint(endpoint.to_owned()));
+    }
+    fn connected(&self, at: Instant, reused: bool) {
+        self.record(Seen::Connected(at, reused));
+    }
+    fn request_frame(&self, bytes: &Bytes) {
+        self.record(Seen::RequestFrame(bytes.clone()));
+    }
+    fn sent(&self, at: Instant) {
+        self.record(Seen::Sent(at));
+    }
+    fn head(&self, at: Instant, status: StatusCode, _: &HeaderMap) {
+        self.record(Seen::Head(at, status));
+    }
+    fn response_frame(&self, frame: Frame) {
+        std::thread::sleep(self.manners.slow);
+        self.record(Seen::Frame(frame));
+    }
+    fn lagged(&self, frames: u64) {
+        self.record(Seen::Lagged(frames));
+    }
+    fn overhead(&self, phase: Phase, cost: Duration) {
+        self.record(Seen::Overhead(phase, cost));
+    }
+    fn ended(&self, at: Instant, end: End) {
+        self.record(Seen::Ended(at, end));
+    }
+    fn tunnel_frame(&self, from: Side, frame: Frame) {
+        self.record(Seen::Tunnel(from, frame));
+    }
+    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+        let body = format!("{{\"error\":{:?}}}", failure.message);
+        ErrorReply { content_type: "application/json", body: Bytes::from(body) }
+    }
+    fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
+        self.manners.rewrite.and_then(|rewrite| rewrite(body))
+    }
+    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+        self.manners.filter.map(|filter| filter())
+    }
+}
