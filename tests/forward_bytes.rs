@@ -22,19 +22,45 @@ async fn heads_keep_their_case_order_and_values() {
         .await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
-    assert!(head.starts_with("POST //v1/%7Echat?q=%3a&&x= HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.starts_with("POST //v1/%7Echat?q=%3a&&x= HTTP/1.1\r\n"),
+        "{head}"
+    );
     let host = format!("Host: {}", upstream.address);
-    let expected = [&host, "X-API-Key: k", "user-AGENT: a  b", "X-Twice: 1", "X-TWICE: 2", "x-other: é", "Content-Length: 3"];
+    let expected = [
+        &host,
+        "X-API-Key: k",
+        "user-AGENT: a  b",
+        "X-Twice: 1",
+        "X-TWICE: 2",
+        "x-other: é",
+        "Content-Length: 3",
+    ];
     assert_eq!(fields(&head), expected);
     assert_eq!(backend.read_exact(3).await, b"abc");
     backend.write("HTTP/1.1 299 Very Fine\r\nX-ReQuest-ID: 7\r\nset-cookie: a\r\nSET-COOKIE: b\r\ncontent-length: 2\r\nDate: then\r\n\r\nok").await;
     let head = agent.read_head().await;
     assert!(head.starts_with("HTTP/1.1 299 Very Fine\r\n"), "{head}");
-    assert_eq!(fields(&head), ["X-ReQuest-ID: 7", "set-cookie: a", "SET-COOKIE: b", "content-length: 2", "Date: then"]);
+    assert_eq!(
+        fields(&head),
+        [
+            "X-ReQuest-ID: 7",
+            "set-cookie: a",
+            "SET-COOKIE: b",
+            "content-length: 2",
+            "Date: then"
+        ]
+    );
     assert_eq!(agent.read_exact(2).await, b"ok");
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.request(), call.response()), (b"abc".to_vec(), b"ok".to_vec()));
-    assert_eq!((call.status(), call.ended()), (Some(299), Some(End::Complete)));
+    assert_eq!(
+        (call.request(), call.response()),
+        (b"abc".to_vec(), b"ok".to_vec())
+    );
+    assert_eq!(
+        (call.status(), call.ended()),
+        (Some(299), Some(End::Complete))
+    );
     assert!(call.sent().is_some());
 }
 
@@ -45,12 +71,19 @@ async fn a_chunk_leaves_before_the_next_is_there() {
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
-    backend.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    backend
+        .write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
     agent.read_head().await;
     for n in 0..50 {
         let chunk = format!("data: {n:03}\n\n");
-        backend.write(format!("{:x}\r\n{chunk}\r\n", chunk.len())).await;
-        assert_eq!(agent.read_until(b"\n\n\r\n").await, format!("B\r\n{chunk}\r\n").as_bytes());
+        backend
+            .write(format!("{:x}\r\n{chunk}\r\n", chunk.len()))
+            .await;
+        assert_eq!(
+            agent.read_until(b"\n\n\r\n").await,
+            format!("B\r\n{chunk}\r\n").as_bytes()
+        );
     }
     backend.write("0\r\n\r\n").await;
     assert_eq!(agent.read_until(b"0\r\n\r\n").await, b"0\r\n\r\n");
@@ -63,10 +96,15 @@ async fn a_chunk_leaves_before_the_next_is_there() {
 async fn an_upload_leaves_piece_by_piece_and_keeps_its_framing() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await.to_ascii_lowercase();
-    assert!(head.contains("transfer-encoding: chunked\r\n") && !head.contains("content-length"), "{head}");
+    assert!(
+        head.contains("transfer-encoding: chunked\r\n") && !head.contains("content-length"),
+        "{head}"
+    );
     for piece in ["5\r\nfirst\r\n", "6\r\nsecond\r\n"] {
         agent.write(piece).await;
         assert_eq!(backend.read_exact(piece.len()).await, piece.as_bytes());
@@ -74,7 +112,12 @@ async fn an_upload_leaves_piece_by_piece_and_keeps_its_framing() {
     agent.write("0\r\n\r\n").await;
     assert_eq!(backend.read_exact(5).await, b"0\r\n\r\n");
     backend.write("HTTP/1.1 204 No Content\r\n\r\n").await;
-    assert!(agent.read_head().await.starts_with("HTTP/1.1 204 No Content\r\n"));
+    assert!(
+        agent
+            .read_head()
+            .await
+            .starts_with("HTTP/1.1 204 No Content\r\n")
+    );
     let call = proxy.recorder.only_call().await;
     assert_eq!(call.request(), b"firstsecond");
     assert!(call.sent().is_some());
@@ -87,11 +130,19 @@ async fn a_body_that_ends_with_its_connection_comes_whole() {
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
-    backend.write("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\nhello").await;
+    backend
+        .write("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\nhello")
+        .await;
     drop(backend);
     assert!(agent.read_head().await.starts_with("HTTP/1.1 200 OK\r\n"));
-    assert_eq!(agent.read_until(b"0\r\n\r\n").await, b"5\r\nhello\r\n0\r\n\r\n");
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Complete));
+    assert_eq!(
+        agent.read_until(b"0\r\n\r\n").await,
+        b"5\r\nhello\r\n0\r\n\r\n"
+    );
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Complete)
+    );
 }
 
 #[tokio::test]
@@ -99,20 +150,47 @@ async fn heads_without_a_body_keep_its_length_and_their_connection() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
     let mut backend = None;
-    for (method, status, length) in [("HEAD", "200 OK", "content-length: 1234\r\n"), ("GET", "304 Not Modified", "content-length: 99\r\n"), ("GET", "204 No Content", "")] {
-        agent.write(format!("{method} / HTTP/1.1\r\nHost: h\r\n\r\n")).await;
+    for (method, status, length) in [
+        ("HEAD", "200 OK", "content-length: 1234\r\n"),
+        ("GET", "304 Not Modified", "content-length: 99\r\n"),
+        ("GET", "204 No Content", ""),
+        ("POST", "200 OK", "Content-Length: 0\r\n"),
+    ] {
+        let announced = if method == "POST" {
+            "Content-Length: 0\r\n"
+        } else {
+            ""
+        };
+        agent
+            .write(format!(
+                "{method} / HTTP/1.1\r\nHost: h\r\n{announced}X: y\r\n\r\n"
+            ))
+            .await;
         if backend.is_none() {
             backend = Some(upstream.accept().await);
         }
         let backend = backend.as_mut().unwrap();
-        backend.read_head().await;
-        backend.write(format!("HTTP/1.1 {status}\r\n{length}X: y\r\n\r\n")).await;
+        let host = format!("Host: {}\r\n", upstream.address);
+        assert_eq!(
+            backend.read_head().await,
+            format!("{method} / HTTP/1.1\r\n{host}{announced}X: y\r\n\r\n")
+        );
+        backend
+            .write(format!("HTTP/1.1 {status}\r\n{length}X: y\r\n\r\n"))
+            .await;
         let head = agent.read_head().await;
-        assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\n")) && head.contains(length), "{head}");
+        assert_eq!(head, format!("HTTP/1.1 {status}\r\n{length}X: y\r\n\r\n"));
     }
-    let calls = proxy.recorder.ended_calls(3).await;
-    assert_eq!(calls.iter().map(|call| call.reused()).collect::<Vec<_>>(), [[false], [true], [true]]);
-    assert!(calls.iter().all(|call| call.ended() == Some(End::Complete) && call.frames().is_empty()));
+    let calls = proxy.recorder.ended_calls(4).await;
+    assert_eq!(
+        calls.iter().map(|call| call.reused()).collect::<Vec<_>>(),
+        [[false], [true], [true], [true]]
+    );
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.ended() == Some(End::Complete) && call.frames().is_empty())
+    );
 }
 
 #[tokio::test]
@@ -122,29 +200,50 @@ async fn trailers_pass_both_ways() {
     agent.write("POST / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
-    assert!(head.contains("TE: trailers\r\n") && head.contains("Trailer: X-Sum\r\n"), "{head}");
+    assert!(
+        head.contains("TE: trailers\r\n") && head.contains("Trailer: X-Sum\r\n"),
+        "{head}"
+    );
     let body = String::from_utf8(backend.read_until(b"\r\n\r\n").await).unwrap();
-    assert_eq!(body.to_ascii_lowercase(), "2\r\nhi\r\n0\r\nx-sum: 1\r\n\r\n");
+    assert_eq!(
+        body.to_ascii_lowercase(),
+        "2\r\nhi\r\n0\r\nx-sum: 1\r\n\r\n"
+    );
     backend.write("HTTP/1.1 200 OK\r\nTrailer: x-took\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-took: 5\r\n\r\n").await;
     agent.read_head().await;
     let body = String::from_utf8(agent.read_until(b"\r\n\r\n").await).unwrap();
-    assert_eq!(body.to_ascii_lowercase(), "2\r\nok\r\n0\r\nx-took: 5\r\n\r\n");
+    assert_eq!(
+        body.to_ascii_lowercase(),
+        "2\r\nok\r\n0\r\nx-took: 5\r\n\r\n"
+    );
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.response(), call.ended()), (b"ok".to_vec(), Some(End::Complete)));
+    assert_eq!(
+        (call.response(), call.ended()),
+        (b"ok".to_vec(), Some(End::Complete))
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_expects_100_continue_waits_for_the_upstreams() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
-    assert!(backend.read_head().await.contains("Expect: 100-continue\r\n"));
+    assert!(
+        backend
+            .read_head()
+            .await
+            .contains("Expect: 100-continue\r\n")
+    );
     backend.write("HTTP/1.1 100 Continue\r\n\r\n").await;
     assert_eq!(agent.read_head().await, "HTTP/1.1 100 Continue\r\n\r\n");
     agent.write("body").await;
     assert_eq!(backend.read_exact(4).await, b"body");
-    backend.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    backend
+        .write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .await;
     assert!(agent.read_head().await.starts_with("HTTP/1.1 200 OK\r\n"));
     assert_eq!(proxy.recorder.only_call().await.request(), b"body");
 }
@@ -153,11 +252,20 @@ async fn an_agent_that_expects_100_continue_waits_for_the_upstreams() {
 async fn an_upstream_that_refuses_what_was_announced_spares_the_upload() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
-    backend.write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno").await;
-    assert!(agent.read_head().await.starts_with("HTTP/1.1 401 Unauthorized\r\n"));
+    backend
+        .write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+        .await;
+    assert!(
+        agent
+            .read_head()
+            .await
+            .starts_with("HTTP/1.1 401 Unauthorized\r\n")
+    );
     assert_eq!(agent.read_exact(2).await, b"no");
     let call = proxy.recorder.only_call().await;
     assert_eq!((call.sent(), call.ended()), (None, Some(End::Complete)));
@@ -167,7 +275,9 @@ async fn an_upstream_that_refuses_what_was_announced_spares_the_upload() {
 async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     assert_eq!(agent.read_head().await, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -179,11 +289,15 @@ async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
 async fn a_response_may_stream_while_the_upload_goes_on() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nab").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nab")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     assert_eq!(backend.read_exact(2).await, b"ab");
-    backend.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n12").await;
+    backend
+        .write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n12")
+        .await;
     agent.read_head().await;
     assert_eq!(agent.read_exact(2).await, b"12");
     agent.write("cd").await;
@@ -195,7 +309,10 @@ async fn a_response_may_stream_while_the_upload_goes_on() {
     backend.write("56").await;
     assert_eq!(agent.read_exact(2).await, b"56");
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.request(), call.response()), (b"abcdef".to_vec(), b"123456".to_vec()));
+    assert_eq!(
+        (call.request(), call.response()),
+        (b"abcdef".to_vec(), b"123456".to_vec())
+    );
     assert_eq!(call.ended(), Some(End::Complete));
 }
 
@@ -203,7 +320,9 @@ async fn a_response_may_stream_while_the_upload_goes_on() {
 async fn an_absolute_target_goes_where_the_route_says() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("GET http://127.0.0.1:1/elsewhere?x HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n").await;
+    agent
+        .write("GET http://127.0.0.1:1/elsewhere?x HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
     assert!(head.starts_with("GET /elsewhere?x HTTP/1.1\r\n"), "{head}");
@@ -214,18 +333,36 @@ async fn an_absolute_target_goes_where_the_route_says() {
 async fn nobody_gets_a_tunnel_to_elsewhere() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", upstream.address)).await;
+    agent
+        .write(format!(
+            "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
+            upstream.address
+        ))
+        .await;
     let head = agent.read_head().await;
-    assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("x-tokengauge-error: bad_request\r\n"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 400 Bad Request\r\n")
+            && head.contains("x-tokengauge-error: bad_request\r\n"),
+        "{head}"
+    );
 }
 
 #[tokio::test]
 async fn control_characters_in_a_head_are_refused() {
     let (_upstream, proxy) = proxy().await;
-    for head in ["GET / HTTP/1.1\r\nHost: h\r\nX: a\x01b\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nX: a\x7fb\r\n\r\n"] {
+    for head in [
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\x01b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\x7fb\r\n\r\n",
+    ] {
         let mut agent = Raw::connect(proxy.address).await;
         agent.write(head).await;
-        assert!(agent.read_head().await.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+        assert!(
+            agent
+                .read_head()
+                .await
+                .starts_with("HTTP/1.1 400 Bad Request\r\n")
+        );
     }
     assert!(proxy.recorder.calls().is_empty());
 }
@@ -237,18 +374,37 @@ async fn hop_by_hop_fields_stay_on_their_hop() {
     agent.write("GET / HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, X-Mine\r\nKeep-Alive: 5\r\nX-Mine: 1\r\nTE: gzip\r\nX-Kept: 1\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
-    assert_eq!(fields(&head), [&format!("Host: {}", upstream.address), "X-Kept: 1"]);
+    assert_eq!(
+        fields(&head),
+        [&format!("Host: {}", upstream.address), "X-Kept: 1"]
+    );
     backend.write("HTTP/1.1 200 OK\r\nConnection: close\r\nKeep-Alive: 1\r\nContent-Length: 0\r\nX-Kept: 2\r\nDate: now\r\n\r\n").await;
-    assert_eq!(fields(&agent.read_head().await), ["Content-Length: 0", "X-Kept: 2", "Date: now"]);
+    assert_eq!(
+        fields(&agent.read_head().await),
+        ["Content-Length: 0", "X-Kept: 2", "Date: now"]
+    );
 }
 
 #[tokio::test]
 async fn a_prefix_goes_and_a_base_path_comes() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { prefix: "/openai", base_path: "/api", ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        prefix: "/openai",
+        base_path: "/api",
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("GET /openai/v1/%2F/models?x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    agent
+        .write("GET /openai/v1/%2F/models?x HTTP/1.1\r\nHost: h\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
-    assert!(backend.read_head().await.starts_with("GET /api/v1/%2F/models?x HTTP/1.1\r\n"));
+    assert!(
+        backend
+            .read_head()
+            .await
+            .starts_with("GET /api/v1/%2F/models?x HTTP/1.1\r\n")
+    );
     assert_eq!(proxy.recorder.calls()[0].uri, "/openai/v1/%2F/models?x");
 }

@@ -23,18 +23,29 @@ async fn proxy() -> (Upstream, Proxy) {
 
 /// An address that nobody listens on.
 async fn nowhere() -> std::net::SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 fn limits(connect: u64, head: u64, idle: u64) -> Timeouts {
     let limit = Duration::from_millis;
-    Timeouts { connect: limit(connect), head: limit(head), idle: limit(idle) }
+    Timeouts {
+        connect: limit(connect),
+        head: limit(head),
+        idle: limit(idle),
+    }
 }
 
 /// Reads a response of the proxy's own: its head and its message.
 async fn refusal(agent: &mut Raw) -> (String, String) {
     let head = agent.read_head().await;
-    let length = fields(&head).into_iter().find_map(|field| field.strip_prefix("content-length: ")).unwrap();
+    let length = fields(&head)
+        .into_iter()
+        .find_map(|field| field.strip_prefix("content-length: "))
+        .unwrap();
     let body = agent.read_exact(length.parse().unwrap()).await;
     (head, String::from_utf8(body).unwrap())
 }
@@ -52,9 +63,16 @@ async fn an_agent_that_leaves_mid_stream_takes_the_upstream_request_with_it() {
     let left = Instant::now();
     drop(agent);
     backend.closed().await;
-    assert!(left.elapsed() < Duration::from_secs(1), "{:?}", left.elapsed());
+    assert!(
+        left.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        left.elapsed()
+    );
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.ended(), call.response()), (Some(End::ClientCancelled), b"a".to_vec()));
+    assert_eq!(
+        (call.ended(), call.response()),
+        (Some(End::ClientCancelled), b"a".to_vec())
+    );
 }
 
 #[tokio::test]
@@ -67,28 +85,38 @@ async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it
     drop(agent);
     backend.closed().await;
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.ended(), call.status()), (Some(End::ClientCancelled), None));
+    assert_eq!(
+        (call.ended(), call.status()),
+        (Some(End::ClientCancelled), None)
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_leaves_mid_upload_breaks_the_upload() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     assert_eq!(backend.read_exact(3).await, b"abc");
     drop(agent);
     backend.closed().await;
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.ended(), call.sent()), (Some(End::ClientCancelled), None));
+    assert_eq!(
+        (call.ended(), call.sent()),
+        (Some(End::ClientCancelled), None)
+    );
 }
 
 #[tokio::test]
 async fn an_upload_with_broken_framing_is_the_agents_fault() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_until(b"1\r\na\r\n").await;
     agent.write("zz\r\n").await;
@@ -101,7 +129,11 @@ async fn an_upload_with_broken_framing_is_the_agents_fault() {
 
 #[tokio::test]
 async fn an_upstream_that_dies_mid_stream_is_seen_to_die() {
-    for (head, reset) in [(CHUNKED, false), (CHUNKED, true), ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", false)] {
+    for (head, reset) in [
+        (CHUNKED, false),
+        (CHUNKED, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", false),
+    ] {
         let (upstream, proxy) = proxy().await;
         let mut agent = Raw::connect(proxy.address).await;
         agent.write(GET).await;
@@ -119,7 +151,10 @@ async fn an_upstream_that_dies_mid_stream_is_seen_to_die() {
         }
         assert_eq!(agent.read_to_end().await, b"", "no terminal chunk");
         let call = proxy.recorder.only_call().await;
-        assert_eq!((call.ended(), call.response()), (Some(End::UpstreamReset), b"a".to_vec()));
+        assert_eq!(
+            (call.ended(), call.response()),
+            (Some(End::UpstreamReset), b"a".to_vec())
+        );
     }
 }
 
@@ -131,7 +166,11 @@ async fn connections_are_used_again() {
     let mut backend = upstream.accept().await;
     for n in 0..3 {
         backend.read_head().await;
-        let end = if n == 1 { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n" } else { OK };
+        let end = if n == 1 {
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+        } else {
+            OK
+        };
         backend.write(end).await;
         agent.read_head().await;
         agent.read_until(b"ok").await;
@@ -142,7 +181,13 @@ async fn connections_are_used_again() {
             agent.write(GET).await;
         }
     }
-    let reused: Vec<_> = proxy.recorder.ended_calls(3).await.iter().map(|call| call.reused()).collect();
+    let reused: Vec<_> = proxy
+        .recorder
+        .ended_calls(3)
+        .await
+        .iter()
+        .map(|call| call.reused())
+        .collect();
     assert_eq!(reused, [[false], [true], [true]]);
 }
 
@@ -156,7 +201,9 @@ async fn a_connection_that_was_closed_meanwhile_costs_nobody_a_request() {
     backend.write(OK).await;
     agent.read_until(b"ok").await;
     drop(backend);
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     assert_eq!(backend.read_exact(3).await, b"abc");
@@ -181,8 +228,15 @@ async fn a_request_that_was_sent_is_not_sent_again() {
     backend.read_head().await;
     drop(backend);
     let (head, message) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n") && head.contains("x-tokengauge-error: upstream_reset\r\n"), "{head}");
-    assert!(message.contains("backend") && message.contains(&upstream.address.to_string()), "{message}");
+    assert!(
+        head.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
+            && head.contains("x-tokengauge-error: upstream_reset\r\n"),
+        "{head}"
+    );
+    assert!(
+        message.contains("backend") && message.contains(&upstream.address.to_string()),
+        "{message}"
+    );
     let calls = proxy.recorder.ended_calls(2).await;
     assert_eq!(calls[1].ended(), Some(End::Failed(FailureKind::Reset)));
 }
@@ -196,23 +250,46 @@ async fn what_cannot_be_reached_is_named() {
         agent.write(GET).await;
         let (head, message) = refusal(&mut agent).await;
         assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");
-        assert!(head.contains("content-type: application/json\r\n") && head.contains("x-tokengauge-error: upstream_connect\r\n"), "{head}");
-        assert!(message.contains("backend") && message.contains(&address.to_string()), "{message}");
+        assert!(
+            head.contains("content-type: application/json\r\n")
+                && head.contains("x-tokengauge-error: upstream_connect\r\n"),
+            "{head}"
+        );
+        assert!(
+            message.contains("backend") && message.contains(&address.to_string()),
+            "{message}"
+        );
     }
     let calls = proxy.recorder.ended_calls(2).await;
-    assert!(calls.iter().all(|call| call.ended() == Some(End::Failed(FailureKind::Connect))));
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.ended() == Some(End::Failed(FailureKind::Connect)))
+    );
 }
 
 #[tokio::test]
 async fn a_request_without_a_route_is_told_so() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { prefix: "/known", ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        prefix: "/known",
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
     agent.write(GET).await;
     let (head, _) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n") && head.contains("x-tokengauge-error: no_route\r\n"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 404 Not Found\r\n")
+            && head.contains("x-tokengauge-error: no_route\r\n"),
+        "{head}"
+    );
     let call = proxy.recorder.only_call().await;
-    assert_eq!((call.route.as_str(), call.ended()), ("none", Some(End::Failed(FailureKind::NoRoute))));
+    assert_eq!(
+        (call.route.as_str(), call.ended()),
+        ("none", Some(End::Failed(FailureKind::NoRoute)))
+    );
 }
 
 #[tokio::test]
@@ -220,7 +297,12 @@ async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
     let upstream = Upstream::bind().await;
     let dead = nowhere().await;
     let eject_for = Duration::from_millis(300);
-    let setup = Setup { endpoints: vec![dead, upstream.address], eject_for, max_idle: 0, ..Setup::to(dead) };
+    let setup = Setup {
+        endpoints: vec![dead, upstream.address],
+        eject_for,
+        max_idle: 0,
+        ..Setup::to(dead)
+    };
     let proxy = setup.start().await;
     let mut tried = 0;
     let mut agent = Raw::connect(proxy.address).await;
@@ -231,7 +313,11 @@ async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
         backend.write(OK).await;
         agent.read_until(b"ok").await;
         let calls = proxy.recorder.ended_calls(n + 1).await;
-        tried += calls[n].endpoints().iter().filter(|endpoint| **endpoint == dead.to_string()).count();
+        tried += calls[n]
+            .endpoints()
+            .iter()
+            .filter(|endpoint| **endpoint == dead.to_string())
+            .count();
     }
     assert_eq!(tried, 1);
     tokio::time::sleep(eject_for).await;
@@ -242,7 +328,11 @@ async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
         backend.write(OK).await;
         agent.read_until(b"ok").await;
         let calls = proxy.recorder.ended_calls(n + 1).await;
-        tried += calls[n].endpoints().iter().filter(|endpoint| **endpoint == dead.to_string()).count();
+        tried += calls[n]
+            .endpoints()
+            .iter()
+            .filter(|endpoint| **endpoint == dead.to_string())
+            .count();
     }
     assert_eq!(tried, 2, "tried again when its time is over");
 }
@@ -250,7 +340,12 @@ async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
 #[tokio::test]
 async fn the_endpoint_with_the_fewest_requests_is_next() {
     let (first, second) = (Upstream::bind().await, Upstream::bind().await);
-    let proxy = Setup { endpoints: vec![first.address, second.address], ..Setup::to(first.address) }.start().await;
+    let proxy = Setup {
+        endpoints: vec![first.address, second.address],
+        ..Setup::to(first.address)
+    }
+    .start()
+    .await;
     let mut agents = Vec::new();
     let mut backends = Vec::new();
     for _ in 0..6 {
@@ -269,7 +364,9 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
     let mut ended = 0;
     for (agent, (place, backend)) in agents.iter_mut().zip(&mut backends) {
         if *place == 0 && ended < 2 {
-            backend.write("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await;
+            backend
+                .write("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+                .await;
             agent.read_until(b"ok").await;
             ended += 1;
         }
@@ -285,22 +382,39 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 #[tokio::test]
 async fn an_upstream_that_does_not_respond_in_time_is_given_up() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { timeouts: limits(5_000, 200, 5_000), ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        timeouts: limits(5_000, 200, 5_000),
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     let (head, message) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n") && head.contains("x-tokengauge-error: upstream_head_timeout\r\n"), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n")
+            && head.contains("x-tokengauge-error: upstream_head_timeout\r\n"),
+        "{head}"
+    );
     assert!(message.contains("200ms"), "{message}");
     backend.closed().await;
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Failed(FailureKind::HeadTimeout)));
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Failed(FailureKind::HeadTimeout))
+    );
 }
 
 #[tokio::test]
 async fn a_stream_may_take_any_time_but_not_a_pause_beyond_the_limit() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { timeouts: limits(5_000, 5_000, 300), ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        timeouts: limits(5_000, 5_000, 300),
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
@@ -317,26 +431,49 @@ async fn a_stream_may_take_any_time_but_not_a_pause_beyond_the_limit() {
     assert_eq!(agent.read_to_end().await, b"");
     assert!(silent.elapsed() < SOON / 2, "{:?}", silent.elapsed());
     backend.closed().await;
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Failed(FailureKind::IdleTimeout)));
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Failed(FailureKind::IdleTimeout))
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_stops_its_upload_is_given_up() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { timeouts: limits(5_000, 5_000, 200), ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        timeouts: limits(5_000, 5_000, 200),
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
+        .await;
     let (head, _) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"), "{head}");
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Failed(FailureKind::IdleTimeout)));
+    assert!(
+        head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"),
+        "{head}"
+    );
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Failed(FailureKind::IdleTimeout))
+    );
 }
 
 #[tokio::test]
 async fn a_long_upload_is_not_the_upstreams_slowness() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { timeouts: limits(5_000, 300, 5_000), ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        timeouts: limits(5_000, 300, 5_000),
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
-    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n").await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
+        .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     for _ in 0..10 {
@@ -346,7 +483,10 @@ async fn a_long_upload_is_not_the_upstreams_slowness() {
     assert_eq!(backend.read_exact(10).await, b"aaaaaaaaaa");
     backend.write(OK).await;
     agent.read_until(b"ok").await;
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Complete));
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Complete)
+    );
 }
 
 #[tokio::test]
@@ -358,8 +498,15 @@ async fn an_upstream_that_does_not_speak_http_is_told_apart() {
     backend.read_head().await;
     backend.write("SSH-2.0-OpenSSH_9.9\r\n\r\n").await;
     let (head, _) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n") && head.contains("x-tokengauge-error: upstream_protocol\r\n"), "{head}");
-    assert_eq!(proxy.recorder.only_call().await.ended(), Some(End::Failed(FailureKind::Protocol)));
+    assert!(
+        head.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
+            && head.contains("x-tokengauge-error: upstream_protocol\r\n"),
+        "{head}"
+    );
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Failed(FailureKind::Protocol))
+    );
 }
 
 #[tokio::test]
@@ -376,13 +523,21 @@ async fn a_route_has_so_many_requests_a_minute() {
     agent.read_until(b"ok").await;
     agent.write(GET).await;
     let (head, _) = refusal(&mut agent).await;
-    assert!(head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("retry-after: "), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("retry-after: "),
+        "{head}"
+    );
 }
 
 #[tokio::test]
 async fn idle_connections_are_closed_when_nobody_comes_back() {
     let upstream = Upstream::bind().await;
-    let proxy = Setup { idle_for: Duration::from_millis(100), ..Setup::to(upstream.address) }.start().await;
+    let proxy = Setup {
+        idle_for: Duration::from_millis(100),
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
     let mut agent = Raw::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;

@@ -13,6 +13,11 @@ pub struct Body(Kind);
 #[derive(Debug)]
 enum Kind {
     Empty,
+    /// None, under a head that says how long one would be. A body that is known to be
+    /// over would make an HTTP/1 server leave that out, or move it.
+    Unsent {
+        length: SizeHint,
+    },
     Whole(Bytes),
     // Servers keep room for a body in every connection: it has to be small.
     Streaming(Box<Streaming>),
@@ -22,6 +27,15 @@ impl Body {
     /// No body.
     pub fn empty() -> Body {
         Body(Kind::Empty)
+    }
+
+    /// No body, under a head with a `content-length` for an HTTP/1 agent.
+    pub(super) fn unsent(length: Option<u64>) -> Body {
+        let length = match length {
+            Some(0) => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        };
+        Body(Kind::Unsent { length })
     }
 
     pub(super) fn streaming(streaming: Streaming) -> Body {
@@ -60,6 +74,10 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Kind::Empty => Poll::Ready(None),
+            Kind::Unsent { .. } => {
+                self.0 = Kind::Empty;
+                Poll::Ready(None)
+            }
             Kind::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Kind::Empty;
@@ -72,7 +90,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty => true,
-            Kind::Whole(_) => false,
+            Kind::Unsent { .. } | Kind::Whole(_) => false,
             Kind::Streaming(streaming) => streaming.is_over(),
         }
     }
@@ -80,6 +98,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
+            Kind::Unsent { length } => length.clone(),
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streaming(streaming) => streaming.size_hint(),
         }

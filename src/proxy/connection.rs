@@ -4,6 +4,7 @@ use super::upload::Upload;
 use super::upstream::Slot;
 use crate::config::Timeouts;
 use crate::observer::{Failure, FailureKind};
+use bytes::Bytes;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io::{self, IoSlice};
@@ -39,8 +40,8 @@ pub(super) enum Io {
 /// exchange it serves, so that no chunk passes from task to task.
 pub(super) struct Http1 {
     pub send: http1::SendRequest<Upload>,
-    /// `None` once it has ended.
-    pub connection: Option<http1::Connection<TokioIo<Io>, Upload>>,
+    connection: Option<http1::Connection<TokioIo<Io>, Upload>>,
+    ended: bool,
 }
 
 impl Http1 {
@@ -54,15 +55,32 @@ impl Http1 {
         Ok(Http1 {
             send,
             connection: Some(connection),
+            ended: false,
         })
     }
 
-    /// Moves what can be moved, until there is nothing more to wait for.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+    /// Moves what can be moved. Ready when the connection has ended, or has become
+    /// something else.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.connection {
-            Some(connection) => Pin::new(connection).poll(cx),
-            None => Poll::Ready(Ok(())),
+            Some(connection) if !self.ended => {
+                let polled = Pin::new(connection).poll(cx).map(drop);
+                self.ended = polled.is_ready();
+                polled
+            }
+            _ => Poll::Ready(()),
         }
+    }
+
+    /// Lets go of an ended connection, which says what it still knows as it goes.
+    pub fn close(&mut self) {
+        self.connection = None;
+    }
+
+    /// The socket of a connection that has become something else, and what was read of that.
+    pub fn into_io(mut self) -> Option<(Io, Bytes)> {
+        let parts = self.connection.take()?.into_parts();
+        Some((parts.io.into_inner(), parts.read_buf))
     }
 
     /// Whether it can take a request now. Nobody is woken by it until it is polled again.

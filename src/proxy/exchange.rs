@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use std::error::Error;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -90,16 +90,12 @@ impl Wait<'_> {
         request: Request<Upload>,
     ) -> Result<Response<Incoming>, Unanswered> {
         let mut answer = pin!(http1.send.try_send_request(request));
-        let connection = &mut http1.connection;
         let mut poll_answer = |cx: &mut Context<'_>| {
-            let ended = match connection {
-                Some(connection) => Pin::new(connection).poll(cx).is_ready(),
-                None => true,
-            };
+            let ended = http1.poll(cx).is_ready();
             match answer.as_mut().poll(cx) {
+                // It gives back what it did not send when it is gone.
                 Poll::Pending if ended => {
-                    // It gives back what it did not send when it is gone.
-                    *connection = None;
+                    http1.close();
                     answer.as_mut().poll(cx)
                 }
                 polled => polled,

@@ -16,7 +16,7 @@ use super::watch::{self, Call, Watch};
 use crate::config::{Config, Route};
 use crate::observer::{CallStart, End, Failure, FailureKind, Observer, Phase};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, EXPECT, HOST, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, RETRY_AFTER};
 use http::uri::{PathAndQuery, Uri};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request,
@@ -124,6 +124,7 @@ impl Forwarder {
             route,
             upstream: &self.upstreams[place],
             connection,
+            agent_version: parts.version,
         };
         match forwarding.run(parts, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
@@ -161,6 +162,7 @@ struct Forwarding<'a> {
     route: &'a Route,
     upstream: &'a Upstream,
     connection: &'a ConnectionInfo,
+    agent_version: Version,
 }
 
 /// What became of a request that was sent.
@@ -319,6 +321,7 @@ impl Forwarding<'_> {
             Wire::Http1(_) => {
                 *request.version_mut() = Version::HTTP_11;
                 *request.uri_mut() = Uri::from(target);
+                join_cookies(request.headers_mut());
                 let host = HeaderValue::from_str(endpoint.settings.authority.as_str());
                 request.headers_mut().insert(
                     HOST,
@@ -430,10 +433,14 @@ impl Forwarding<'_> {
             streaming = streaming.filtered(filter);
         }
         streaming.finish_if_empty();
-        if streaming.is_over() {
-            Body::empty()
-        } else {
-            Body::streaming(streaming)
+        if !streaming.is_over() {
+            return Body::streaming(streaming);
+        }
+        match parts.headers.get(CONTENT_LENGTH) {
+            Some(length) if self.agent_version < Version::HTTP_2 => {
+                Body::unsent(length.to_str().ok().and_then(|length| length.parse().ok()))
+            }
+            _ => Body::empty(),
         }
     }
 
@@ -539,6 +546,20 @@ fn absolute(endpoint: &Endpoint, target: PathAndQuery) -> Result<Uri, Failure> {
     parts.path_and_query = Some(target);
     Uri::from_parts(parts)
         .map_err(|_| failure(FailureKind::BadRequest, "the target is not one for HTTP/2"))
+}
+
+/// HTTP/2 may split `cookie`, HTTP/1 may not (RFC 9113 §8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<_> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
 }
 
 /// [`HeaderMap::remove`] would move the last field to where the removed one was.

@@ -22,7 +22,11 @@ const BUDGET: Duration = Duration::from_micros(200);
 /// Bytes that wait for their measurement before it is done without a pause in the traffic.
 const KEEP: usize = 16 * 1024;
 /// Bytes that wait at most; frames beyond are not measured.
-const KEEP_AT_MOST: usize = 64 * 1024;
+const KEEP_AT_MOST: usize = 256 * 1024;
+/// A frame that takes longer to measure, twice in a row, makes measuring rest.
+const SLOW: Duration = Duration::from_millis(5);
+/// How many times as long as it took it rests then.
+const REST: u32 = 4;
 
 /// Reads the clock. Nothing else in the proxy does.
 pub(super) fn now() -> Instant {
@@ -300,7 +304,7 @@ fn poll_http1(
     }
     if http1.poll(cx).is_ready() {
         // What it knows of its end is in `incoming` when it is gone.
-        http1.connection = None;
+        http1.close();
     }
     Pin::new(incoming).poll_frame(&mut unobserved)
 }
@@ -346,6 +350,9 @@ struct Kept {
     /// The server had its turn to write them.
     written: bool,
     slowest: Duration,
+    /// Frames in a row that took too long to measure.
+    slow: u32,
+    rest_until: Option<Instant>,
 }
 
 impl Kept {
@@ -363,16 +370,26 @@ impl Kept {
         self.frames.push_back(frame);
     }
 
-    /// Shows what there is, as far as the budget goes; whether that was all.
+    /// Shows what there is, as far as the budget goes; whether to leave it at that.
     fn show(&mut self, watch: &Watch) -> bool {
         let began = now();
+        if self.rests(began) {
+            return true;
+        }
         if let Some(first) = self.frames.front() {
             self.slowest = self.slowest.max(began.saturating_duration_since(first.at));
         }
+        let mut last = began;
         while let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.bytes.len();
             watch.response_frame(frame);
-            if !self.frames.is_empty() && now().saturating_duration_since(began) > BUDGET {
+            let at = now();
+            self.pace(at, at.saturating_duration_since(last));
+            last = at;
+            if self.rests(at) {
+                return true;
+            }
+            if !self.frames.is_empty() && at.saturating_duration_since(began) > BUDGET {
                 return false;
             }
         }
@@ -381,6 +398,32 @@ impl Kept {
             watch.tell(|call| call.lagged(skipped));
         }
         true
+    }
+
+    /// Lets measuring rest when it is so slow that traffic would feel it. Once may be an
+    /// accident of scheduling.
+    fn pace(&mut self, at: Instant, cost: Duration) {
+        self.slow = if cost > SLOW { self.slow + 1 } else { 0 };
+        self.rest_until = self.is_slow().then(|| at + cost * REST);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.slow > 1
+    }
+
+    fn rests(&self, at: Instant) -> bool {
+        self.rest_until.is_some_and(|until| at < until)
+    }
+
+    /// Shows what is left when the body is over; whether that was all.
+    fn show_last(&mut self, watch: &Watch) -> bool {
+        if self.is_slow() {
+            self.rest_until = None;
+            self.skipped += self.frames.len() as u64;
+            self.frames.clear();
+            self.bytes = 0;
+        }
+        self.show(watch) && self.frames.is_empty()
     }
 }
 
@@ -398,7 +441,7 @@ impl Last {
         while !self
             .call
             .as_ref()
-            .is_none_or(|call| self.kept.show(call.watch()))
+            .is_none_or(|call| self.kept.show_last(call.watch()))
         {
             tokio::task::yield_now().await;
         }
@@ -408,7 +451,7 @@ impl Last {
 impl Drop for Last {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        while !self.kept.show(call.watch()) {}
+        while !self.kept.show_last(call.watch()) {}
         let slowest = self.kept.slowest;
         if slowest > Duration::ZERO {
             call.watch()

@@ -56,23 +56,14 @@ impl Tunnel {
 }
 
 async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, watch: &Watch) -> End {
-    if poll_fn(|cx| http1.poll(cx)).await.is_err() {
-        return End::UpstreamReset;
-    }
-    let Some(connection) = http1.connection.take() else {
+    poll_fn(|cx| http1.poll(cx)).await;
+    let Some((upstream, read_already)) = http1.into_io() else {
         return End::UpstreamReset;
     };
-    let parts = connection.into_parts();
     let Ok(agent) = agent.await else {
         return End::ClientCancelled;
     };
-    relay(
-        TokioIo::new(agent),
-        parts.io.into_inner(),
-        parts.read_buf,
-        watch,
-    )
-    .await
+    relay(TokioIo::new(agent), upstream, read_already, watch).await
 }
 
 async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, watch: &Watch) -> End

@@ -26,7 +26,9 @@ pub fn none() -> AnyBody {
 pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
     let tcp = TcpStream::connect(address).await.unwrap();
     tcp.set_nodelay(true).unwrap();
-    let (send, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tcp)).await.unwrap();
+    let (send, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(tcp))
+        .await
+        .unwrap();
     tokio::spawn(connection);
     send
 }

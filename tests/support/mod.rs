@@ -22,10 +22,14 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 
 /// Waits, but not for ever.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+    tokio::time::timeout(SOON, future)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
 /// Where one byte string begins in another.
 pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
 }

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{
-    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Protocol, Route, Timeouts, Upstream,
+    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Protocol, Route, Timeouts,
+    Upstream,
 };
 use tokengauge::proxy::{ConnectionInfo, Forwarder, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,7 +41,11 @@ impl Setup {
             base_path: "",
             protocol: Protocol::Auto,
             tls: ClientTls::default(),
-            timeouts: Timeouts { connect: Duration::from_secs(5), head: Duration::from_secs(5), idle: Duration::from_secs(5) },
+            timeouts: Timeouts {
+                connect: Duration::from_secs(5),
+                head: Duration::from_secs(5),
+                idle: Duration::from_secs(5),
+            },
             max_idle: 8,
             idle_for: Duration::from_secs(30),
             eject_for: Duration::from_secs(5),
@@ -57,13 +62,20 @@ impl Setup {
 
     pub async fn start(self) -> Proxy {
         let recorder = Arc::new(Recorder::with(self.manners.clone()));
-        let forwarder = Arc::new(Forwarder::new(Arc::new(self.config()), recorder.clone()).unwrap());
+        let forwarder =
+            Arc::new(Forwarder::new(Arc::new(self.config()), recorder.clone()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(serve(listener, Arc::clone(&forwarder), shutdown.clone()));
-        Proxy { address, recorder, forwarder, shutdown, _tasks: tasks }
+        Proxy {
+            address,
+            recorder,
+            forwarder,
+            shutdown,
+            _tasks: tasks,
+        }
     }
 
     fn config(self) -> Config {
@@ -84,7 +96,10 @@ impl Setup {
         };
         let route = Route {
             name: Arc::from("route"),
-            matches: Matches { path_prefix: self.prefix.to_owned(), ..Matches::default() },
+            matches: Matches {
+                path_prefix: self.prefix.to_owned(),
+                ..Matches::default()
+            },
             strip_prefix: true,
             upstream: Arc::new(upstream),
             dialect: None,
@@ -115,7 +130,11 @@ pub struct Proxy {
 async fn serve(listener: TcpListener, forwarder: Arc<Forwarder>, shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     while let Ok((tcp, peer)) = listener.accept().await {
-        let connection = ConnectionInfo { peer, tls: false, drain: shutdown.drain() };
+        let connection = ConnectionInfo {
+            peer,
+            tls: false,
+            drain: shutdown.drain(),
+        };
         connections.spawn(serve_connection(tcp, Arc::clone(&forwarder), connection));
     }
 }
@@ -127,7 +146,14 @@ async fn serve_connection(tcp: TcpStream, forwarder: Arc<Forwarder>, connection:
         async move { Ok::<_, Infallible>(forwarder.forward(request, &connection).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().preserve_header_case(true).max_buf_size(64 * 1024);
+    server
+        .http1()
+        .preserve_header_case(true)
+        .max_buf_size(64 * 1024)
+        .auto_date_header(false);
+    server.http2().auto_date_header(false);
     // Agents that break off are part of the tests.
-    let _ = server.serve_connection_with_upgrades(TokioIo::new(tcp), service).await;
+    let _ = server
+        .serve_connection_with_upgrades(TokioIo::new(tcp), service)
+        .await;
 }

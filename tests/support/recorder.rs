@@ -54,7 +54,10 @@ pub struct Recorded {
 
 impl Recorder {
     pub fn with(manners: Manners) -> Recorder {
-        Recorder { calls: Mutex::default(), manners }
+        Recorder {
+            calls: Mutex::default(),
+            manners,
+        }
     }
 
     pub fn calls(&self) -> Vec<Arc<Recorded>> {
@@ -68,7 +71,9 @@ impl Recorder {
 
     /// All calls, once they are over.
     pub async fn ended_calls(&self, count: usize) -> Vec<Arc<Recorded>> {
-        let over = |calls: &[Arc<Recorded>]| calls.len() == count && calls.iter().all(|call| call.ended().is_some());
+        let over = |calls: &[Arc<Recorded>]| {
+            calls.len() == count && calls.iter().all(|call| call.ended().is_some())
+        };
         eventually("the calls end", || over(&self.calls())).await;
         let calls = self.calls();
         calls.iter().for_each(|call| call.check());
@@ -93,7 +98,10 @@ impl Observer for Recorder {
 
 impl Recorded {
     pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.seen
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .clone()
     }
 
     pub fn ended(&self) -> Option<End> {
@@ -112,35 +120,83 @@ impl Recorded {
     }
 
     pub fn sent(&self) -> Option<Instant> {
-        self.find(|seen| if let Seen::Sent(at) = seen { Some(*at) } else { None })
+        self.find(|seen| {
+            if let Seen::Sent(at) = seen {
+                Some(*at)
+            } else {
+                None
+            }
+        })
     }
 
     pub fn status(&self) -> Option<u16> {
-        self.find(|seen| if let Seen::Head(_, status) = seen { Some(status.as_u16()) } else { None })
+        self.find(|seen| {
+            if let Seen::Head(_, status) = seen {
+                Some(status.as_u16())
+            } else {
+                None
+            }
+        })
     }
 
     pub fn reused(&self) -> Vec<bool> {
-        self.all(|seen| if let Seen::Connected(_, reused) = seen { Some(*reused) } else { None })
+        self.all(|seen| {
+            if let Seen::Connected(_, reused) = seen {
+                Some(*reused)
+            } else {
+                None
+            }
+        })
     }
 
     pub fn endpoints(&self) -> Vec<String> {
-        self.all(|seen| if let Seen::Endpoint(endpoint) = seen { Some(endpoint.clone()) } else { None })
+        self.all(|seen| {
+            if let Seen::Endpoint(endpoint) = seen {
+                Some(endpoint.clone())
+            } else {
+                None
+            }
+        })
     }
 
     pub fn lagged(&self) -> u64 {
-        self.all(|seen| if let Seen::Lagged(frames) = seen { Some(*frames) } else { None }).iter().sum()
+        self.all(|seen| {
+            if let Seen::Lagged(frames) = seen {
+                Some(*frames)
+            } else {
+                None
+            }
+        })
+        .iter()
+        .sum()
     }
 
     pub fn frames(&self) -> Vec<Frame> {
-        self.all(|seen| if let Seen::Frame(frame) = seen { Some(frame.clone()) } else { None })
+        self.all(|seen| {
+            if let Seen::Frame(frame) = seen {
+                Some(frame.clone())
+            } else {
+                None
+            }
+        })
     }
 
     pub fn response(&self) -> Vec<u8> {
-        self.frames().iter().flat_map(|frame| frame.bytes.to_vec()).collect()
+        self.frames()
+            .iter()
+            .flat_map(|frame| frame.bytes.to_vec())
+            .collect()
     }
 
     pub fn request(&self) -> Vec<u8> {
-        self.all(|seen| if let Seen::RequestFrame(bytes) = seen { Some(bytes.to_vec()) } else { None }).concat()
+        self.all(|seen| {
+            if let Seen::RequestFrame(bytes) = seen {
+                Some(bytes.to_vec())
+            } else {
+                None
+            }
+        })
+        .concat()
     }
 
     pub fn tunnel(&self, side: Side) -> Vec<u8> {
@@ -154,17 +210,32 @@ impl Recorded {
     /// What holds for every call: it ends once and last, and its instants are in order.
     fn check(&self) {
         let seen = self.seen();
-        let ends = seen.iter().filter(|seen| matches!(seen, Seen::Ended(..))).count();
+        let ends = seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Ended(..)))
+            .count();
         assert_eq!(ends, 1, "ends once: {seen:?}");
-        assert!(matches!(seen.last(), Some(Seen::Ended(..))), "ends last: {seen:?}");
+        assert!(
+            matches!(seen.last(), Some(Seen::Ended(..))),
+            "ends last: {seen:?}"
+        );
         let mut last = self.received;
         for at in seen.iter().filter_map(response_instant) {
             assert!(at >= last, "instants in order: {seen:?}");
             last = at;
         }
         if let Some(sent) = self.sent() {
-            let connected = self.all(|seen| if let Seen::Connected(at, _) = seen { Some(*at) } else { None });
-            assert!(connected.first().is_none_or(|connected| sent >= *connected), "sent after connected: {seen:?}");
+            let connected = self.all(|seen| {
+                if let Seen::Connected(at, _) = seen {
+                    Some(*at)
+                } else {
+                    None
+                }
+            });
+            assert!(
+                connected.first().is_none_or(|connected| sent >= *connected),
+                "sent after connected: {seen:?}"
+            );
         }
     }
 
@@ -218,7 +289,10 @@ impl CallObserver for Recorded {
     }
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let body = format!("{{\"error\":{:?}}}", failure.message);
-        ErrorReply { content_type: "application/json", body: Bytes::from(body) }
+        ErrorReply {
+            content_type: "application/json",
+            body: Bytes::from(body),
+        }
     }
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
         self.manners.rewrite.and_then(|rewrite| rewrite(body))

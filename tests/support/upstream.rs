@@ -19,9 +19,14 @@ impl Upstream {
     }
 
     pub async fn accept(&self) -> Raw {
-        let (tcp, _) = soon("a connection to the upstream", self.listener.accept()).await.unwrap();
+        let (tcp, _) = soon("a connection to the upstream", self.listener.accept())
+            .await
+            .unwrap();
         tcp.set_nodelay(true).unwrap();
-        Raw { tcp, buffer: Vec::new() }
+        Raw {
+            tcp,
+            buffer: Vec::new(),
+        }
     }
 }
 
@@ -35,11 +40,16 @@ impl Raw {
     pub async fn connect(address: SocketAddr) -> Raw {
         let tcp = TcpStream::connect(address).await.unwrap();
         tcp.set_nodelay(true).unwrap();
-        Raw { tcp, buffer: Vec::new() }
+        Raw {
+            tcp,
+            buffer: Vec::new(),
+        }
     }
 
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) {
-        soon("writing", self.tcp.write_all(bytes.as_ref())).await.unwrap();
+        soon("writing", self.tcp.write_all(bytes.as_ref()))
+            .await
+            .unwrap();
     }
 
     /// Everything up to and including `end`.
@@ -49,7 +59,11 @@ impl Raw {
                 return self.buffer.drain(..at + end.len()).collect();
             }
             let so_far = String::from_utf8_lossy(&self.buffer).into_owned();
-            assert!(self.more().await, "ended before {:?}: {so_far:?}", String::from_utf8_lossy(end));
+            assert!(
+                self.more().await,
+                "ended before {:?}: {so_far:?}",
+                String::from_utf8_lossy(end)
+            );
         }
     }
 
@@ -60,7 +74,11 @@ impl Raw {
 
     pub async fn read_exact(&mut self, length: usize) -> Vec<u8> {
         while self.buffer.len() < length {
-            assert!(self.more().await, "ended after {} of {length} bytes", self.buffer.len());
+            assert!(
+                self.more().await,
+                "ended after {} of {length} bytes",
+                self.buffer.len()
+            );
         }
         self.buffer.drain(..length).collect()
     }
@@ -79,7 +97,9 @@ impl Raw {
     /// Ends the connection with a reset.
     #[expect(deprecated, reason = "a linger of 0 does not block")]
     pub fn reset(self) {
-        self.tcp.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        self.tcp
+            .set_linger(Some(std::time::Duration::ZERO))
+            .unwrap();
     }
 
     async fn more(&mut self) -> bool {

@@ -1,0 +1,394 @@
+//! HTTP/2 on either side, or on both.
+
+mod support;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use support::agent::{self, AnyBody, Raw, none, whole};
+use support::proxy::{Proxy, Setup};
+use support::upstream::Upstream;
+use support::{eventually, soon};
+use tokengauge::observer::End;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// An HTTP/2 upstream, and what it has seen.
+struct Backend {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+/// Counts a request until its response body is gone.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Backend {
+    async fn start(streams: u32) -> Backend {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (counted, opened) = (Arc::clone(&connections), Arc::clone(&open));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut serving = JoinSet::new();
+            while let Ok((tcp, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let open = Arc::clone(&opened);
+                let service = service_fn(move |request| respond(request, Arc::clone(&open)));
+                let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                server
+                    .max_concurrent_streams(streams)
+                    .auto_date_header(false);
+                let connection = server.serve_connection(TokioIo::new(tcp), service);
+                serving.spawn(async move { drop(connection.await) });
+            }
+        });
+        Backend {
+            address,
+            connections,
+            open,
+            _tasks: tasks,
+        }
+    }
+
+    fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+/// `/echo` gives back head and body, `/silent` nothing at all, `/hang` one piece and no
+/// more, `/break` one piece, and then it breaks off.
+async fn respond(
+    request: Request<Incoming>,
+    open: Arc<AtomicUsize>,
+) -> Result<Response<AnyBody>, Infallible> {
+    open.fetch_add(1, Ordering::SeqCst);
+    let guard = Open(open);
+    let path = request.uri().path().to_owned();
+    let target = format!("{:?} {}", request.version(), request.uri());
+    let mut response = Response::builder().header("x-target", target);
+    for (name, value) in request.headers() {
+        response = response.header(format!("x-got-{name}"), value);
+    }
+    if path == "/silent" {
+        std::future::pending::<()>().await;
+    }
+    let body = match path.as_str() {
+        "/echo" => request.into_body().map_err(Into::into).boxed(),
+        _ => Pieces {
+            _guard: guard,
+            breaks: path == "/break",
+            sent: false,
+        }
+        .boxed(),
+    };
+    Ok(response.body(body).unwrap())
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// One piece, and then nothing or a break.
+struct Pieces {
+    _guard: Open,
+    breaks: bool,
+    sent: bool,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        if !self.sent {
+            self.sent = true;
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"piece")))));
+        }
+        match self.breaks {
+            true => Poll::Ready(Some(Err("as the test wants it".into()))),
+            false => Poll::Pending,
+        }
+    }
+}
+
+async fn proxy(backend: &Backend) -> Proxy {
+    Setup::to(backend.address).http2().start().await
+}
+
+/// A body that ends with a trailer.
+struct WithTrailer(Vec<Frame<Bytes>>);
+
+impl Body for WithTrailer {
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+fn with_trailer() -> AnyBody {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "1".parse().unwrap());
+    WithTrailer(vec![
+        Frame::trailers(trailers),
+        Frame::data(Bytes::from_static(b"data")),
+    ])
+    .boxed()
+}
+
+#[tokio::test]
+async fn http2_to_http2_keeps_everything_trailers_too() {
+    let backend = Backend::start(100).await;
+    let proxy = proxy(&backend).await;
+    let mut agent = agent::http2(proxy.address).await;
+    let request = Request::post("http://agent.example/echo?q=%3a")
+        .header("x-mine", "1")
+        .header("te", "trailers")
+        .body(with_trailer());
+    let response = soon("a head", agent.send_request(request.unwrap()))
+        .await
+        .unwrap();
+    let header = |name: &str| {
+        response
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        header("x-target"),
+        Some(format!("HTTP/2.0 http://{}/echo?q=%3a", backend.address))
+    );
+    assert_eq!(header("x-got-x-mine").as_deref(), Some("1"));
+    assert_eq!(header("x-got-te").as_deref(), Some("trailers"));
+    assert_eq!(header("x-got-host"), None);
+    let body = soon("a body", response.into_body().collect())
+        .await
+        .unwrap();
+    assert_eq!(body.trailers().unwrap()["x-sum"], "1");
+    assert_eq!(body.to_bytes(), "data");
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(
+        (call.request(), call.response()),
+        (b"data".to_vec(), b"data".to_vec())
+    );
+    assert_eq!(call.ended(), Some(End::Complete));
+    assert!(call.sent().is_some());
+}
+
+#[tokio::test]
+async fn http1_to_http2() {
+    let backend = Backend::start(100).await;
+    let proxy = proxy(&backend).await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("POST /echo HTTP/1.1\r\nHost: h\r\nX-Mine: 1\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\nbody").await;
+    let head = agent.read_head().await;
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(
+        head.contains(&format!(
+            "x-target: HTTP/2.0 http://{}/echo\r\n",
+            backend.address
+        )),
+        "{head}"
+    );
+    assert!(
+        head.contains("x-got-x-mine: 1\r\n")
+            && !head.contains("x-got-host")
+            && !head.contains("x-got-connection"),
+        "{head}"
+    );
+    agent.read_until(b"body").await;
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Complete)
+    );
+}
+
+#[tokio::test]
+async fn http2_to_http1() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = agent::http2(proxy.address).await;
+    let request = Request::post("http://agent.example/v1//x?q")
+        .header("x-mine", "1")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2");
+    let sending = agent.send_request(request.body(whole("hello")).unwrap());
+    let serving = async {
+        let mut backend = upstream.accept().await;
+        let head = backend.read_head().await;
+        assert_eq!(backend.read_exact(5).await, b"hello");
+        backend.write("HTTP/1.1 200 OK\r\nX-Y: z\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nTrailer: x-took\r\n\r\n2\r\nok\r\n0\r\nx-took: 5\r\n\r\n").await;
+        head
+    };
+    let (response, head) = tokio::join!(sending, serving);
+    assert!(head.starts_with("POST /v1//x?q HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.contains(&format!("host: {}\r\n", upstream.address))
+            && head.contains("content-length: 5\r\n"),
+        "{head}"
+    );
+    assert!(head.contains("cookie: a=1; b=2\r\n"), "{head}");
+    let response = response.unwrap();
+    assert_eq!(
+        (response.status(), &response.headers()["x-y"]),
+        (StatusCode::OK, &"z".parse().unwrap())
+    );
+    assert!(
+        !response.headers().contains_key("transfer-encoding")
+            && !response.headers().contains_key("connection")
+    );
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.trailers().unwrap()["x-took"], "5");
+    assert_eq!(body.to_bytes(), "ok");
+    assert_eq!(
+        proxy.recorder.only_call().await.ended(),
+        Some(End::Complete)
+    );
+}
+
+#[tokio::test]
+async fn many_streams_share_a_connection_and_too_many_open_another() {
+    let backend = Backend::start(10).await;
+    let proxy = proxy(&backend).await;
+    let mut agent = agent::http2(proxy.address).await;
+    let mut bodies = Vec::new();
+    for _ in 0..25 {
+        let request = Request::get("http://h/hang").body(none()).unwrap();
+        let mut body = soon("a head", agent.send_request(request))
+            .await
+            .unwrap()
+            .into_body();
+        assert_eq!(
+            soon("a piece", body.frame())
+                .await
+                .unwrap()
+                .unwrap()
+                .into_data()
+                .unwrap(),
+            "piece"
+        );
+        bodies.push(body);
+    }
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 3);
+    drop(bodies);
+    eventually("the upstream hears that they left", || backend.open() == 0).await;
+    let calls = proxy.recorder.ended_calls(25).await;
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.ended() == Some(End::ClientCancelled))
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_resets_the_upstreams_stream() {
+    let backend = Backend::start(10).await;
+    let proxy = proxy(&backend).await;
+    for (count, path) in ["/hang", "/silent"].into_iter().enumerate() {
+        let mut agent = Raw::connect(proxy.address).await;
+        agent
+            .write(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"))
+            .await;
+        eventually("the request arrives", || backend.open() == 1).await;
+        drop(agent);
+        eventually("the upstream hears that the agent left", || {
+            backend.open() == 0
+        })
+        .await;
+        let calls = proxy.recorder.ended_calls(count + 1).await;
+        assert_eq!(calls[count].ended(), Some(End::ClientCancelled));
+    }
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_http2_stream_that_breaks_is_seen_to_break() {
+    let backend = Backend::start(10).await;
+    let proxy = proxy(&backend).await;
+    let mut http1 = Raw::connect(proxy.address).await;
+    http1.write("GET /break HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let response = http1.read_to_end().await;
+    assert!(!response.ends_with(b"0\r\n\r\n"), "no terminal chunk");
+    let mut http2 = agent::http2(proxy.address).await;
+    let request = Request::get("http://h/break").body(none()).unwrap();
+    let response = soon("a head", http2.send_request(request)).await;
+    let broke = match response {
+        Ok(response) => soon("a body", response.into_body().collect())
+            .await
+            .is_err(),
+        Err(_) => true,
+    };
+    assert!(broke);
+    let calls = proxy.recorder.ended_calls(2).await;
+    assert!(calls.iter().all(|call| call.ended() != Some(End::Complete)));
+}
+
+#[tokio::test]
+async fn an_http1_upstream_that_dies_resets_the_agents_stream_alone() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = agent::http2(proxy.address).await;
+    for n in 0..2 {
+        let request = Request::get("http://h/").body(none()).unwrap();
+        let sending = agent.send_request(request);
+        let serving = async {
+            let mut backend = upstream.accept().await;
+            backend.read_head().await;
+            backend
+                .write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+                .await;
+            backend
+        };
+        let (response, backend) = tokio::join!(sending, serving);
+        let mut body = response.unwrap().into_body();
+        assert_eq!(
+            body.frame().await.unwrap().unwrap().into_data().unwrap(),
+            "a"
+        );
+        drop(backend);
+        assert!(soon("the break", body.frame()).await.unwrap().is_err());
+        let calls = proxy.recorder.ended_calls(n + 1).await;
+        assert_eq!(calls[n].ended(), Some(End::UpstreamReset));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_went_away_is_connected_to_again() {
+    let backend = Backend::start(10).await;
+    let proxy = proxy(&backend).await;
+    let address = backend.address;
+    let mut agent = Raw::connect(proxy.address).await;
+    let request = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
+    agent.write(request).await;
+    agent.read_head().await;
+    drop(backend);
+    let listener = TcpListener::bind(address).await;
+    drop(listener);
+    agent.write(request).await;
+    let head = agent.read_head().await;
+    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");
+    proxy.recorder.ended_calls(2).await;
+}

@@ -1,0 +1,273 @@
+//! Whatever the observer does, traffic does not notice.
+
+mod support;
+
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+use support::agent::Raw;
+use support::proxy::{Proxy, Setup};
+use support::recorder::{Manners, Seen};
+use support::upstream::Upstream;
+use tokengauge::observer::{End, Filter, Phase};
+
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+async fn stream(manners: Manners) -> (Proxy, Raw, Raw) {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup {
+        manners,
+        inject_usage: true,
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend.read_exact(2).await;
+    backend.write(CHUNKED).await;
+    agent.read_head().await;
+    (proxy, agent, backend)
+}
+
+/// Sends chunks, each when the last has arrived, and the end.
+async fn talk(agent: &mut Raw, backend: &mut Raw, chunks: usize) {
+    for n in 0..chunks {
+        let chunk = format!("2\r\n{n:02}\r\n");
+        backend.write(&chunk).await;
+        assert_eq!(agent.read_exact(chunk.len()).await, chunk.as_bytes());
+    }
+    backend.write("0\r\n\r\n").await;
+    assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
+    let everywhere: [fn(&Seen) -> bool; 8] = [
+        |seen| matches!(seen, Seen::Endpoint(_)),
+        |seen| matches!(seen, Seen::Connected(..)),
+        |seen| matches!(seen, Seen::RequestFrame(_)),
+        |seen| matches!(seen, Seen::Sent(_)),
+        |seen| matches!(seen, Seen::Head(..)),
+        |seen| matches!(seen, Seen::Frame(_)),
+        |seen| matches!(seen, Seen::Overhead(..)),
+        |seen| matches!(seen, Seen::Ended(..)),
+    ];
+    for (place, panics) in everywhere.into_iter().enumerate() {
+        let (proxy, mut agent, mut backend) = stream(Manners {
+            panics: Some(panics),
+            ..Manners::default()
+        })
+        .await;
+        talk(&mut agent, &mut backend, 5).await;
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.ended(), Some(End::Complete), "place {place}");
+        assert_eq!(proxy.forwarder.observer_panics(), 1, "place {place}");
+        // What it was not shown is said.
+        let shown = call.frames().len() as u64;
+        let panicked_at_a_frame = u64::from(place == 5);
+        assert_eq!(
+            shown - panicked_at_a_frame + call.lagged(),
+            5,
+            "place {place}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
+    let slow = Duration::from_millis(200);
+    let (proxy, mut agent, mut backend) = stream(Manners {
+        slow,
+        ..Manners::default()
+    })
+    .await;
+    let began = Instant::now();
+    let watching = tokio::task::spawn_blocking(move || {
+        let mut tcp = agent.tcp.into_std().unwrap();
+        tcp.set_nonblocking(false).unwrap();
+        std::io::Read::read_exact(&mut tcp, &mut [0; 7]).unwrap();
+        (began.elapsed(), tcp)
+    });
+    backend.write("2\r\n00\r\n").await;
+    let (took, _tcp) = watching.await.unwrap();
+    assert!(took < slow, "{took:?}");
+    assert!(proxy.recorder.calls().len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_outruns_its_observer_is_not_held_up_and_not_kept() {
+    let slow = Duration::from_millis(20);
+    let (proxy, mut agent, mut backend) = stream(Manners {
+        slow,
+        ..Manners::default()
+    })
+    .await;
+    let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
+    let chunks = 500;
+    let began = Instant::now();
+    let sending = tokio::spawn(async move {
+        for _ in 0..chunks {
+            backend.write(&chunk).await;
+        }
+        backend.write("0\r\n\r\n").await;
+    });
+    agent.read_until(b"\r\n0\r\n\r\n").await;
+    let took = began.elapsed();
+    sending.await.unwrap();
+    let call = proxy.recorder.only_call().await;
+    assert!(took < slow * chunks / 2, "{took:?}");
+    assert!(call.lagged() > 0);
+    assert_eq!(call.ended(), Some(End::Complete));
+}
+
+#[tokio::test]
+async fn what_the_proxy_cost_is_told() {
+    let (proxy, mut agent, mut backend) = stream(Manners::default()).await;
+    talk(&mut agent, &mut backend, 3).await;
+    let call = proxy.recorder.only_call().await;
+    for phase in [Phase::Head, Phase::Chunk] {
+        let costs = call.all(|seen| match seen {
+            Seen::Overhead(of, cost) if *of == phase => Some(*cost),
+            _ => None,
+        });
+        assert_eq!(costs.len(), 1, "{phase:?}");
+        assert!(
+            costs[0] > Duration::ZERO && costs[0] < Duration::from_secs(1),
+            "{phase:?}: {costs:?}"
+        );
+    }
+}
+
+/// Takes every `#` out, and holds an `!` back to the end.
+struct Without {
+    held_back: bool,
+}
+
+impl Filter for Without {
+    fn push(&mut self, bytes: Bytes) -> Bytes {
+        self.held_back |= bytes.contains(&b'!');
+        bytes
+            .iter()
+            .copied()
+            .filter(|byte| !b"#!".contains(byte))
+            .collect()
+    }
+    fn finish(&mut self) -> Bytes {
+        Bytes::from_static(if self.held_back { b"!" } else { b"" })
+    }
+}
+
+fn injecting() -> Manners {
+    Manners {
+        rewrite: Some(|body| {
+            (body == b"{\"stream\":true}")
+                .then(|| Bytes::from_static(b"{\"stream\":true,\"usage\":true}"))
+        }),
+        filter: Some(|| Box::new(Without { held_back: false })),
+        ..Manners::default()
+    }
+}
+
+async fn injecting_proxy() -> (Upstream, Proxy, Raw) {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup {
+        manners: injecting(),
+        inject_usage: true,
+        ..Setup::to(upstream.address)
+    }
+    .start()
+    .await;
+    let agent = Raw::connect(proxy.address).await;
+    (upstream, proxy, agent)
+}
+
+#[tokio::test]
+async fn usage_is_asked_for_and_taken_out_again() {
+    let (upstream, proxy, mut agent) = injecting_proxy().await;
+    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\nContent-Length: 15\r\n\r\n{\"stream\":true}").await;
+    let mut backend = upstream.accept().await;
+    let head = backend.read_head().await;
+    assert!(
+        head.contains("Accept-Encoding: identity\r\n") && head.contains("Content-Length: 28\r\n"),
+        "{head}"
+    );
+    assert_eq!(
+        backend.read_exact(28).await,
+        b"{\"stream\":true,\"usage\":true}"
+    );
+    backend.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\na#b###c!d").await;
+    let head = agent.read_head().await;
+    assert!(
+        !head.to_ascii_lowercase().contains("content-length"),
+        "{head}"
+    );
+    assert_eq!(
+        agent.read_until(b"0\r\n\r\n").await,
+        b"4\r\nabcd\r\n1\r\n!\r\n0\r\n\r\n"
+    );
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(
+        call.response(),
+        b"a#b###c!d",
+        "the meter sees what the upstream sent"
+    );
+    assert_eq!(call.ended(), Some(End::Complete));
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_taken_out_whole_leaves_nothing_behind() {
+    let (upstream, proxy, mut agent) = injecting_proxy().await;
+    agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend.write(CHUNKED).await;
+    agent.read_head().await;
+    for piece in ["2\r\nab\r\n", "2\r\n##\r\n", "2\r\ncd\r\n", "0\r\n\r\n"] {
+        backend.write(piece).await;
+        if !piece.contains('#') {
+            assert_eq!(agent.read_exact(piece.len()).await, piece.as_bytes());
+        }
+    }
+    assert_eq!(proxy.recorder.only_call().await.response(), b"ab##cd");
+}
+
+#[tokio::test]
+async fn what_is_not_rewritten_goes_as_it_came() {
+    let (upstream, _proxy, mut agent) = injecting_proxy().await;
+    let big = format!("{{{}}}", " ".repeat(2 << 20));
+    let length = big.len();
+    let plain = |body: &str| {
+        format!(
+            "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let mut backend = None;
+    for (request, body) in [
+        (plain("{\"stream\":false}"), "{\"stream\":false}".to_owned()),
+        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n".to_owned(), "2\r\n{}\r\n0\r\n\r\n".to_owned()),
+        (plain(&big), big.clone()),
+        (format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{length:X}\r\n{big}\r\n0\r\n\r\n"), String::new()),
+    ] {
+        let writing = agent.write(request);
+        let reading = async {
+            if backend.is_none() {
+                backend = Some(upstream.accept().await);
+            }
+            let backend = backend.as_mut().unwrap();
+            backend.read_head().await;
+            if body.is_empty() {
+                backend.read_until(b"\r\n0\r\n\r\n").await;
+            } else {
+                assert!(backend.read_exact(body.len()).await == body.as_bytes());
+            }
+            backend.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 3\r\n\r\na#b").await;
+        };
+        tokio::join!(writing, reading);
+        agent.read_head().await;
+        assert_eq!(agent.read_exact(3).await, b"a#b");
+    }
+}
