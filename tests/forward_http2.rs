@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use support::agent::{self, AnyBody, Raw, none, whole};
 use support::proxy::{Proxy, Setup};
 use support::upstream::Upstream;
@@ -21,6 +22,7 @@ use support::{eventually, soon};
 use tokengauge::observer::End;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
 
 /// An HTTP/2 upstream, and what it has seen.
 struct Backend {
@@ -94,7 +96,7 @@ async fn respond(
         "/echo" => request.into_body().map_err(Into::into).boxed(),
         _ => Pieces {
             _guard: guard,
-            breaks: path == "/break",
+            breaks: (path == "/break").then(|| Box::pin(sleep(Duration::from_millis(50)))),
             sent: false,
         }
         .boxed(),
@@ -107,7 +109,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// One piece, and then nothing or a break.
 struct Pieces {
     _guard: Open,
-    breaks: bool,
+    breaks: Option<Pin<Box<Sleep>>>,
     sent: bool,
 }
 
@@ -117,15 +119,18 @@ impl Body for Pieces {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
         if !self.sent {
             self.sent = true;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"piece")))));
         }
-        match self.breaks {
-            true => Poll::Ready(Some(Err("as the test wants it".into()))),
-            false => Poll::Pending,
+        match &mut self.breaks {
+            Some(timer) => timer
+                .as_mut()
+                .poll(cx)
+                .map(|()| Some(Err("as the test wants it".into()))),
+            None => Poll::Pending,
         }
     }
 }
@@ -330,20 +335,26 @@ async fn an_http2_stream_that_breaks_is_seen_to_break() {
     let proxy = proxy(&backend).await;
     let mut http1 = Raw::connect(proxy.address).await;
     http1.write("GET /break HTTP/1.1\r\nHost: h\r\n\r\n").await;
-    let response = http1.read_to_end().await;
-    assert!(!response.ends_with(b"0\r\n\r\n"), "no terminal chunk");
+    http1.read_head().await;
+    assert_eq!(
+        http1.read_to_end().await,
+        b"5\r\npiece\r\n",
+        "no terminal chunk"
+    );
     let mut http2 = agent::http2(proxy.address).await;
     let request = Request::get("http://h/break").body(none()).unwrap();
-    let response = soon("a head", http2.send_request(request)).await;
-    let broke = match response {
-        Ok(response) => soon("a body", response.into_body().collect())
+    let response = soon("a head", http2.send_request(request)).await.unwrap();
+    assert!(
+        soon("a break", response.into_body().collect())
             .await
-            .is_err(),
-        Err(_) => true,
-    };
-    assert!(broke);
+            .is_err()
+    );
     let calls = proxy.recorder.ended_calls(2).await;
-    assert!(calls.iter().all(|call| call.ended() != Some(End::Complete)));
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.ended() == Some(End::UpstreamReset))
+    );
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
 #[tokio::test]
 async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
     let slow = Duration::from_millis(200);
-    let (proxy, mut agent, mut backend) = stream(Manners {
+    let (proxy, agent, mut backend) = stream(Manners {
         slow,
         ..Manners::default()
     })

@@ -98,7 +98,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
-            Kind::Unsent { length } => length.clone(),
+            Kind::Unsent { length } => *length,
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streaming(streaming) => streaming.size_hint(),
         }

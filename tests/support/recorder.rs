@@ -24,6 +24,9 @@ pub enum Seen {
     Tunnel(Side, Frame),
 }
 
+/// Gives the body to send in place of another.
+pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
+
 /// What else a call's observer does, as a test wants it.
 #[derive(Clone, Default)]
 pub struct Manners {
@@ -32,7 +35,7 @@ pub struct Manners {
     /// Takes this long over each piece of a response.
     pub slow: Duration,
     /// Puts this in place of a request body.
-    pub rewrite: Option<fn(&[u8]) -> Option<Bytes>>,
+    pub rewrite: Option<Rewrite>,
     /// Edits the response.
     pub filter: Option<fn() -> Box<dyn Filter>>,
 }
