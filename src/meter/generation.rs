@@ -74,6 +74,19 @@ impl Generation {
         brought.text
     }
 
+    /// The turn is over. An error that came amid it, of which the connection recovered,
+    /// is none of a response that completed.
+    pub(crate) fn end_turn(&mut self) {
+        self.terminated = true;
+        if self
+            .finishes
+            .iter()
+            .all(|(_, reason)| &**reason == "completed")
+        {
+            self.error = None;
+        }
+    }
+
     /// The one after it on the same connection: model and numbering go on.
     pub(crate) fn next(&mut self) -> Generation {
         Generation {

@@ -97,7 +97,7 @@ impl Turns {
             Event::TurnEnded => {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 {
-                    state.run.generation.terminated = true;
+                    state.run.generation.end_turn();
                     state.run.frame(head, at, true);
                     self.record(head, state, at, &End::Complete);
                 }

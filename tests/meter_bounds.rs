@@ -1,0 +1,318 @@
+//! What is bounded, what a mistake costs, and what is given back.
+
+#[path = "wire_support/encode.rs"]
+#[allow(dead_code)]
+mod encode;
+mod meter_support;
+
+use bytes::Bytes;
+use http::StatusCode;
+use meter_support::{Bench, DONE, PATIENCE, finish, header_map, words};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokengauge::call::{Channel, Outcome, TpsUnavailable};
+use tokengauge::config::Measure;
+use tokengauge::meter::{Finding, Meter, RecentCalls, Stream, Subscriber, Watch};
+use tokengauge::observer::End;
+
+/// Counts the tokens it is told; panics when told to.
+#[derive(Default)]
+struct Live {
+    told: Arc<Mutex<Vec<(Channel, u64)>>>,
+    models: Mutex<Vec<Option<String>>>,
+    panics: bool,
+}
+
+struct LiveWatch {
+    told: Arc<Mutex<Vec<(Channel, u64)>>>,
+    panics: bool,
+}
+
+impl Subscriber for Live {
+    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn Watch>> {
+        self.models
+            .lock()
+            .expect("models")
+            .push(stream.model.map(str::to_owned));
+        Some(Box::new(LiveWatch {
+            told: Arc::clone(&self.told),
+            panics: self.panics,
+        }))
+    }
+
+    fn finished(&self, _: &Arc<Finding>) {}
+}
+
+impl Watch for LiveWatch {
+    fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
+        assert!(!self.panics, "a panic behind the tap");
+        self.told.lock().expect("told").push((channel, tokens));
+    }
+}
+
+#[test]
+fn tokens_are_told_live_and_add_up_to_the_record() {
+    let live = Arc::new(Live::default());
+    let bench = Bench::new(
+        Measure::default(),
+        vec![Arc::clone(&live) as Arc<dyn Subscriber>],
+    );
+    let call = bench.chat();
+    for frame in 0..10 {
+        bench.frame(&*call, 100 + frame * 10, words(3));
+    }
+    let sum = || -> u64 {
+        live.told
+            .lock()
+            .expect("told")
+            .iter()
+            .map(|(_, tokens)| tokens)
+            .sum()
+    };
+    let before = sum();
+    assert!((27..=30).contains(&before), "while it runs: {before}");
+    bench.frame(&*call, 300, finish(None) + DONE);
+    let record = bench.end(&*call, 400, End::Complete);
+    assert_eq!(Some(sum()), record.tokens.normalised.output);
+    assert_eq!(
+        *live.models.lock().expect("models"),
+        [Some("m-1".to_owned())]
+    );
+}
+
+#[test]
+fn a_panic_behind_the_tap_costs_one_call_its_measurement_and_is_counted() {
+    let live = Arc::new(Live {
+        panics: true,
+        ..Live::default()
+    });
+    let bench = Bench::new(Measure::default(), vec![live as Arc<dyn Subscriber>]);
+    let call = bench.chat();
+    for frame in 0..10 {
+        bench.frame(&*call, 100 + frame * 10, words(8));
+    }
+    bench.frame(&*call, 300, finish(Some(80)) + DONE);
+    let record = bench.end(&*call, 400, End::Complete);
+    assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Unparsed));
+    assert_eq!(record.tokens.normalised.output, None);
+    assert_eq!(record.outcome, Outcome::Complete);
+    assert!(bench.meter.figures().panics > 0);
+    assert_eq!(bench.meter.streams(bench.start, 10), []);
+}
+
+#[test]
+fn a_body_over_the_bound_is_lagged_and_its_memory_given_back() {
+    let measure = Measure {
+        body_bytes: 100_000,
+        ..Measure::default()
+    };
+    let bench = Bench::new(measure, Vec::new());
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(&*call, b"{}");
+    bench.answer(&*call, 200, "application/json");
+    for frame in 0..20 {
+        bench.frame(&*call, 100 + frame, vec![b' '; 10_000]);
+    }
+    let record = bench.end(&*call, 400, End::Complete);
+    assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Lagged));
+    assert_eq!(
+        (record.streamed, record.bytes.response),
+        (Some(false), 200_000)
+    );
+    let figures = bench.meter.figures();
+    assert!(figures.skipped_bodies > 0 && figures.lagged_frames > 0);
+    assert_eq!(figures.held_bytes, 0);
+}
+
+#[test]
+fn all_calls_together_hold_no_more_than_the_memory_they_are_given() {
+    let measure = Measure {
+        memory_bytes: 1 << 20,
+        ..Measure::default()
+    };
+    let bench = Bench::new(measure, Vec::new());
+    let calls: Vec<_> = (0..50)
+        .map(|_| bench.begin("/v1/chat/completions", &[]))
+        .collect();
+    for call in &calls {
+        call.request_frame(&Bytes::from(vec![b' '; 100_000]));
+        assert!(bench.meter.figures().held_bytes <= 1 << 20);
+    }
+    assert!(bench.meter.figures().skipped_bodies >= 40);
+    calls
+        .iter()
+        .for_each(|call| call.ended(bench.at(10), End::ClientCancelled));
+    drop(calls);
+    assert_eq!(bench.findings().len(), 50);
+    assert_eq!(bench.meter.figures().held_bytes, 0);
+}
+
+#[test]
+fn the_prompt_is_given_back_as_soon_as_the_provider_told_its_tokens() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(
+        &*call,
+        br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#,
+    );
+    bench.answer(&*call, 200, "text/event-stream");
+    bench.frame(&*call, 100, words(1));
+    assert!(bench.meter.figures().held_bytes > 0);
+    bench.frame(&*call, 200, finish(Some(1)));
+    assert_eq!(bench.meter.figures().held_bytes, 0);
+    bench.frame(&*call, 300, DONE);
+    let record = bench.end(&*call, 400, End::Complete);
+    assert_eq!(
+        (record.tokens.reported.input, record.tokens.normalised.input),
+        (Some(7), None)
+    );
+}
+
+#[test]
+fn a_long_prompt_is_read_and_counted_in_the_background() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    let prompt = " word".repeat(50_000);
+    let body = format!(
+        "{{\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}],\"model\":\"far-behind\",\"stream\":true}}"
+    );
+    bench.send(&*call, body.as_bytes());
+    bench.answer(&*call, 200, "text/event-stream");
+    bench.frame(&*call, 100, words(40) + DONE);
+    let record = bench.end(&*call, 400, End::Complete);
+    assert_eq!(record.model_requested.as_deref(), Some("far-behind"));
+    assert_eq!(record.tokens.normalised.input, Some(50_000));
+    assert_eq!(bench.meter.figures().held_bytes, 0);
+}
+
+#[test]
+fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
+    let mut random = 1_u64;
+    let mut padding = || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        format!(
+            ": {random:016x}{:016x}\n\n",
+            random.rotate_left(29) ^ 0x5bd1_e995
+        )
+    };
+    let events = (0..30_000).map(|n| padding() + &words(1 + n % 3));
+    let plain: String = events.collect::<String>() + &finish(None) + DONE;
+    let body = encode::encode("gzip", plain.as_bytes());
+    assert!(body.len() > 5 * 70_000, "{} bytes are no bulk", body.len());
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(&*call, b"{}");
+    let headers = header_map(&[
+        ("content-type", "text/event-stream"),
+        ("content-encoding", "gzip"),
+    ]);
+    call.head(bench.at(50), StatusCode::OK, &headers);
+    for (frame, piece) in body.chunks(70_000).enumerate() {
+        bench.frame(&*call, 1000 + frame as u64 * 1000, piece);
+    }
+    assert!(bench.meter.figures().held_bytes >= body.len());
+    let record = bench.end(&*call, 900_000, End::Complete);
+    assert_eq!(record.tokens.normalised.output, Some(60_000));
+    assert_eq!(record.seconds.ttft, Some(1.0));
+    assert_eq!(record.seconds.longest_gap, Some(1.0));
+    assert_eq!(bench.meter.figures().held_bytes, 0);
+}
+
+/// Holds the subscribers' thread until it is let go.
+struct Slow {
+    begun: SyncSender<()>,
+    release: Mutex<Receiver<()>>,
+}
+
+impl Subscriber for Slow {
+    fn finished(&self, _: &Arc<Finding>) {
+        let _ = self.begun.try_send(());
+        let _ = self.release.lock().expect("release").recv();
+    }
+}
+
+#[test]
+fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
+    let (begun, running) = sync_channel(1);
+    let (release, held) = channel();
+    let slow = Slow {
+        begun,
+        release: Mutex::new(held),
+    };
+    let bench = Bench::new(Measure::default(), vec![Arc::new(slow)]);
+    let end = || {
+        bench
+            .begin("/v1/models", &[])
+            .ended(bench.at(1), End::Complete)
+    };
+    end();
+    running
+        .recv_timeout(PATIENCE)
+        .expect("the subscriber is held");
+    let calls = 9_000;
+    (0..calls).for_each(|_| end());
+    let dropped = bench.meter.figures().dropped_findings;
+    assert_eq!(dropped, calls - 8192);
+    drop(release);
+    assert_eq!(bench.findings().len() as u64, 1 + calls - dropped);
+}
+
+#[test]
+fn the_ring_of_recent_calls_keeps_the_newest() {
+    let ring = RecentCalls::new(3);
+    let meter = Meter::new(
+        Measure::default(),
+        vec![Arc::clone(&ring) as Arc<dyn Subscriber>],
+    );
+    let bench = Bench {
+        meter,
+        ..Bench::default()
+    };
+    for millis in 1..=5 {
+        bench
+            .begin("/v1/models", &[])
+            .ended(bench.at(millis), End::Complete);
+    }
+    assert!(bench.meter.flush(PATIENCE));
+    let durations: Vec<_> = ring
+        .newest(10)
+        .iter()
+        .map(|f| f.record.seconds.duration)
+        .collect();
+    assert_eq!(durations, [Some(0.005), Some(0.004), Some(0.003)]);
+    assert_eq!(ring.newest(1).len(), 1);
+}
+
+#[test]
+fn streams_in_flight_return_to_zero_however_calls_end() {
+    let bench = Bench::default();
+    let in_flight = || {
+        bench
+            .meter
+            .figures()
+            .in_flight
+            .first()
+            .map_or(0, |lane| lane.2)
+    };
+    let calls: Vec<_> = (0..3).map(|_| bench.chat()).collect();
+    assert_eq!(
+        (in_flight(), bench.meter.streams(bench.start, 10).len()),
+        (3, 3)
+    );
+    calls[0].ended(bench.at(100), End::Complete);
+    calls[1].ended(bench.at(100), End::UpstreamReset);
+    drop(calls);
+    let concurrency: Vec<_> = bench
+        .findings()
+        .iter()
+        .map(|finding| finding.concurrency)
+        .collect();
+    assert_eq!(
+        (in_flight(), bench.meter.streams(bench.start, 10).len()),
+        (0, 0)
+    );
+    assert_eq!(concurrency.iter().max(), Some(&3));
+}

@@ -1,0 +1,210 @@
+//! How a call ends: every outcome, once and only once.
+
+mod meter_support;
+
+use meter_support::{Bench, DONE, event, finish, words};
+use tokengauge::call::{CallRecord, Outcome};
+use tokengauge::observer::{End, FailureKind};
+
+/// A chat with these frames, 100 ms apart.
+fn play(bench: &Bench, frames: &[String], end: End) -> CallRecord {
+    let call = bench.chat();
+    for (frame, body) in frames.iter().enumerate() {
+        bench.frame(&*call, 100 + frame as u64 * 100, body);
+    }
+    bench.end(&*call, 10_000, end)
+}
+
+fn outcome(frames: &[String], end: End) -> (Outcome, Option<String>) {
+    let record = play(&Bench::default(), frames, end);
+    (record.outcome, record.error_type)
+}
+
+fn error_event() -> String {
+    "data: {\"error\":{\"type\":\"overloaded\",\"message\":\"secret prompt\"}}\n\n".to_owned()
+}
+
+#[test]
+fn a_terminator_or_a_finish_reason_completes_a_stream() {
+    let done = [words(3), DONE.to_owned()];
+    assert_eq!(outcome(&done, End::Complete), (Outcome::Complete, None));
+    let finished = [words(3), finish(None)];
+    assert_eq!(outcome(&finished, End::Complete), (Outcome::Complete, None));
+}
+
+#[test]
+fn a_stream_that_stops_without_either_was_reset() {
+    let cut = [words(3), "data: {\"choices\":[{\"ind".to_owned()];
+    let reset = (Outcome::UpstreamReset, Some("unterminated".to_owned()));
+    assert_eq!(outcome(&cut, End::Complete), reset);
+    assert_eq!(outcome(&[], End::Complete), reset, "nor was there anything");
+}
+
+#[test]
+fn a_cut_event_at_the_end_of_a_lost_connection_is_not_a_parse_error() {
+    let cut = [words(3), "data: {\"choices\":[{\"ind".to_owned()];
+    let record = play(&Bench::default(), &cut, End::UpstreamReset);
+    assert_eq!(record.outcome, Outcome::UpstreamReset);
+    assert_eq!(record.error_type.as_deref(), Some("upstream_reset"));
+    assert_eq!(
+        record.tokens.normalised.output,
+        Some(3),
+        "tokens that came count"
+    );
+}
+
+#[test]
+fn an_agent_that_leaves_has_cancelled_unless_the_terminator_was_there() {
+    let cancelled = (Outcome::ClientCancelled, None);
+    assert_eq!(outcome(&[words(3)], End::ClientCancelled), cancelled);
+    let whole = [words(3), finish(None), DONE.to_owned()];
+    assert_eq!(
+        outcome(&whole, End::ClientCancelled),
+        (Outcome::Complete, None)
+    );
+}
+
+#[test]
+fn an_error_inside_a_200_is_told_by_its_type_and_never_by_its_message() {
+    let frames = [words(3), error_event()];
+    for end in [End::Complete, End::ClientCancelled, End::UpstreamReset] {
+        let record = play(&Bench::default(), &frames, end);
+        assert_eq!(record.outcome, Outcome::ErrorEvent);
+        let error = record.error_type.expect("a type");
+        assert_eq!(error, "overloaded");
+    }
+}
+
+#[test]
+fn a_status_of_400_and_above_is_an_http_error_with_the_bodys_type() {
+    let bench = Bench::default();
+    for (status, body, kind) in [
+        (
+            429,
+            "{\"error\":{\"type\":\"rate_limit_error\",\"message\":\"m\"}}",
+            "rate_limit_error",
+        ),
+        (503, "<html>oops</html>", "503"),
+    ] {
+        let call = bench.begin("/v1/chat/completions", &[]);
+        bench.send(&*call, b"{}");
+        bench.answer(&*call, status, "application/json");
+        bench.frame(&*call, 100, body);
+        let record = bench.end(&*call, 200, End::Complete);
+        assert_eq!(
+            (record.outcome, record.status),
+            (Outcome::HttpError, Some(status))
+        );
+        assert_eq!(record.error_type.as_deref(), Some(kind));
+        assert_eq!(record.tokens.normalised.output, None);
+    }
+}
+
+#[test]
+fn failures_of_ours_have_our_status_and_their_own_name() {
+    use FailureKind::*;
+    for (kind, outcome) in [
+        (Dns, Outcome::Unreachable),
+        (Connect, Outcome::Unreachable),
+        (Tls, Outcome::Unreachable),
+        (ConnectTimeout, Outcome::Timeout),
+        (HeadTimeout, Outcome::Timeout),
+        (IdleTimeout, Outcome::Timeout),
+        (Reset, Outcome::UpstreamReset),
+        (Protocol, Outcome::UpstreamReset),
+        (NoRoute, Outcome::Rejected),
+        (BadRequest, Outcome::Rejected),
+        (RateLimited, Outcome::Rejected),
+        (Overloaded, Outcome::Rejected),
+    ] {
+        let bench = Bench::default();
+        let call = bench.begin("/v1/chat/completions", &[]);
+        let record = bench.end(&*call, 10, End::Failed(kind));
+        assert_eq!(record.outcome, outcome, "{kind:?}");
+        assert_eq!(record.error_type.as_deref(), Some(kind.as_str()));
+        assert_eq!(record.status, Some(kind.status().as_u16()));
+        assert_eq!((record.streamed, record.tokens.source), (None, None));
+    }
+}
+
+#[test]
+fn an_idle_timeout_amid_a_stream_keeps_the_upstreams_status_and_the_tokens() {
+    let end = End::Failed(FailureKind::IdleTimeout);
+    let record = play(&Bench::default(), &[words(40)], end);
+    assert_eq!(
+        (record.outcome, record.status),
+        (Outcome::Timeout, Some(200))
+    );
+    assert_eq!(record.tokens.normalised.output, Some(40));
+}
+
+#[test]
+fn only_the_first_end_counts() {
+    let bench = Bench::default();
+    let call = bench.chat();
+    bench.frame(&*call, 100, words(3) + DONE);
+    call.ended(bench.at(200), End::Complete);
+    call.ended(bench.at(300), End::UpstreamReset);
+    bench.frame(&*call, 400, words(3));
+    drop(call);
+    let findings = bench.findings();
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].record.outcome, Outcome::Complete);
+    assert_eq!(findings[0].record.seconds.duration, Some(0.2));
+}
+
+#[test]
+fn a_call_that_nobody_ended_was_cancelled_at_the_last_instant_seen() {
+    let bench = Bench::default();
+    let call = bench.chat();
+    bench.frame(&*call, 700, words(3));
+    drop(call);
+    let record = bench.newest();
+    assert_eq!(record.outcome, Outcome::ClientCancelled);
+    assert_eq!(record.seconds.duration, Some(0.7));
+}
+
+#[test]
+fn a_head_request_and_a_204_need_no_terminator() {
+    let bench = Bench::default();
+    let head = bench.begin_with("/v1/chat/completions", &[], |mut start| {
+        start.method = &http::Method::HEAD;
+        start
+    });
+    bench.answer(&*head, 200, "text/event-stream");
+    assert_eq!(
+        bench.end(&*head, 100, End::Complete).outcome,
+        Outcome::Complete
+    );
+    let empty = bench.begin("/v1/chat/completions", &[]);
+    bench.answer(&*empty, 204, "text/event-stream");
+    assert_eq!(
+        bench.end(&*empty, 100, End::Complete).outcome,
+        Outcome::Complete
+    );
+}
+
+#[test]
+fn calls_after_an_upstream_was_unreachable_are_warm_up() {
+    use tokengauge::config::Measure;
+    let measure = Measure {
+        warm_up_calls: 1,
+        warm_up_for: std::time::Duration::ZERO,
+        ..Measure::default()
+    };
+    let bench = Bench::new(measure, Vec::new());
+    let warm_up = |end| {
+        let call = bench.begin("/v1/chat/completions", &[]);
+        if end == End::Complete {
+            bench.send(&*call, b"{}");
+            bench.answer(&*call, 200, "text/event-stream");
+            bench.frame(&*call, 100, event("{\"content\":\"a\"}") + DONE);
+        }
+        bench.end(&*call, 200, end).warm_up
+    };
+    assert!(warm_up(End::Complete), "the first of the process");
+    assert!(!warm_up(End::Complete));
+    assert!(!warm_up(End::Failed(FailureKind::Connect)));
+    assert!(warm_up(End::Complete), "the first after it was unreachable");
+    assert!(!warm_up(End::Complete));
+}

@@ -1,0 +1,215 @@
+//! Realtime connections: a record for each response, timed from what asked for it.
+
+mod meter_support;
+
+use http::StatusCode;
+use meter_support::{Bench, header_map};
+use std::sync::Arc;
+use tokengauge::call::{CallRecord, Outcome};
+use tokengauge::observer::{CallObserver, End, Side};
+
+/// A WebSocket text message, masked where the agent sends it.
+fn message(from: Side, text: &str) -> Vec<u8> {
+    let masked = if from == Side::Agent { 0x80 } else { 0 };
+    let mut frame = vec![0x81, masked | 126];
+    frame.extend((text.len() as u16).to_be_bytes());
+    if from == Side::Agent {
+        frame.extend([0; 4]);
+    }
+    frame.extend(text.bytes());
+    frame
+}
+
+struct Socket {
+    bench: Bench,
+    call: Arc<dyn CallObserver>,
+}
+
+impl Socket {
+    fn open() -> Socket {
+        let bench = Bench::default();
+        let call = bench.begin("/v1/realtime?model=gpt-realtime", &[]);
+        bench.send(&*call, b"");
+        call.head(
+            bench.at(50),
+            StatusCode::SWITCHING_PROTOCOLS,
+            &header_map(&[]),
+        );
+        Socket { bench, call }
+    }
+
+    fn agent(&self, millis: u64, text: &str) {
+        self.bench
+            .tunnel(&*self.call, Side::Agent, millis, message(Side::Agent, text));
+    }
+
+    fn upstream(&self, millis: u64, text: &str) {
+        self.bench.tunnel(
+            &*self.call,
+            Side::Upstream,
+            millis,
+            message(Side::Upstream, text),
+        );
+    }
+
+    fn begin(&self, millis: u64) {
+        self.upstream(
+            millis,
+            r#"{"type":"response.created","response":{"id":"r","status":"in_progress"}}"#,
+        );
+    }
+
+    fn words(&self, millis: u64, count: usize) {
+        let text = " word".repeat(count);
+        self.upstream(
+            millis,
+            &format!(
+                r#"{{"type":"response.output_text.delta","item_id":"i","output_index":0,"content_index":0,"delta":"{text}"}}"#
+            ),
+        );
+    }
+
+    fn done(&self, millis: u64, status: &str, output: u64) {
+        self.upstream(
+            millis,
+            &format!(
+                r#"{{"type":"response.done","response":{{"id":"r","status":"{status}","output":[],"usage":{{"input_tokens":9,"output_tokens":{output}}}}}}}"#
+            ),
+        );
+    }
+
+    /// Oldest first.
+    fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
+        self.call.ended(self.bench.at(millis), end);
+        let findings = self.bench.findings();
+        findings
+            .iter()
+            .rev()
+            .map(|finding| finding.record.clone())
+            .collect()
+    }
+}
+
+#[test]
+fn each_response_is_timed_from_what_asked_for_it() {
+    let socket = Socket::open();
+    socket.upstream(
+        60,
+        r#"{"type":"session.created","session":{"model":"gpt-realtime-1"}}"#,
+    );
+    socket.agent(1000, r#"{"type":"response.create"}"#);
+    socket.begin(1100);
+    for frame in 0..5 {
+        socket.words(1300 + frame * 100, 8);
+    }
+    socket.done(1800, "completed", 40);
+    socket.begin(5000);
+    socket.words(5200, 3);
+    socket.done(5300, "completed", 3);
+    let records = socket.end(9000, End::Complete);
+
+    assert_eq!(records.len(), 2, "none for the connection itself");
+    let (asked, spoken) = (&records[0], &records[1]);
+    let near = |is: Option<f64>, should: f64| is.is_some_and(|is| (is - should).abs() < 1e-9);
+    assert!(
+        near(asked.seconds.ttft, 0.3),
+        "from response.create: {:?}",
+        asked.seconds
+    );
+    assert!(near(spoken.seconds.ttft, 0.2), "from response.created");
+    assert!(near(asked.seconds.duration, 0.8) && near(spoken.seconds.duration, 0.3));
+    assert!(near(asked.tps.output, 80.0));
+    for record in &records {
+        assert_eq!(record.model.as_deref(), Some("gpt-realtime-1"));
+        assert_eq!(record.model_requested.as_deref(), Some("gpt-realtime"));
+        assert_eq!(
+            (record.status, record.outcome),
+            (Some(101), Outcome::Complete)
+        );
+        assert_eq!(record.finish_reasons, ["completed"]);
+    }
+    assert_eq!(asked.tokens.normalised.output, Some(40));
+    assert_eq!(spoken.tokens.normalised.output, Some(3));
+    assert_eq!(
+        (asked.tokens.reported.output, spoken.tokens.reported.output),
+        (Some(40), Some(3))
+    );
+    assert_eq!(asked.started_at, "2023-11-14T22:13:21.000Z");
+    assert_ne!(asked.id, spoken.id);
+}
+
+#[test]
+fn only_responses_are_streams_in_flight() {
+    let socket = Socket::open();
+    let in_flight = || socket.bench.meter.figures().in_flight[0].2;
+    assert_eq!(in_flight(), 0, "an idle connection is none");
+    socket.begin(100);
+    socket.words(200, 1);
+    assert_eq!(in_flight(), 1);
+    assert_eq!(
+        socket.bench.meter.streams(socket.bench.at(300), 10).len(),
+        1
+    );
+    socket.done(400, "completed", 1);
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn a_connection_without_a_response_gives_one_record() {
+    let socket = Socket::open();
+    socket.agent(100, r#"{"type":"session.update"}"#);
+    let records = socket.end(200, End::Complete);
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].outcome, Outcome::Complete);
+    assert_eq!(records[0].seconds.duration, Some(0.2));
+    assert!(records[0].bytes.request > 10);
+}
+
+#[test]
+fn a_connection_that_ends_amid_a_response_ends_that_response() {
+    for (end, outcome) in [
+        (End::Complete, Outcome::UpstreamReset),
+        (End::UpstreamReset, Outcome::UpstreamReset),
+        (End::ClientCancelled, Outcome::ClientCancelled),
+    ] {
+        let socket = Socket::open();
+        socket.begin(100);
+        socket.words(200, 2);
+        let records = socket.end(300, end);
+        assert_eq!((records.len(), records[0].outcome), (1, outcome));
+        assert_eq!(records[0].tokens.normalised.output, Some(2));
+    }
+}
+
+#[test]
+fn an_error_that_the_response_survived_is_not_its_outcome() {
+    let socket = Socket::open();
+    socket.begin(100);
+    socket.upstream(150, r#"{"type":"error","error":{"type":"invalid_request_error","code":"input_audio_buffer_commit_empty"}}"#);
+    socket.words(200, 2);
+    socket.done(300, "completed", 2);
+    let records = socket.end(400, End::Complete);
+    assert_eq!(records[0].outcome, Outcome::Complete);
+}
+
+#[test]
+fn another_websocket_is_one_unmeasured_call() {
+    let bench = Bench::default();
+    let call = bench.begin("/chat-over-something-else", &[]);
+    call.head(
+        bench.at(50),
+        StatusCode::SWITCHING_PROTOCOLS,
+        &header_map(&[]),
+    );
+    bench.tunnel(
+        &*call,
+        Side::Upstream,
+        100,
+        message(Side::Upstream, "hello"),
+    );
+    let record = bench.end(&*call, 200, End::Complete);
+    assert_eq!(
+        (record.outcome, record.status),
+        (Outcome::Complete, Some(101))
+    );
+}

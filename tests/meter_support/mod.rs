@@ -1,0 +1,180 @@
+//! What the tests of the meter share: calls played with constructed instants.
+#![allow(dead_code)] // each test file uses a part of it
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::call::{CallRecord, Dialect};
+use tokengauge::config::Measure;
+use tokengauge::meter::{Finding, Meter, RecentCalls, Subscriber};
+use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
+
+/// How long a test waits for the background at most.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A meter whose findings are kept.
+pub struct Bench {
+    pub meter: Arc<Meter>,
+    pub recent: Arc<RecentCalls>,
+    pub start: Instant,
+    pub route: Arc<str>,
+    pub upstream: Arc<str>,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Bench::new(Measure::default(), Vec::new())
+    }
+}
+
+impl Bench {
+    pub fn new(measure: Measure, mut subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
+        let recent = RecentCalls::new(10_000);
+        subscribers.push(Arc::clone(&recent) as Arc<dyn Subscriber>);
+        Bench {
+            meter: Meter::new(measure, subscribers),
+            recent,
+            start: Instant::now(),
+            route: "route".into(),
+            upstream: "upstream".into(),
+        }
+    }
+
+    /// `millis` after the start.
+    pub fn at(&self, millis: u64) -> Instant {
+        self.start + Duration::from_millis(millis)
+    }
+
+    /// A call whose request head is read at the start.
+    pub fn begin(&self, path: &str, headers: &[(&str, &str)]) -> Arc<dyn CallObserver> {
+        self.begin_with(path, headers, |start| start)
+    }
+
+    pub fn begin_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        change: impl for<'a> Fn(CallStart<'a>) -> CallStart<'a>,
+    ) -> Arc<dyn CallObserver> {
+        self.meter.begin(change(CallStart {
+            received: self.start,
+            started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            method: &Method::POST,
+            uri: &path.parse::<Uri>().expect("a path"),
+            headers: &header_map(headers),
+            peer: None,
+            route: &self.route,
+            upstream: &self.upstream,
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        }))
+    }
+
+    /// A chat that was sent: connected at 2 ms, sent at 5 ms, answered at 50 ms.
+    pub fn chat(&self) -> Arc<dyn CallObserver> {
+        let call = self.begin("/v1/chat/completions", &[]);
+        self.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+        self.answer(&*call, 200, "text/event-stream");
+        call
+    }
+
+    pub fn send(&self, call: &dyn CallObserver, body: &[u8]) {
+        call.endpoint("127.0.0.1:9");
+        call.connected(self.at(2), false);
+        call.request_frame(&Bytes::copy_from_slice(body));
+        call.sent(self.at(5));
+    }
+
+    pub fn answer(&self, call: &dyn CallObserver, status: u16, content_type: &str) {
+        let status = StatusCode::from_u16(status).expect("a status");
+        call.head(
+            self.at(50),
+            status,
+            &header_map(&[("content-type", content_type)]),
+        );
+    }
+
+    /// A piece of the response body.
+    pub fn frame(&self, call: &dyn CallObserver, millis: u64, bytes: impl AsRef<[u8]>) {
+        call.response_frame(Frame {
+            at: self.at(millis),
+            bytes: Bytes::copy_from_slice(bytes.as_ref()),
+        });
+    }
+
+    /// A piece of an upgraded connection.
+    pub fn tunnel(&self, call: &dyn CallObserver, from: Side, millis: u64, bytes: Vec<u8>) {
+        let (at, bytes) = (self.at(millis), Bytes::from(bytes));
+        call.tunnel_frame(from, Frame { at, bytes });
+    }
+
+    pub fn end(&self, call: &dyn CallObserver, millis: u64, end: End) -> CallRecord {
+        call.ended(self.at(millis), end);
+        self.newest()
+    }
+
+    pub fn newest(&self) -> CallRecord {
+        self.findings()
+            .first()
+            .expect("a finished call")
+            .record
+            .clone()
+    }
+
+    /// All findings so far, newest first.
+    pub fn findings(&self) -> Vec<Arc<Finding>> {
+        assert!(self.meter.flush(PATIENCE), "the background is done in time");
+        self.recent.newest(usize::MAX)
+    }
+}
+
+pub fn header_map(headers: &[(&str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a header name");
+        map.append(name, HeaderValue::from_str(value).expect("a header value"));
+    }
+    map
+}
+
+/// One chat event with `delta` as JSON.
+pub fn event(delta: &str) -> String {
+    choice(0, delta)
+}
+
+pub fn choice(index: u32, delta: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c1\",\"model\":\"m-1\",\"choices\":[{{\"index\":{index},\"delta\":{delta}}}]}}\n\n"
+    )
+}
+
+/// One chat event with `words` words of visible text, each of them one token.
+pub fn words(words: usize) -> String {
+    event(&format!("{{\"content\":\"{}\"}}", " word".repeat(words)))
+}
+
+pub fn thoughts(words: usize) -> String {
+    event(&format!(
+        "{{\"reasoning_content\":\"{}\"}}",
+        " word".repeat(words)
+    ))
+}
+
+/// The finish reason, and usage where `output` is given.
+pub fn finish(output: Option<u64>) -> String {
+    let usage = output.map_or("null".to_owned(), |output| {
+        format!("{{\"prompt_tokens\":7,\"completion_tokens\":{output}}}")
+    });
+    format!(
+        "data: {{\"model\":\"m-1\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\"usage\":{usage}}}\n\n"
+    )
+}
+
+pub const DONE: &str = "data: [DONE]\n\n";
+
+/// A dialect by its name in records.
+pub fn dialect(name: &str) -> Dialect {
+    serde_json::from_value(name.into()).expect("a dialect")
+}

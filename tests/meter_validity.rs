@@ -1,0 +1,220 @@
+//! Every reason for which a call has no TPS, and which one is told where several hold.
+
+mod meter_support;
+
+use meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
+use tokengauge::call::TpsUnavailable::{self, *};
+use tokengauge::call::{CallRecord, Outcome};
+use tokengauge::observer::{CallObserver, End};
+
+/// Plays `frames` as (milliseconds, body) and ends the call cleanly.
+fn play(bench: &Bench, frames: &[(u64, String)]) -> CallRecord {
+    let call = bench.chat();
+    for (millis, body) in frames {
+        bench.frame(&*call, *millis, body);
+    }
+    bench.end(&*call, 60_000, End::Complete)
+}
+
+/// `count` frames of `tokens` each, `gap` milliseconds apart.
+fn steady(count: u64, tokens: usize, gap: u64) -> Vec<(u64, String)> {
+    (0..count)
+        .map(|frame| (1000 + frame * gap, words(tokens)))
+        .collect()
+}
+
+fn ended(mut frames: Vec<(u64, String)>, output: Option<u64>) -> Vec<(u64, String)> {
+    frames.push((50_000, finish(output) + DONE));
+    frames
+}
+
+fn assert_reason(record: &CallRecord, reason: TpsUnavailable) {
+    assert_eq!(record.tps.unavailable, Some(reason), "{:?}", record.tps);
+    assert_eq!((record.tps.output, record.tps.answer), (None, None));
+}
+
+#[test]
+fn enough_tokens_in_enough_frames_have_a_speed() {
+    let record = play(&Bench::default(), &ended(steady(5, 8, 100), Some(40)));
+    assert_eq!(record.tps.unavailable, None);
+    assert_eq!(record.tps.output, Some(80.0), "32 tokens in 0.4 s");
+}
+
+#[test]
+fn one_token_less_than_the_minimum_is_too_few() {
+    let mut frames = steady(4, 8, 100);
+    frames.push((1400, words(7)));
+    assert_reason(&play(&Bench::default(), &ended(frames, None)), TooFewTokens);
+}
+
+#[test]
+fn three_frames_are_too_few_whatever_they_carry() {
+    assert_reason(
+        &play(&Bench::default(), &ended(steady(3, 50, 1000), None)),
+        TooFewFrames,
+    );
+}
+
+#[test]
+fn faster_than_any_model_was_buffered() {
+    let record = play(&Bench::default(), &ended(steady(11, 51, 10), None));
+    assert_reason(&record, Buffered);
+    let record = play(&Bench::default(), &ended(steady(10, 50, 0), None));
+    assert_reason(&record, Buffered);
+    let slower = play(&Bench::default(), &ended(steady(11, 50, 10), None));
+    assert_eq!(slower.tps.output, Some(5000.0), "5,000 is not over 5,000");
+}
+
+#[test]
+fn several_choices_have_no_single_speed() {
+    let frames = (0..40).map(|frame| {
+        let delta = "{\"content\":\" word word\"}";
+        (1000 + frame * 100, choice(frame as u32 % 2, delta))
+    });
+    let record = play(&Bench::default(), &ended(frames.collect(), None));
+    assert_reason(&record, MultipleChoices);
+    assert_eq!(record.tokens.normalised.output, Some(80));
+}
+
+#[test]
+fn several_choices_asked_for_are_enough() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(
+        &*call,
+        br#"{"model":"m","stream":true,"n":2,"messages":[]}"#,
+    );
+    bench.answer(&*call, 200, "text/event-stream");
+    for (millis, body) in ended(steady(10, 8, 100), None) {
+        bench.frame(&*call, millis, body);
+    }
+    assert_reason(&bench.end(&*call, 60_000, End::Complete), MultipleChoices);
+}
+
+#[test]
+fn far_more_reported_than_streamed_is_hidden_reasoning() {
+    let record = play(&Bench::default(), &ended(steady(10, 8, 100), Some(161)));
+    assert_reason(&record, HiddenOutput);
+    let twice = play(&Bench::default(), &ended(steady(10, 8, 100), Some(160)));
+    assert_eq!(twice.tps.unavailable, None, "twice is not more than twice");
+}
+
+#[test]
+fn much_reported_output_without_hidden_reasoning_is_another_tokenizer() {
+    let usage =
+        "{\"completion_tokens\":400,\"completion_tokens_details\":{\"reasoning_tokens\":0}}";
+    let last = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
+    let mut frames = steady(10, 8, 100);
+    frames.push((50_000, finish(None) + &last + DONE));
+    assert_eq!(play(&Bench::default(), &frames).tps.unavailable, None);
+}
+
+#[test]
+fn streamed_reasoning_is_not_hidden() {
+    let mut frames: Vec<_> = (0..20).map(|n| (1000 + n * 100, thoughts(10))).collect();
+    frames.push((3000, words(5)));
+    let record = play(&Bench::default(), &ended(frames, Some(210)));
+    assert_eq!(record.tps.unavailable, None);
+    assert_eq!(record.tps.answer, None, "one frame of answer has no pace");
+}
+
+#[test]
+fn a_body_that_came_whole_was_not_streamed() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(&*call, b"{}");
+    bench.answer(&*call, 200, "application/json");
+    bench.frame(
+        &*call,
+        100,
+        "{\"choices\":[{\"message\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}",
+    );
+    assert_reason(&bench.end(&*call, 200, End::Complete), NotStreamed);
+}
+
+#[test]
+fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
+    let bench = Bench::default();
+    let call = bench.chat();
+    bench.frame(&*call, 1000, words(50));
+    call.lagged(3);
+    bench.frame(&*call, 2000, finish(None) + DONE);
+    let record = bench.end(&*call, 2100, End::Complete);
+    assert_reason(&record, Lagged);
+    assert_eq!(record.outcome, Outcome::Complete);
+    assert_eq!(
+        (record.tokens.normalised.output, record.tps.total),
+        (None, None)
+    );
+    assert_eq!(record.seconds.ttft, Some(1.0), "it was seen before the lag");
+    assert_eq!(bench.meter.figures().lagged_frames, 3);
+}
+
+#[test]
+fn an_unknown_dialect_and_an_unreadable_body_are_unparsed() {
+    let bench = Bench::default();
+    let unknown = bench.begin("/v1/models", &[]);
+    bench.send(&*unknown, b"");
+    bench.answer(&*unknown, 200, "application/json");
+    bench.frame(&*unknown, 100, "{}");
+    assert_reason(&bench.end(&*unknown, 200, End::Complete), Unparsed);
+
+    let broken = bench.begin("/v1/chat/completions", &[]);
+    bench.send(&*broken, b"{}");
+    bench.answer(&*broken, 200, "application/json");
+    bench.frame(&*broken, 100, "<html>not JSON</html>");
+    let record = bench.end(&*broken, 200, End::Complete);
+    assert_reason(&record, Unparsed);
+    assert_eq!(record.tokens.normalised.output, None);
+}
+
+#[test]
+fn an_encoding_that_is_not_one_is_unparsed() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/chat/completions", &[]);
+    bench.send(&*call, b"{}");
+    let headers = [
+        ("content-type", "text/event-stream"),
+        ("content-encoding", "gzip"),
+    ];
+    let headers = meter_support::header_map(&headers);
+    call.head(bench.at(50), http::StatusCode::OK, &headers);
+    bench.frame(&*call, 100, words(10));
+    assert_reason(&bench.end(&*call, 200, End::Complete), Unparsed);
+}
+
+#[test]
+fn a_bad_end_before_the_minimum_ended_early_and_after_it_does_not() {
+    let bench = Bench::default();
+    let cancel = |frames: u64| {
+        let call = bench.chat();
+        for (millis, body) in steady(frames, 8, 100) {
+            bench.frame(&*call, millis, body);
+        }
+        bench.end(&*call, 60_000, End::ClientCancelled)
+    };
+    assert_reason(&cancel(4), EndedEarly);
+    let enough = cancel(5);
+    assert_eq!(
+        (enough.tps.output, enough.tps.unavailable),
+        (Some(80.0), None)
+    );
+    assert_eq!(enough.outcome, Outcome::ClientCancelled);
+}
+
+#[test]
+fn a_call_without_an_answer_ended_early() {
+    let bench = Bench::default();
+    let call = bench.begin("/v1/whatever", &[]);
+    let kind = tokengauge::observer::FailureKind::Connect;
+    assert_reason(&bench.end(&*call, 10, End::Failed(kind)), EndedEarly);
+}
+
+#[test]
+fn what_is_not_known_goes_before_what_is_too_little() {
+    let bench = Bench::default();
+    let call: std::sync::Arc<dyn CallObserver> = bench.chat();
+    bench.frame(&*call, 1000, event("{\"content\":\"a\"}"));
+    call.lagged(1);
+    assert_reason(&bench.end(&*call, 2000, End::ClientCancelled), Lagged);
+}
