@@ -219,3 +219,145 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Measure;
+    use crate::meter::{Meter, RecentCalls};
+    use crate::observer::{CallStart, End, Observer};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A counter that can be read.
+    #[derive(Default)]
+    struct Tally(AtomicU64);
+
+    impl metrics::CounterFn for Tally {
+        fn increment(&self, value: u64) {
+            self.0.fetch_add(value, Ordering::Relaxed);
+        }
+
+        fn absolute(&self, value: u64) {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[derive(Default)]
+    struct Tallies {
+        failed: Arc<Tally>,
+        dropped: Arc<Tally>,
+    }
+
+    impl Tallies {
+        fn losses(&self) -> Losses {
+            Losses {
+                failed: Counter::from_arc(Arc::clone(&self.failed)),
+                dropped: Counter::from_arc(Arc::clone(&self.dropped)),
+            }
+        }
+    }
+
+    fn finding() -> Arc<Finding> {
+        let recent = RecentCalls::new(1);
+        let meter = Meter::new(
+            Measure::default(),
+            vec![Arc::clone(&recent) as Arc<dyn Subscriber>],
+        );
+        let now = Instant::now();
+        let call = meter.begin(CallStart {
+            received: now,
+            started_at: std::time::SystemTime::UNIX_EPOCH,
+            method: &http::Method::GET,
+            uri: &http::Uri::from_static("/v1/models"),
+            headers: &http::HeaderMap::new(),
+            peer: None,
+            route: &"route".into(),
+            upstream: &"upstream".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        });
+        call.ended(now, End::Complete);
+        assert!(meter.flush(PATIENCE));
+        recent.newest(1).remove(0)
+    }
+
+    fn lines(path: &Path) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).expect("a log");
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+
+    #[test]
+    fn each_call_is_one_line_and_a_moved_file_is_opened_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("calls.jsonl");
+        let target = Target::parse(path.to_str().expect("UTF-8"));
+        let tallies = Tallies::default();
+        let log = CallLog::open(&target, tallies.losses(), Instant::now).expect("opens");
+        let finding = finding();
+        log.finished(&finding);
+        log.finished(&finding);
+        log.flush();
+        assert_eq!(lines(&path).len(), 2);
+        assert_eq!(
+            lines(&path)[0],
+            serde_json::to_value(&finding.record).expect("JSON")
+        );
+        let moved = folder.path().join("calls.1");
+        std::fs::rename(&path, &moved).expect("rename");
+        log.finished(&finding);
+        log.flush();
+        assert_eq!((lines(&moved).len(), lines(&path).len()), (2, 1));
+        assert_eq!(tallies.failed.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_told_at_once() {
+        let target = Target::File("/nonexistent/folder/calls.jsonl".into());
+        assert!(CallLog::open(&target, Tallies::default().losses(), Instant::now).is_err());
+        assert_eq!(Target::parse("-"), Target::Stdout);
+    }
+
+    /// Says when a write begins; then fails it once `held` is closed.
+    struct Held {
+        begun: Sender<()>,
+        held: Receiver<()>,
+    }
+
+    impl Write for Held {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            let _ = self.begun.send(());
+            let _ = self.held.recv();
+            Err(io::Error::other("the disk is gone"))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stuck_disk_drops_and_counts_and_a_broken_one_fails_and_counts() {
+        let tallies = Tallies::default();
+        let (begun, running) = channel();
+        let (release, held) = channel();
+        let output = Output::Stream(Box::new(Held { begun, held }));
+        let log = CallLog::start(output, tallies.losses(), Instant::now, 2).expect("starts");
+        let finding = finding();
+        log.finished(&finding);
+        running
+            .recv_timeout(PATIENCE)
+            .expect("the first line is being written");
+        (0..5).for_each(|_| log.finished(&finding));
+        assert_eq!(tallies.dropped.0.load(Ordering::Relaxed), 3, "two may wait");
+        drop(release);
+        log.flush();
+        assert_eq!(tallies.failed.0.load(Ordering::Relaxed), 3);
+    }
+}

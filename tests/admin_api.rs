@@ -1,0 +1,393 @@
+//! The operators' address over a real socket: what a call did is what a scrape and
+//! the API show.
+
+#[path = "meter_support/http.rs"]
+mod http_client;
+mod meter_support;
+
+use http_client::{Reply, fetch, request};
+use meter_support::{Bench, DONE, PATIENCE, finish, thoughts, words};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge::admin::{self, Admin, Readiness};
+use tokengauge::config::{Config, Measure};
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::meter::{RecentCalls, Subscriber};
+use tokengauge::observer::End;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// Two routes to two upstreams.
+const CONFIG: &str = r#"
+[[upstream]]
+name = "upstream"
+url = "http://127.0.0.1:9"
+[[upstream]]
+name = "quiet"
+url = "http://127.0.0.1:10"
+[[route]]
+name = "route"
+path = "/a"
+upstream = "upstream"
+[[route]]
+name = "unused"
+path = "/b"
+upstream = "quiet"
+"#;
+
+struct Server {
+    bench: Bench,
+    address: SocketAddr,
+    readiness: Arc<Readiness>,
+    stop: oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start() -> Server {
+        let measure = Measure::default();
+        let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
+        let prometheus = Prometheus::new(&config.routes, &measure, Instant::now());
+        let recent = RecentCalls::new(50);
+        let subscribers: Vec<Arc<dyn Subscriber>> =
+            vec![Arc::clone(&prometheus) as _, Arc::clone(&recent) as _];
+        let bench = Bench::new(measure, subscribers);
+        let readiness = Arc::new(Readiness::default());
+        let state = Admin {
+            meter: Arc::clone(&bench.meter),
+            recent,
+            prometheus,
+            readiness: Arc::clone(&readiness),
+            clock: Instant::now,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let served = tokio::spawn(admin::serve(listener, state, shutdown));
+        Server {
+            bench,
+            address,
+            readiness,
+            stop,
+            served,
+        }
+    }
+
+    async fn fetch(&self, path: &str) -> Reply {
+        fetch(self.address, path).await
+    }
+
+    async fn json(&self, path: &str) -> Value {
+        let reply = self.fetch(path).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+        serde_json::from_str(&reply.body).expect("JSON")
+    }
+
+    /// A chat of 4 thoughts and 40 words over 1 s, reported as 50.
+    fn chat(&self) {
+        let call = self.bench.chat();
+        self.bench.frame(&*call, 250, thoughts(4));
+        for frame in 1..=5 {
+            self.bench.frame(&*call, 250 + frame * 200, words(8));
+        }
+        self.bench.frame(&*call, 1500, finish(Some(50)) + DONE);
+        call.ended(self.bench.at(1600), End::Complete);
+        assert!(self.bench.meter.flush(PATIENCE));
+    }
+}
+
+/// The value of the one series of `name` with all of `labels`.
+fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let is = |line: &&str| {
+        let rest = line.strip_prefix(name);
+        let rest = rest.filter(|rest| rest.starts_with(['{', ' ']));
+        rest.is_some_and(|rest| labels.iter().all(|label| rest.contains(label)))
+    };
+    let found: Vec<_> = text.lines().filter(is).collect();
+    assert!(found.len() <= 1, "{name} {labels:?}: {found:#?}");
+    found.first()?.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_scrape_shows_what_a_call_did() {
+    let server = Server::start().await;
+    server.chat();
+    let reply = server.fetch("/metrics").await;
+    assert!(
+        reply
+            .head
+            .contains("content-type: text/plain; version=0.0.4")
+    );
+    let own = [
+        "route=\"route\"",
+        "upstream=\"upstream\"",
+        "model=\"m-1\"",
+        "workload=\"none\"",
+    ];
+    let of = |name: &str, more: &[&str]| {
+        let labels: Vec<_> = own.iter().chain(more).copied().collect();
+        value(&reply.body, name, &labels)
+    };
+    let request = [
+        "outcome=\"complete\"",
+        "streamed=\"true\"",
+        "status=\"2xx\"",
+    ];
+    assert_eq!(of("tokengauge_requests_total", &request), Some(1.0));
+    let tokens = |direction: &str, channel: &str, source: &str| {
+        let labels = [direction, channel, source].map(|text| format!("\"{text}\""));
+        let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+        of("tokengauge_tokens_total", &labels)
+    };
+    assert_eq!(tokens("output", "answer", "counted"), Some(40.0));
+    assert_eq!(tokens("output", "reasoning", "counted"), Some(4.0));
+    assert_eq!(tokens("output", "tool_call", "counted"), Some(0.0));
+    assert_eq!(tokens("output", "any", "reported"), Some(50.0));
+    assert_eq!(tokens("input", "any", "reported"), Some(7.0));
+    let ttft = "tokengauge_time_to_first_token_seconds";
+    let context = "context=\"under_1k\"";
+    assert_eq!(of(&format!("{ttft}_count"), &[context]), Some(1.0));
+    assert_eq!(of(&format!("{ttft}_sum"), &[context]), Some(0.25));
+    assert_eq!(
+        of(&format!("{ttft}_bucket"), &[context, "le=\"0.25\""]),
+        Some(1.0)
+    );
+    assert_eq!(
+        of(&format!("{ttft}_bucket"), &[context, "le=\"0.1\""]),
+        Some(0.0)
+    );
+    let speed = "tokengauge_output_tokens_per_second";
+    assert_eq!(
+        of(&format!("{speed}_sum"), &["concurrency=\"1\""]),
+        Some(40.0)
+    );
+    assert_eq!(of(&format!("{speed}_bucket"), &["le=\"40\""]), Some(1.0));
+    assert_eq!(of("tokengauge_decode_tokens_total", &[]), Some(40.0));
+    assert_eq!(of("tokengauge_decode_seconds_total", &[]), Some(1.0));
+    assert_eq!(
+        of("tokengauge_inter_token_latency_seconds_count", &[]),
+        Some(40.0)
+    );
+    assert_eq!(
+        of("tokengauge_time_per_output_token_seconds_sum", &[]),
+        Some(0.025)
+    );
+    assert_eq!(
+        of("tokengauge_token_ratio_bucket", &["le=\"1.25\""]),
+        Some(1.0)
+    );
+    assert_eq!(
+        of("tokengauge_token_ratio_bucket", &["le=\"1.1\""]),
+        Some(0.0)
+    );
+    assert_eq!(
+        of(
+            "tokengauge_request_duration_seconds_sum",
+            &["outcome=\"complete\""]
+        ),
+        Some(1.6)
+    );
+    let first_answer = "tokengauge_time_to_first_answer_seconds_sum";
+    assert_eq!(of(first_answer, &[]), Some(0.45));
+    assert_eq!(of("tokengauge_stalls_total", &[]), Some(0.0));
+}
+
+#[tokio::test]
+async fn every_configured_route_has_its_series_before_its_first_call() {
+    let server = Server::start().await;
+    let text = server.fetch("/metrics").await.body;
+    for (route, upstream) in [("route", "upstream"), ("unused", "quiet")] {
+        let place = [
+            format!("route=\"{route}\""),
+            format!("upstream=\"{upstream}\""),
+        ];
+        let place: Vec<_> = place.iter().map(String::as_str).collect();
+        let with = |more: &[&'static str]| {
+            let labels: Vec<_> = place.iter().copied().chain(more.iter().copied()).collect();
+            labels
+        };
+        let requests = with(&["outcome=\"complete\"", "streamed=\"true\""]);
+        assert_eq!(
+            value(&text, "tokengauge_requests_total", &requests),
+            Some(0.0)
+        );
+        assert_eq!(
+            value(&text, "tokengauge_streams_in_flight", &place),
+            Some(0.0)
+        );
+        let tokens = with(&["direction=\"output\"", "channel=\"answer\""]);
+        assert_eq!(value(&text, "tokengauge_tokens_total", &tokens), Some(0.0));
+    }
+    for name in [
+        "tokengauge_meter_lagged_frames_total",
+        "tokengauge_meter_queue_bytes",
+        "tokengauge_series_collapsed_total",
+    ] {
+        assert_eq!(value(&text, name, &[]), Some(0.0), "{name}");
+    }
+    assert_eq!(value(&text, "tokengauge_build_info", &[]), Some(1.0));
+    #[cfg(target_os = "linux")]
+    for name in [
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_cpu_seconds_total",
+    ] {
+        assert!(
+            value(&text, name, &[]).is_some_and(|value| value >= 0.0),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_family_has_its_help_and_type_once_and_nothing_is_a_summary() {
+    let server = Server::start().await;
+    server.chat();
+    let text = server.fetch("/metrics").await.body;
+    let types: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .collect();
+    for line in &types {
+        let (name, kind) = line.split_once(' ').expect("a name and a kind");
+        assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+        assert_eq!(
+            types
+                .iter()
+                .filter(|other| other.starts_with(&format!("{name} ")))
+                .count(),
+            1
+        );
+        let help = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("# HELP {name} ")))
+            .count();
+        assert_eq!(help, 1, "{name}");
+        assert!(
+            tokengauge::export::names::ALL
+                .iter()
+                .any(|metric| metric.name == name),
+            "{name}"
+        );
+    }
+    assert!(types.len() > 25, "{types:#?}");
+}
+
+#[tokio::test]
+async fn streams_in_flight_show_live_tokens_and_go_away() {
+    let server = Server::start().await;
+    let call = server.bench.chat();
+    for frame in 0..5 {
+        server.bench.frame(&*call, 100 + frame * 10, words(8));
+    }
+    let streams = server.json("/api/v1/streams").await;
+    let stream = &streams["streams"][0];
+    assert_eq!(stream["tokens"]["output"], 40);
+    assert_eq!(
+        (&stream["route"], &stream["model"]),
+        (&"route".into(), &"m-1".into())
+    );
+    assert_eq!(stream["last_gap"], 0.01);
+    let text = server.fetch("/metrics").await.body;
+    let gauge = ["route=\"route\""];
+    assert_eq!(
+        value(&text, "tokengauge_streams_in_flight", &gauge),
+        Some(1.0)
+    );
+    let counted = [
+        "model=\"m-1\"",
+        "channel=\"answer\"",
+        "direction=\"output\"",
+        "\"counted\"",
+    ];
+    let live = value(&text, "tokengauge_tokens_total", &counted).expect("live tokens");
+    assert!((38.0..=40.0).contains(&live), "{live}");
+    drop(call);
+    let streams = server.json("/api/v1/streams").await;
+    assert_eq!(streams["streams"], serde_json::json!([]));
+    let text = server.fetch("/metrics").await.body;
+    assert_eq!(
+        value(&text, "tokengauge_streams_in_flight", &gauge),
+        Some(0.0)
+    );
+}
+
+#[tokio::test]
+async fn finished_calls_come_newest_first_and_limited() {
+    let server = Server::start().await;
+    for _ in 0..60 {
+        server.chat();
+    }
+    let all = server.json("/api/v1/calls").await;
+    let calls = all["calls"].as_array().expect("calls");
+    assert_eq!(calls.len(), 50, "the ring is bounded");
+    assert_eq!(calls[0]["tps"]["output"], 40.0);
+    let two = server.json("/api/v1/calls?limit=2").await;
+    assert_eq!(two["calls"].as_array().expect("calls")[..], calls[..2]);
+    for bad in ["limit=0", "limit=many", "limit=-1", "offset=1"] {
+        let reply = server.fetch(&format!("/api/v1/calls?{bad}")).await;
+        assert_eq!(reply.status, 400, "{bad}");
+        let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+        assert!(
+            error["error"]["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("limit"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn readiness_follows_listening_and_draining_and_liveness_does_not() {
+    let server = Server::start().await;
+    assert_eq!(server.fetch("/readyz").await.status, 503);
+    server.readiness.listening();
+    assert_eq!(server.fetch("/readyz").await.status, 200);
+    server.readiness.draining();
+    assert_eq!(server.fetch("/readyz").await.status, 503);
+    server.readiness.listening();
+    assert_eq!(
+        server.fetch("/readyz").await.status,
+        503,
+        "there is no way back"
+    );
+    assert_eq!(server.fetch("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_is() {
+    let server = Server::start().await;
+    for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/metrics", 405)] {
+        let reply = request(server.address, method, path).await;
+        assert_eq!(reply.status, status);
+        assert!(reply.head.contains("content-type: application/json"));
+        let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+        assert_eq!(error["error"]["status"], status);
+    }
+    let index = server.fetch("/").await;
+    assert_eq!(index.status, 200);
+    for path in [
+        "/metrics",
+        "/api/v1/streams",
+        "/api/v1/calls",
+        "/livez",
+        "/readyz",
+    ] {
+        assert!(index.body.contains(&format!("href=\"{path}\"")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn serving_ends_when_it_is_told_to() {
+    let server = Server::start().await;
+    server.stop.send(()).expect("it runs");
+    let ended = tokio::time::timeout(PATIENCE, server.served).await;
+    ended
+        .expect("in time")
+        .expect("no panic")
+        .expect("no error");
+}
