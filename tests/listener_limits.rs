@@ -141,7 +141,7 @@ async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_43
         format!("GET /hello HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
     };
     let mut agent = proxy.agent().await;
-    agent.send(&request(250)).await;
+    agent.send(&request(190)).await;
     assert!(agent.until("hello").await.starts_with("HTTP/1.1 200 "));
     agent.send(&request(300)).await;
     assert!(agent.to_end().await.starts_with("HTTP/1.1 431 "));

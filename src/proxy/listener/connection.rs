@@ -22,8 +22,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Fields of one HTTP/1 head.
-const MAX_HEADERS: usize = 256;
+/// Fields of one HTTP/1 head. Above 100 hyper parses on the heap, which leaves an idle
+/// connection some 8 KB larger; refusing a head that others let pass would be worse.
+const MAX_HEADERS: usize = 200;
 /// The least that hyper reads an HTTP/1 head with.
 const MIN_BUFFER: usize = 8 * 1024;
 /// Bytes one HTTP/2 stream may send before they are read.
@@ -91,37 +92,19 @@ pub(super) async fn serve(
     // A chunk leaves at once. Where it cannot be set the connection is gone already.
     let _ = tcp.set_nodelay(true);
     let pace = Pace::new(Instant::now(), server.head_timeout);
+    let tls = acceptor.is_some();
+    let info = |drain| ConnectionInfo { peer, tls, drain };
     let Some(acceptor) = acceptor else {
-        return serve_http(
-            &server,
-            tcp,
-            ConnectionInfo {
-                peer,
-                tls: false,
-                drain,
-            },
-            pace,
-        )
-        .await;
+        return serve_http(&server, tcp, info(drain), pace).await;
     };
-    let tls = tokio::select! {
-        tls = timeout(server.head_timeout, acceptor.accept(tcp)) => tls,
+    // Boxed, as the stream is: a connection is to be small for as long as it lasts.
+    let handshake = Box::pin(timeout(server.head_timeout, acceptor.accept(tcp)));
+    let accepted = tokio::select! {
+        accepted = handshake => accepted,
         () = drain.begun() => return,
     };
-    match tls {
-        Ok(Ok(tls)) => {
-            serve_http(
-                &server,
-                tls,
-                ConnectionInfo {
-                    peer,
-                    tls: true,
-                    drain,
-                },
-                pace,
-            )
-            .await
-        }
+    match accepted {
+        Ok(Ok(tls)) => serve_http(&server, Box::new(tls), info(drain), pace).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
         Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
     }
