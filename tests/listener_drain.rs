@@ -38,7 +38,7 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
     );
     upstream.finish();
     assert!(
-        agent.to_end().await.ends_with("last\r\n0\r\n\r\n"),
+        agent.rest().await.ends_with("last\r\n0\r\n\r\n"),
         "whole, and closed by the proxy"
     );
     assert_eq!(proxy.drained().await, Drained { cut: 0 });
@@ -56,7 +56,7 @@ async fn nobody_new_is_taken_while_draining() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     upstream.finish();
-    agent.to_end().await;
+    agent.rest().await;
     proxy.drained().await;
 }
 
@@ -69,8 +69,8 @@ async fn idle_connections_are_closed_at_once() {
     used.until("hello").await;
     proxy.has_connections(2).await;
     proxy.shutdown.begin();
-    assert_eq!(used.to_end().await, "");
-    assert_eq!(fresh.to_end().await, "");
+    assert_eq!(used.rest().await, "");
+    assert_eq!(fresh.rest().await, "");
     assert_eq!(proxy.drained().await, Drained { cut: 0 });
 }
 
@@ -84,7 +84,7 @@ async fn a_response_that_begins_while_draining_says_that_the_connection_closes()
     proxy.shutdown.begin();
     tokio::time::sleep(Duration::from_millis(100)).await;
     upstream.finish();
-    let answer = agent.to_end().await.to_ascii_lowercase();
+    let answer = agent.rest().await.to_ascii_lowercase();
     assert!(
         answer.contains("connection: close") && answer.ends_with("hello"),
         "{answer}"
@@ -104,7 +104,7 @@ async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
     assert!(begun.elapsed() >= drain_timeout);
     for agent in [&mut one, &mut two] {
         assert!(
-            !agent.to_end().await.contains("0\r\n\r\n"),
+            !agent.rest().await.contains("0\r\n\r\n"),
             "a cut stream does not look whole"
         );
     }
@@ -118,7 +118,7 @@ async fn a_second_signal_ends_everything_at_once() {
     proxy.shutdown.begin();
     proxy.shutdown.now();
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    agent.to_end().await;
+    agent.rest().await;
 }
 
 #[tokio::test]
@@ -128,5 +128,5 @@ async fn the_end_can_come_at_once_without_a_drain() {
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.now();
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    agent.to_end().await;
+    agent.rest().await;
 }

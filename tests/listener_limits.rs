@@ -70,7 +70,7 @@ async fn a_head_that_comes_too_slowly_is_cut_off() {
         sleep(head_timeout / 5).await;
     }
     for mut agent in [silent, trickling] {
-        assert_eq!(agent.to_end().await, "");
+        assert_eq!(agent.rest().await, "");
     }
     assert!(
         begun.elapsed() >= head_timeout * 4 / 5,
@@ -82,7 +82,7 @@ async fn a_head_that_comes_too_slowly_is_cut_off() {
     proxy.has_connections(1).await;
     later.send("GET /hel").await;
     let begun = Instant::now();
-    assert_eq!(later.to_end().await, "");
+    assert_eq!(later.rest().await, "");
     assert!(begun.elapsed() >= head_timeout, "only after the timeout");
     proxy.has_connections(0).await;
 }
@@ -127,7 +127,7 @@ async fn a_head_that_is_too_large_is_answered_with_431() {
             "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: {filler}\r\n\r\n"
         ))
         .await;
-    assert!(agent.to_end().await.starts_with("HTTP/1.1 431 "));
+    assert!(agent.rest().await.starts_with("HTTP/1.1 431 "));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_43
     agent.send(&request(190)).await;
     assert!(agent.until("hello").await.starts_with("HTTP/1.1 200 "));
     agent.send(&request(300)).await;
-    assert!(agent.to_end().await.starts_with("HTTP/1.1 431 "));
+    assert!(agent.rest().await.starts_with("HTTP/1.1 431 "));
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_malformed_head_is_answered_with_400() {
     for head in heads {
         let mut agent = proxy.agent().await;
         agent.send(head).await;
-        let answer = agent.to_end().await;
+        let answer = agent.rest().await;
         assert!(
             answer.starts_with("HTTP/1.1 400 "),
             "{head:?} was answered with {answer:?}"

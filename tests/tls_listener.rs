@@ -135,7 +135,7 @@ async fn agents_need_a_certificate_where_the_settings_say_so() {
     unknown
         .try_send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n")
         .await;
-    assert_eq!(unknown.to_end().await, "");
+    assert_eq!(unknown.rest().await, "");
 
     let tls = ClientTls {
         ca: Some(authority.file.clone()),
@@ -191,9 +191,9 @@ async fn whoever_does_not_speak_tls_gets_nothing_and_disturbs_nobody() {
     let mut silent = proxy.agent().await;
     let mut plain = proxy.agent().await;
     plain.get("/hello").await;
-    plain.to_end_bytes().await;
+    plain.rest_bytes().await;
     assert!(
-        silent.to_end_bytes().await.is_empty(),
+        silent.rest_bytes().await.is_empty(),
         "given up after the head timeout"
     );
     let mut agent = Agent::new(connect(&proxy, &authority, Protocol::Http1).await);

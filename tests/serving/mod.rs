@@ -164,12 +164,12 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Agent<I> {
     }
 
     /// Reads until the other side closes; a reset is a close too.
-    pub async fn to_end(&mut self) -> String {
-        text(self.to_end_bytes().await)
+    pub async fn rest(&mut self) -> String {
+        text(self.rest_bytes().await)
     }
 
     /// The same where it need not be text.
-    pub async fn to_end_bytes(&mut self) -> Vec<u8> {
+    pub async fn rest_bytes(&mut self) -> Vec<u8> {
         while self.receive().await > 0 {}
         std::mem::take(&mut self.read)
     }
