@@ -17,7 +17,8 @@ const MAX_WORD: usize = 200;
 pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
     let body: Body<'_> = serde_json::from_slice(body).ok()?;
     Some(RequestFacts {
-        model: word(&body.model),
+        // Some clients of Google's name it as in the path.
+        model: word(body.model.strip_prefix("models/").unwrap_or(&body.model)),
         stream: flag(body.stream).or_else(|| default_stream(dialect)),
         choices: body.choices(),
         include_usage: body

@@ -246,6 +246,10 @@ mod tests {
                 r#"{"system":[{"text":"s"}],"messages":[{"role":"user","content":[{"text":"q"},{"toolResult":{"toolUseId":"t","content":[{"json":{"a":1}},{"text":"r"}]}}]}],"inferenceConfig":{"stopSequences":["no"]}}"#,
                 vec!["s", "q", "{\"a\":1}", "r"],
             ),
+            (
+                r#"{"messages":[{"content":[{"guardContent":{"text":{"text":"g","qualifiers":["query"]}}},{"document":{"format":"txt","name":"n","source":{"text":"d"},"context":"c"}},{"image":{"source":{"bytes":"AAAA"}}}]}]}"#,
+                vec!["g", "d", "c"],
+            ),
             (r#"{"prompt":["a","b"],"stop":["no"]}"#, vec!["a", "b"]),
             (r#"{"prompt":[1,2,3],"template":"no"}"#, vec![]),
             (r#"{"input":["a","b"],"model":"e"}"#, vec!["a", "b"]),

@@ -1,0 +1,197 @@
+//! The requests behind the recordings of real providers: path and body must tell
+//! dialect, model and stream flag.
+//!
+//! The recordings are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without
+//! them these tests say so and pass, except under `CI=true`, where that is a failure.
+
+use http::{Method, Uri};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tokengauge::call::Dialect;
+use tokengauge::tokens;
+use tokengauge::wire::{detect, request_facts, request_texts};
+
+/// One recording's request.
+struct Request {
+    folder: String,
+    name: String,
+    meta: Value,
+    expected: Value,
+    body: Option<Vec<u8>>,
+}
+
+fn corpus() -> Option<PathBuf> {
+    let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = named.unwrap_or_else(|| root.join("../shared/corpus"));
+    if path.join("index.tsv").exists() {
+        return Some(path);
+    }
+    assert_ne!(
+        std::env::var("CI").as_deref(),
+        Ok("true"),
+        "the corpus is missing"
+    );
+    println!("SKIPPED: no corpus; set TOKENGAUGE_CORPUS to its folder");
+    None
+}
+
+fn folders(of: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(of).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.is_dir())
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().expect("a name");
+    name.to_string_lossy().into_owned()
+}
+
+fn requests(corpus: &Path) -> Vec<Request> {
+    let dialects = folders(corpus).filter(|path| name(path) != "other");
+    let recordings = dialects.flat_map(|folder| {
+        let dialect = name(&folder);
+        folders(&folder)
+            .map(|path| request(dialect.clone(), &path))
+            .collect::<Vec<_>>()
+    });
+    recordings.collect()
+}
+
+fn request(folder: String, path: &Path) -> Request {
+    let json = |file: &str| {
+        let text = std::fs::read(path.join(file)).expect(file);
+        serde_json::from_slice::<Value>(&text).expect(file)
+    };
+    Request {
+        folder,
+        name: name(path),
+        meta: json("meta.json"),
+        expected: json("expected.json"),
+        body: std::fs::read(path.join("request.json")).ok(),
+    }
+}
+
+impl Request {
+    fn dialect(&self) -> Dialect {
+        match self.folder.as_str() {
+            "anthropic-complete" => Dialect::AnthropicComplete,
+            "anthropic-messages" => Dialect::Anthropic,
+            "azure-openai-chat" | "openai-chat" => Dialect::OpenaiChat,
+            "bedrock-converse" => Dialect::BedrockConverse,
+            "bedrock-invoke" => Dialect::BedrockInvoke,
+            "cohere-v1" => Dialect::CohereV1,
+            "cohere-v2" => Dialect::CohereV2,
+            "embeddings" => Dialect::Embeddings,
+            "gemini" => Dialect::Gemini,
+            "ollama-chat" | "ollama-generate" => Dialect::Ollama,
+            "openai-completions" => Dialect::OpenaiCompletions,
+            "openai-realtime" => Dialect::OpenaiRealtime,
+            "openai-responses" => Dialect::OpenaiResponses,
+            "rerank" => Dialect::Rerank,
+            other => panic!("{other} is not known"),
+        }
+    }
+
+    /// Writer's chat has the path of Cohere's; only the response tells them apart.
+    fn is_ambiguous(&self) -> bool {
+        self.folder == "openai-chat" && self.meta["request_path"] == "/v1/chat"
+    }
+
+    /// The number of messages, where they are all that the model was given.
+    fn plain_messages(&self) -> Option<u64> {
+        let body: Value = serde_json::from_slice(self.body.as_deref()?).ok()?;
+        let model = self.expected["model"].as_str()?;
+        let known = model.starts_with("gpt-4o") || model.starts_with("gpt-4.1");
+        let openai = self.folder == "openai-chat" && self.meta["provider"] == "openai";
+        let more = [
+            "tools",
+            "functions",
+            "response_format",
+            "web_search_options",
+            "modalities",
+        ];
+        let alone = more.iter().all(|key| body[*key].is_null());
+        let messages = body["messages"].as_array()?;
+        let text = |part: &Value| part["type"] == "text";
+        let plain = |message: &Value| {
+            let content = &message["content"];
+            let parts = content
+                .as_array()
+                .is_some_and(|parts| parts.iter().all(text));
+            message["name"].is_null() && (content.is_string() || parts)
+        };
+        (known && openai && alone && messages.iter().all(plain)).then_some(messages.len() as u64)
+    }
+
+    fn path(&self) -> Option<Uri> {
+        let path = self.meta["request_path"].as_str()?;
+        path.starts_with('/')
+            .then(|| path.parse().expect("a valid path"))
+    }
+}
+
+#[test]
+fn the_path_tells_the_dialect() {
+    let Some(corpus) = corpus() else { return };
+    let mut read = 0;
+    for request in requests(&corpus) {
+        let Some(path) = request.path().filter(|_| !request.is_ambiguous()) else {
+            continue;
+        };
+        let found = detect(&Method::POST, &path);
+        assert_eq!(found.dialect, request.dialect(), "{path} {}", request.name);
+        read += 1;
+    }
+    assert!(read > 300, "{read} paths read");
+}
+
+#[test]
+fn path_and_body_tell_model_and_stream() {
+    let Some(corpus) = corpus() else { return };
+    let mut read = 0;
+    for request in requests(&corpus) {
+        let Some((path, body)) = request.path().zip(request.body.as_deref()) else {
+            continue;
+        };
+        if request.dialect() == Dialect::OpenaiRealtime {
+            continue;
+        }
+        let found = detect(&Method::POST, &path);
+        let facts = request_facts(request.dialect(), body).expect("a readable body");
+        let model = found.model.or(facts.model);
+        let asked = request.meta["request_model"].as_str();
+        let asked = asked.map(|name| name.strip_prefix("models/").unwrap_or(name));
+        assert_eq!(model.as_deref(), asked, "{}", request.name);
+        let answered = request.expected["error"].is_null();
+        let stream = found.stream.or(facts.stream);
+        if answered && stream.is_some() {
+            assert_eq!(stream, request.meta["stream"].as_bool(), "{}", request.name);
+        }
+        read += 1;
+    }
+    assert!(read > 200, "{read} requests read");
+}
+
+/// OpenAI's chat models of this vocabulary put three tokens and a role around each
+/// message, and three in front of the answer.
+#[test]
+fn the_prompt_texts_are_what_openai_counts() {
+    let Some(corpus) = corpus() else { return };
+    let mut read = 0;
+    for request in requests(&corpus) {
+        let Some((body, messages)) = request.body.as_deref().zip(request.plain_messages()) else {
+            continue;
+        };
+        let mut counted = 0;
+        request_texts(request.dialect(), body, &mut |text| {
+            counted += tokens::count(text);
+        });
+        let Some(reported) = request.expected["native_input_tokens"].as_u64() else {
+            continue;
+        };
+        assert_eq!(counted + 4 * messages + 3, reported, "{}", request.name);
+        read += 1;
+    }
+    assert!(read >= 5, "{read} requests read");
+}
