@@ -7,6 +7,7 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 REAL := .cache/real
+export CARGO_NET_RETRY ?= 10
 
 .PHONY: help
 help: ## list the targets

@@ -22,6 +22,8 @@ class Process:
 
     def __init__(self, command, log: pathlib.Path):
         self.log = log
+        # Ends with us, however we end.
+        command = ["setpriv", "--pdeathsig", "TERM", *command]
         with log.open("wb") as output:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
