@@ -49,7 +49,7 @@ impl Function<'_> {
 
 /// llama.cpp's own measurement, in milliseconds.
 #[derive(Deserialize)]
-struct Timings<'a> {
+pub(super) struct Timings<'a> {
     #[serde(default)]
     prompt_n: Count,
     #[serde(borrow)]
@@ -355,7 +355,7 @@ impl Chat {
 }
 
 impl Timings<'_> {
-    fn report(&self) -> EngineReport {
+    pub(super) fn report(&self) -> EngineReport {
         EngineReport {
             prompt_tokens: self.prompt_n.0,
             prompt_seconds: seconds(self.prompt_ms),

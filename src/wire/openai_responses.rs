@@ -2,6 +2,7 @@
 //! events and in the final response count only where no delta came before them.
 
 use super::json::{Count, Object, Text, arguments, error_kind, is_word};
+use super::openai_chat::Timings;
 use super::openai_json::{Few, TextOrList};
 use super::openai_usage::{Identity, ResponsesUsage};
 use super::{Malformed, Reader, Sink};
@@ -53,6 +54,9 @@ pub(super) struct StreamEvent<'a> {
     pub(super) usage: Object<ResponsesUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+    /// llama.cpp's, beside the response.
+    #[serde(borrow, default)]
+    timings: Object<Timings<'a>>,
 }
 
 /// A whole response: the body, or what the first and last events carry.
@@ -140,6 +144,9 @@ impl Reader for Responses {
             | "response.done" => {
                 let response = response(event.response)?;
                 self.whole(&response, sink);
+                if let Some(timings) = &event.timings.0 {
+                    sink(Event::Engine(timings.report()));
+                }
                 sink(Event::End);
             }
             "" if event.error.is_none() => return Err(Malformed),
