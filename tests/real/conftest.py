@@ -13,6 +13,8 @@ HERE = pathlib.Path(__file__).parent
 PROJECT = HERE.parent.parent
 MODEL = PROJECT / ".cache/real/model/tiny.gguf"
 ANY_PORT = "127.0.0.1:0"
+# The same text for the same request, and usage even where a dialect leaves it to the caller.
+SIMULATED = "seed=7,usage=on,tokens=96,ttft=30ms,gap=2ms"
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +46,8 @@ def engine(logs):
 @pytest.fixture(scope="session")
 def simulator(logs, tokengauge):
     """The address of the simulated backend."""
-    with running([tokengauge, "sim", "--listen", ANY_PORT], logs / "sim.log") as process:
+    command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", SIMULATED]
+    with running(command, logs / "sim.log", expected_exit=0) as process:
         yield "http://" + process.wait_for_line(r"listening on (\S+)")
 
 
