@@ -130,3 +130,24 @@ async fn the_end_can_come_at_once_without_a_drain() {
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
     agent.rest().await;
 }
+
+#[tokio::test]
+async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
+    let upstream = Upstream::start().await;
+    let drain_timeout = Duration::from_millis(400);
+    let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
+    let mut agent = proxy.agent().await;
+    agent
+        .send("GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        .await;
+    agent.until("\r\n\r\n").await;
+    agent.send("ping").await;
+    agent.until("ping").await;
+    proxy.has_connections(1).await;
+    proxy.shutdown.begin();
+    tokio::time::sleep(drain_timeout / 4).await;
+    agent.send("pong").await;
+    agent.until("pong").await;
+    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    agent.rest().await;
+}
