@@ -17,8 +17,12 @@ const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,knee=24,usage=on";
 
 pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| Error::Failed(error.to_string()))?;
-    let backend = listener.local_addr().map_err(|error| Error::Failed(error.to_string()))?;
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    let backend = listener
+        .local_addr()
+        .map_err(|error| Error::Failed(error.to_string()))?;
     let mut config = configuration(backend)?;
     config.listeners[0].address = args.listen;
     config.admin.address = Some(args.admin);
@@ -55,10 +59,14 @@ fn start_simulation(
     agents: u16,
     shutdown: &Shutdown,
 ) -> Result<(), Error> {
-    let profile = BEHAVIOUR.parse().map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
+    let profile = BEHAVIOUR
+        .parse()
+        .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
     let (backend_end, agents_end) = (shutdown.clone(), shutdown.clone());
     tokio::spawn(Simulator::new(profile).serve(listener, async move { backend_end.cut().await }));
-    tokio::spawn(agents::run(proxy, agents, async move { agents_end.begun().await }));
+    tokio::spawn(agents::run(proxy, agents, async move {
+        agents_end.begun().await
+    }));
     Ok(())
 }
 

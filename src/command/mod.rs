@@ -1,7 +1,7 @@
 //! One file per command: wires the rooms together for it.
 
 mod check;
-// mod demo;
+mod demo;
 mod logging;
 mod replay;
 mod run;
@@ -24,7 +24,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {
         Command::Run(args) => serving(run::run(args)),
-        Command::Demo(_) => Err(Error::Failed("the demo is not wired yet".into())),
+        Command::Demo(args) => serving(demo::demo(args)),
         Command::Sim(args) => serving(sim::sim(args)),
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::replay(&args),
