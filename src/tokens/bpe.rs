@@ -26,7 +26,7 @@ pub(super) fn count(piece: &[u8]) -> u64 {
 
 /// What is known of the beginnings of a piece of at most [`LONGEST`] bytes. Most are
 /// never looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Beginnings {
     /// The last token of the beginning of each length, less one.
     last: [Token; LONGEST],

@@ -4,19 +4,23 @@ use super::bpe;
 use super::pending::Pending;
 use super::pieces::Pieces;
 use super::utf8::Utf8;
+use std::fmt;
 
 /// Counts the o200k_base tokens of a text that comes in pieces of any size.
 ///
 /// Special-token strings are plain text, and invalid UTF-8 counts as
 /// [`String::from_utf8_lossy`] would replace it.
-#[derive(Clone, Debug, Default)]
+///
+/// About a kilobyte, and no heap until a piece is longer than any token; then a few
+/// kilobytes more until that piece ends, however long it grows.
+#[derive(Clone, Default)]
 pub struct Counter {
     utf8: Utf8,
     text: Text,
 }
 
 /// The part of a counter behind the UTF-8.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct Text {
     settled: u64,
     /// The tokens of what is pending.
@@ -31,7 +35,8 @@ impl Counter {
         Counter::default()
     }
 
-    /// Appends text. A character left incomplete by [`Counter::push_bytes`] stays so.
+    /// Appends text. A character that [`Counter::push_bytes`] left incomplete stays so, and
+    /// is replaced.
     pub fn push(&mut self, text: &str) {
         self.utf8.finish(|text| self.text.push(text));
         self.text.push(text);
@@ -42,7 +47,7 @@ impl Counter {
         self.utf8.push(bytes, |text| self.text.push(text));
     }
 
-    /// Tokens of everything so far, exactly those of the whole at once. An
+    /// o200k_base tokens of everything so far, exactly those of the whole at once. An
     /// incomplete character at the end is not there yet.
     pub fn count(&self) -> u64 {
         self.text.count()
@@ -58,6 +63,16 @@ impl Counter {
     pub fn finish(&mut self) -> u64 {
         self.utf8.finish(|text| self.text.push(text));
         self.text.finish()
+    }
+}
+
+/// Without the text: it may be anyone's.
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counter = f.debug_struct("Counter");
+        counter.field("count", &self.count());
+        counter.field("settled", &self.settled());
+        counter.finish_non_exhaustive()
     }
 }
 
@@ -96,5 +111,44 @@ impl Text {
         self.pieces = Pieces::default();
         self.pending.clear();
         self.settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counter;
+
+    #[test]
+    fn is_small() {
+        assert!(size_of::<Counter>() <= 1024, "{}", size_of::<Counter>());
+    }
+
+    #[test]
+    fn says_nothing_of_the_text() {
+        let mut counter = Counter::new();
+        counter.push_bytes(b"zebra\xf0\x9f");
+        assert_eq!(
+            format!("{counter:?}"),
+            "Counter { count: 2, settled: 0, .. }"
+        );
+    }
+
+    #[test]
+    fn settles_a_piece_once_nothing_can_change_it() {
+        let mut counter = Counter::new();
+        let steps = [
+            ("One", 0),
+            (" two", 1),
+            ("'r", 1),
+            ("e", 3),
+            ("\n", 3),
+            ("x", 4),
+        ];
+        for (text, settled) in steps {
+            counter.push(text);
+            assert_eq!(counter.settled(), settled, "after {text:?}");
+        }
+        assert_eq!(counter.finish(), 5);
+        assert_eq!(counter.settled(), 5);
     }
 }

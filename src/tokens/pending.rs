@@ -5,7 +5,7 @@ use super::run::Run;
 use super::vocabulary::{self, LONGEST};
 
 /// At most two pieces: the second starts at the cut that the scanner knows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Pending {
     len: usize,
     bytes: [u8; LONGEST],
@@ -14,14 +14,14 @@ pub(super) struct Pending {
     long: Option<Box<Long>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Long {
     /// All of it as one piece, which it may yet become.
     whole: Run,
     cut: Option<Cut>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Cut {
     at: usize,
     /// The tokens before it.

@@ -196,7 +196,7 @@ const fn blanks(state: State, class: Class) -> Step {
 /// Splits one text. Positions are bytes, counted from where the text pushed last
 /// starts while it is scanned, and from its end afterwards; they are negative
 /// where they lie in what was pushed before.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Pieces {
     state: State,
     /// Where the unfinished piece starts.

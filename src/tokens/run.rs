@@ -7,7 +7,7 @@ use super::vocabulary::{self, LONGEST, Token};
 const MASK: usize = LONGEST - 1;
 
 /// A piece that grows at its end, and the number of its tokens at any time.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Run {
     len: usize,
     /// How often the last byte is repeated at the end.

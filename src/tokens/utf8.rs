@@ -2,7 +2,7 @@
 //! [`String::from_utf8_lossy`] repairs the whole.
 
 /// The start of a character whose end has not come yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Utf8 {
     held: [u8; 4],
     len: u8,
