@@ -90,7 +90,11 @@ fn prompt_step(key: &str) -> Step {
         | "toolResult"
         | "reasoningContent"
         | "reasoningText"
-        | "tool_plan" => Step::Into(Place::Prompt),
+        | "tool_plan"
+        | "guardContent"
+        | "document"
+        | "source"
+        | "context" => Step::Into(Place::Prompt),
         "input" | "arguments" | "args" | "response" | "json" | "parameters" | "outputs" => {
             Step::Json
         }
