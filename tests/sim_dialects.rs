@@ -105,6 +105,8 @@ fn cases() -> Vec<Case> {
     let usage = json!({"include_usage": true});
     let mut chat = messages.clone();
     chat["stream_options"] = usage.clone();
+    let mut mistral = messages.clone();
+    mistral["model"] = "magistral-1".into();
     let mut text = prompt.clone();
     text["stream_options"] = usage;
     let invoke = |model: &'static str, whole: &'static str, rich: bool| {
@@ -130,6 +132,12 @@ fn cases() -> Vec<Case> {
             ),
             false,
             false,
+        ),
+        case(
+            Dialect::OpenaiChat,
+            "/v1/chat/completions",
+            "/v1/chat/completions",
+            mistral,
         ),
         case(
             Dialect::OpenaiResponses,

@@ -51,7 +51,11 @@ impl Asked {
     /// Whether the dialect reports usage here without further ado.
     pub(crate) fn reports_usage(&self, shape: Shape) -> bool {
         let on_request = matches!(shape, Shape::Chat | Shape::Completions);
-        !(on_request && self.stream) || self.include_usage
+        let always = self
+            .model
+            .as_deref()
+            .is_some_and(super::dialects::is_mistral);
+        !(on_request && self.stream) || self.include_usage || always
     }
 }
 

@@ -168,7 +168,11 @@ impl Stream {
         if self.source.step(n).is_none() && self.source.fault().is_none() {
             return Poll::Ready(Alarm::Due);
         }
-        let due = self.pace.due();
+        let mut due = self.pace.due();
+        if self.tears_at(n) && self.call.unwritten() {
+            // Hyper throws away what it has not written when a body fails.
+            due = due.max(Instant::now() + Duration::from_millis(1));
+        }
         let ping = self
             .ping
             .map(|silence| self.last_frame + silence)
@@ -183,6 +187,12 @@ impl Stream {
         } else {
             Alarm::Due
         })
+    }
+
+    /// Whether the connection is torn in place of frame `n`.
+    fn tears_at(&self, n: usize) -> bool {
+        let torn = |fault| matches!(fault, FaultKind::Reset | FaultKind::Close);
+        self.source.step(n).is_none() && self.source.fault().is_some_and(torn)
     }
 
     fn say(&mut self, n: usize, out: &mut BytesMut) -> Result<Carried, Torn> {

@@ -39,7 +39,7 @@ pub struct Truth {
     pub tokens: Option<TruthTokens>,
     /// The usage that was reported on the wire.
     pub usage: Option<Usage>,
-    /// Frames with tokens.
+    /// Frames with tokens: writes to the socket, those of a late moment together.
     pub frames: u64,
     /// Bytes of the response body, as encoded.
     pub bytes: u64,
@@ -186,14 +186,16 @@ impl Call {
         if carried.total() == 0 {
             return;
         }
-        truth.frames += 1;
+        // What leaves in one write is one frame, in however many pieces it was made.
+        let same_write = truth.instants.last_token == Some(at);
+        truth.frames += u64::from(!same_write);
         if let Some(tokens) = &mut truth.tokens {
             tokens.answer += carried.answer;
             tokens.reasoning += carried.reasoning;
             tokens.tool_call += carried.tool_call;
             tokens.output += carried.total();
-            if truth.instants.first_token.is_none() {
-                tokens.first_frame = carried.total();
+            if truth.instants.first_token.is_none_or(|first| first == at) {
+                tokens.first_frame += carried.total();
             }
         }
         truth.instants.first_token.get_or_insert(at);
@@ -201,6 +203,12 @@ impl Call {
             let longest = truth.seconds.longest_gap.get_or_insert(0.0);
             *longest = longest.max(seconds_between(before, at));
         }
+    }
+
+    /// Whether frames are on their way that have not been written.
+    pub(crate) fn unwritten(&self) -> bool {
+        let progress = self.lock();
+        progress.written < progress.handed_over
     }
 
     /// Calls in flight now.

@@ -21,6 +21,7 @@ pub struct Sim {
     _stop: oneshot::Sender<()>,
 }
 
+#[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,

@@ -20,22 +20,24 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    pub(crate) fn new(answer: Arc<Answer>) -> Chat {
+    /// Every chunk but the last ends with `tail`.
+    pub(crate) fn new(answer: Arc<Answer>, tail: &'static str) -> Chat {
         let head = format!(
             r#"{{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},"service_tier":"default","system_fingerprint":"fp_simulated","choices":"#,
             &answer.id[..24],
             answer.created,
             Quoted(&answer.model),
         );
-        let tail = if answer.usage.is_some() {
-            r#","usage":null}"#
-        } else {
-            "}"
-        };
         Chat { answer, head, tail }
     }
 
-    fn chunk(
+    /// What every chunk begins with, up to its choices.
+    pub(crate) fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// A chunk of one choice.
+    pub(crate) fn chunk(
         &self,
         choice: u32,
         delta: fmt::Arguments<'_>,
@@ -95,6 +97,15 @@ pub(crate) fn finish_reason(answer: &Answer) -> &'static str {
         Stop::Natural => "stop",
         Stop::Length => "length",
         Stop::ToolCalls => "tool_calls",
+    }
+}
+
+/// What chunks before the one with usage end with, for those who ask for it.
+pub(crate) fn tail(answer: &Answer) -> &'static str {
+    if answer.usage.is_some() {
+        r#","usage":null}"#
+    } else {
+        "}"
     }
 }
 

@@ -25,11 +25,7 @@ impl Completions {
             answer.created,
             Quoted(&answer.model),
         );
-        let tail = if answer.usage.is_some() {
-            r#","usage":null}"#
-        } else {
-            "}"
-        };
+        let tail = chat::tail(&answer);
         Completions { answer, head, tail }
     }
 

@@ -9,6 +9,7 @@ mod event_stream;
 mod gemini;
 mod invoke;
 mod json;
+mod mistral;
 pub(crate) mod models;
 mod ollama;
 pub(crate) mod realtime;
@@ -21,6 +22,7 @@ use super::profile::Profile;
 use super::route::Shape;
 use super::script::Script;
 use invoke::Family;
+pub(crate) use mistral::is_mistral;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,7 +30,11 @@ use std::sync::Arc;
 pub(crate) fn script(shape: Shape, answer: &Arc<Answer>) -> Option<Box<dyn Script>> {
     let answer = Arc::clone(answer);
     Some(match shape {
-        Shape::Chat => Box::new(chat::Chat::new(answer)),
+        Shape::Chat if is_mistral(&answer.model) => Box::new(mistral::Mistral::new(answer)),
+        Shape::Chat => {
+            let tail = chat::tail(&answer);
+            Box::new(chat::Chat::new(answer, tail))
+        }
         Shape::Completions => Box::new(completions::Completions::new(answer)),
         Shape::Responses => Box::new(responses::Responses::new(answer)),
         Shape::Anthropic => Box::new(anthropic::Messages::new(answer)),

@@ -1,0 +1,296 @@
+//! How exact the proxy's figures are: `cargo bench --bench accuracy`, or with other
+//! numbers of streams: `cargo bench --bench accuracy -- 1 50 500`.
+//!
+//! A simulated backend and the agents run here, the proxy is the built binary. Each
+//! call's record is joined by its session with what the backend really did (instants
+//! read when a write to the socket has returned) and with what the agent saw (instants
+//! read when a frame has come), all on the machine's one monotonic clock.
+//!
+//! - **TTFT, backend's share**: the record's `ttft_upstream` against (first token
+//!   written − whole request read) at the backend. Two hops over loopback, and any
+//!   wait for a processor at either end, are in the record and not in the truth.
+//! - **TTFT, agent's view**: the record's `ttft` against (first token read − request
+//!   handed to the connection) at the agent.
+//! - **output_tps** and **longest gap**: the record's against the backend's.
+//! - **tokens**: calls whose normalised output count is not exactly what was sent.
+//!
+//! Everything shares this machine: where all processors are busy, lateness of a
+//! process is an error of the measurement here, not of the proxy alone.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge::sim::{Profile, Simulator, Truth};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+/// What every stream does: about 8 s, a stall of a quarter second in the middle.
+const BEHAVIOUR: &str = "ttft=300ms,gap=40ms~10ms,tokens=192,stall=250ms@96,usage=on";
+
+fn main() {
+    let asked: Vec<usize> = std::env::args()
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    let rounds = if asked.is_empty() {
+        vec![1, 50, 500]
+    } else {
+        asked
+    };
+    println!("{BEHAVIOUR}\n");
+    println!(
+        "{:>8}{:>7}  {:^26}{:^26}{:^24}{:^26}{:>9}",
+        "streams",
+        "calls",
+        "TTFT backend's share, ms",
+        "TTFT agent's view, ms",
+        "output_tps, %",
+        "longest gap, ms",
+        "tokens"
+    );
+    let columns = format!("{:>8}{:>9}{:>9}", "p50", "p99", "max");
+    println!(
+        "{:>15}{columns}{columns}{columns}{columns}{:>9}",
+        "", "wrong"
+    );
+    for streams in rounds {
+        // Few streams have few calls: more rounds make a percentile.
+        let repeats = (20 / streams).max(1);
+        println!("{}", measure(streams, repeats));
+    }
+    println!("\ngoals: TTFT ≤ 1 ms at p99, output_tps ≤ 0.5 %, longest gap ≤ 1 ms, no wrong count");
+}
+
+/// What an agent saw of its call.
+struct Seen {
+    id: String,
+    ttft: f64,
+}
+
+fn measure(streams: usize, repeats: usize) -> String {
+    let backend = runtime();
+    let agents = runtime();
+    let simulator = Simulator::new(BEHAVIOUR.parse::<Profile>().expect("settings"));
+    let address = serve(&backend, &simulator);
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("calls.jsonl");
+    let proxy = Proxy::start(address, &log);
+    let mut seen = Vec::new();
+    for round in 0..repeats {
+        seen.extend(agents.block_on(call_all(proxy.address, round, streams)));
+    }
+    let records = proxy.records(&log, seen.len());
+    let truths: HashMap<String, Arc<Truth>> = simulator
+        .truths()
+        .into_iter()
+        .map(|truth| (truth.id.clone(), truth))
+        .collect();
+    row(streams, &seen, &records, &truths)
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("threads")
+}
+
+fn serve(runtime: &Runtime, simulator: &Arc<Simulator>) -> SocketAddr {
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    runtime.spawn(Arc::clone(simulator).serve(listener, std::future::pending()));
+    address
+}
+
+/// All streams of a round at once, begun within half a second.
+async fn call_all(proxy: SocketAddr, round: usize, streams: usize) -> Vec<Seen> {
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..streams {
+        let begin = Duration::from_millis(500).mul_f64(number as f64 / streams as f64);
+        calls.spawn(async move {
+            tokio::time::sleep(begin).await;
+            call(proxy, format!("{round}-{number}")).await
+        });
+    }
+    let mut seen = Vec::new();
+    while let Some(call) = calls.join_next().await {
+        seen.push(call.expect("a call that came back"));
+    }
+    seen
+}
+
+async fn call(proxy: SocketAddr, id: String) -> Seen {
+    let stream = TcpStream::connect(proxy).await.expect("the proxy listens");
+    stream.set_nodelay(true).expect("a socket");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .expect("HTTP/1.1");
+    tokio::spawn(connection);
+    let body =
+        json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Go"}]});
+    let request = Request::post("/v1/chat/completions")
+        .header("host", proxy.to_string())
+        .header("content-type", "application/json")
+        .header("x-sim-id", &id)
+        .header("x-tokengauge-session", &id)
+        .body(Full::new(Bytes::from(body.to_string())))
+        .expect("a request");
+    let sent = Instant::now();
+    let mut body = sender
+        .send_request(request)
+        .await
+        .expect("a response")
+        .into_body();
+    let mut first = None;
+    while let Some(frame) = body.frame().await {
+        let at = Instant::now();
+        let data = frame
+            .expect("a whole stream")
+            .into_data()
+            .unwrap_or_default();
+        if first.is_none() && has_token(&data) {
+            first = Some(at);
+        }
+    }
+    let ttft = first.expect("a token").duration_since(sent).as_secs_f64();
+    Seen { id, ttft }
+}
+
+/// Whether a frame has a delta with text: the first one says only the role.
+fn has_token(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    text.split(r#""content":""#)
+        .skip(1)
+        .any(|rest| !rest.starts_with('"'))
+}
+
+/// The built binary in front of the backend; ends with this value.
+struct Proxy {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    fn start(backend: SocketAddr, log: &Path) -> Proxy {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+            .args(["run", "--upstream", &format!("http://{backend}")])
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+                "--call-log",
+            ])
+            .arg(log)
+            .env("TOKENGAUGE_LOG", "error")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the built binary");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let address = lines
+            .by_ref()
+            .take(20)
+            .filter_map(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ")?.trim().parse().ok())
+            .expect("the proxy tells its address");
+        std::thread::spawn(move || lines.for_each(drop));
+        Proxy { child, address }
+    }
+
+    /// The call records, by session, once all have been written.
+    fn records(&self, log: &Path, calls: usize) -> HashMap<String, Value> {
+        for _ in 0..200 {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            if text.lines().count() >= calls {
+                let records = text
+                    .lines()
+                    .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+                return records
+                    .filter_map(|r| Some((r["session"].as_str()?.to_owned(), r)))
+                    .collect();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the call log has fewer than {calls} calls after 10 s");
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn row(
+    streams: usize,
+    seen: &[Seen],
+    records: &HashMap<String, Value>,
+    truths: &HashMap<String, Arc<Truth>>,
+) -> String {
+    let (mut share, mut view, mut tps, mut gap) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut wrong = 0;
+    for call in seen {
+        let (record, truth) = (&records[&call.id], &truths[&call.id]);
+        let seconds = |name: &str| record["seconds"][name].as_f64();
+        share.extend(apart(
+            seconds("ttft_upstream"),
+            truth.seconds.ttft_upstream,
+            1e3,
+        ));
+        view.extend(apart(seconds("ttft"), Some(call.ttft), 1e3));
+        gap.extend(apart(
+            seconds("longest_gap"),
+            truth.seconds.longest_gap,
+            1e3,
+        ));
+        let truly = truth.output_tps;
+        tps.extend(apart(
+            record["tps"]["output"].as_f64(),
+            truly,
+            100.0 / truly.unwrap_or(1.0),
+        ));
+        let counted = record["tokens"]["normalised"]["output"].as_u64();
+        wrong += usize::from(counted != truth.tokens.map(|tokens| tokens.output));
+    }
+    let columns = [share, view, tps, gap].map(|errors| column(errors, seen.len()));
+    format!(
+        "{streams:>8}{:>7}{}{wrong:>9}",
+        seen.len(),
+        columns.concat()
+    )
+}
+
+/// How far two figures are apart; nothing where either is missing.
+fn apart(measured: Option<f64>, truly: Option<f64>, scale: f64) -> Option<f64> {
+    Some((measured? - truly?).abs() * scale)
+}
+
+/// The percentiles of one figure, and how many calls lack it.
+fn column(mut errors: Vec<f64>, calls: usize) -> String {
+    if errors.is_empty() {
+        return format!("{:>26}", "not measured");
+    }
+    errors.sort_by(f64::total_cmp);
+    let at = |share: f64| errors[((errors.len() - 1) as f64 * share).round() as usize];
+    let missing = calls - errors.len();
+    let note = if missing > 0 {
+        format!(" ({missing} without)")
+    } else {
+        String::new()
+    };
+    format!("{:>8.3}{:>9.3}{:>9.3}{note}", at(0.5), at(0.99), at(1.0))
+}
