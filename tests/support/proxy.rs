@@ -11,6 +11,7 @@ use tokengauge::config::{
     Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Protocol, Route, Timeouts,
     Upstream,
 };
+use tokengauge::observer::Observer;
 use tokengauge::proxy::{ConnectionInfo, Forwarder, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -62,8 +63,16 @@ impl Setup {
 
     pub async fn start(self) -> Proxy {
         let recorder = Arc::new(Recorder::with(self.manners.clone()));
-        let forwarder =
-            Arc::new(Forwarder::new(Arc::new(self.config()), recorder.clone()).unwrap());
+        self.start_with(recorder.clone(), recorder).await
+    }
+
+    /// Without a recorder, which would keep everything.
+    pub async fn start_unobserved(self, observer: Arc<dyn Observer>) -> Proxy {
+        self.start_with(observer, Arc::default()).await
+    }
+
+    async fn start_with(self, observer: Arc<dyn Observer>, recorder: Arc<Recorder>) -> Proxy {
+        let forwarder = Arc::new(Forwarder::new(Arc::new(self.config()), observer).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();

@@ -1,0 +1,148 @@
+//! What is big or many passes through without being kept. One test: it looks at the
+//! memory of the process, which others would share.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Instant;
+use support::agent::Raw;
+use support::proxy::Setup;
+use support::upstream::Upstream;
+use tokengauge::observer::{
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+};
+
+/// Bytes of memory that the process has in use.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+const MB: usize = 1 << 20;
+
+#[tokio::test]
+async fn memory_does_not_grow_with_a_body_and_little_with_a_stream() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address)
+        .start_unobserved(Arc::new(Nobody))
+        .await;
+    upload(&upstream, proxy.address, MB).await;
+    let before = resident();
+    upload(&upstream, proxy.address, 100 * MB).await;
+    download(&upstream, proxy.address, 100 * MB).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 8 * MB, "grew by {grown} bytes");
+
+    let streams = 150;
+    let mut open = Vec::new();
+    let before = resident();
+    for _ in 0..streams {
+        open.push(open_stream(&upstream, proxy.address).await);
+    }
+    for _ in 0..3 {
+        for (agent, backend) in &mut open {
+            let event = format!("{:x}\r\n{}\r\n", 300, "x".repeat(300));
+            backend.write(&event).await;
+            agent.read_exact(event.len()).await;
+        }
+    }
+    let each = resident().saturating_sub(before) / streams;
+    println!("{each} bytes of memory for each open stream, the test's own ends included");
+    assert!(each < 40 * 1024, "{each} bytes for each stream");
+}
+
+async fn open_stream(upstream: &Upstream, proxy: std::net::SocketAddr) -> (Raw, Raw) {
+    let mut agent = Raw::connect(proxy).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend
+        .write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
+    agent.read_head().await;
+    (agent, backend)
+}
+
+async fn upload(upstream: &Upstream, proxy: std::net::SocketAddr, length: usize) {
+    let mut agent = Raw::connect(proxy).await;
+    agent
+        .write(format!(
+            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"
+        ))
+        .await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    pour(&mut agent, &mut backend, length).await;
+    backend
+        .write("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    agent.read_until(b"ok").await;
+}
+
+async fn download(upstream: &Upstream, proxy: std::net::SocketAddr, length: usize) {
+    let mut agent = Raw::connect(proxy).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend
+        .write(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"
+        ))
+        .await;
+    agent.read_head().await;
+    pour(&mut backend, &mut agent, length).await;
+}
+
+/// Sends so many bytes from one end to the other, and looks at each.
+async fn pour(from: &mut Raw, to: &mut Raw, length: usize) {
+    let piece: Vec<u8> = (0..=255).cycle().take(64 * 1024).collect();
+    let pieces = length / piece.len();
+    let sending = async {
+        for _ in 0..pieces {
+            from.write(&piece).await;
+        }
+    };
+    let receiving = async {
+        for _ in 0..pieces {
+            assert!(to.read_exact(piece.len()).await == piece);
+        }
+    };
+    tokio::join!(sending, receiving);
+}
+
+/// Keeps nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn begin(&self, _: CallStart<'_>) -> Arc<dyn CallObserver> {
+        Arc::new(Nobody)
+    }
+}
+
+impl CallObserver for Nobody {
+    fn endpoint(&self, _: &str) {}
+    fn connected(&self, _: Instant, _: bool) {}
+    fn request_frame(&self, _: &Bytes) {}
+    fn sent(&self, _: Instant) {}
+    fn head(&self, _: Instant, _: http::StatusCode, _: &http::HeaderMap) {}
+    fn response_frame(&self, _: Frame) {}
+    fn lagged(&self, _: u64) {}
+    fn overhead(&self, _: Phase, _: std::time::Duration) {}
+    fn ended(&self, _: Instant, _: End) {}
+    fn tunnel_frame(&self, _: Side, _: Frame) {}
+    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+        ErrorReply {
+            content_type: "text/plain",
+            body: Bytes::from(failure.message.clone()),
+        }
+    }
+    fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
+        None
+    }
+    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+        None
+    }
+}
