@@ -3,11 +3,9 @@
 mod support;
 
 use std::time::{Duration, Instant};
-use support::agent::Raw;
+use support::agent::{Raw, refusal};
 use support::proxy::{Proxy, Setup};
-use support::upstream::{Upstream, fields};
-use support::{SOON, soon};
-use tokengauge::config::Timeouts;
+use support::upstream::Upstream;
 use tokengauge::observer::{End, FailureKind};
 use tokio::net::TcpListener;
 
@@ -28,26 +26,6 @@ async fn nowhere() -> std::net::SocketAddr {
         .unwrap()
         .local_addr()
         .unwrap()
-}
-
-fn limits(connect: u64, head: u64, idle: u64) -> Timeouts {
-    let limit = Duration::from_millis;
-    Timeouts {
-        connect: limit(connect),
-        head: limit(head),
-        idle: limit(idle),
-    }
-}
-
-/// Reads a response of the proxy's own: its head and its message.
-async fn refusal(agent: &mut Raw) -> (String, String) {
-    let head = agent.read_head().await;
-    let length = fields(&head)
-        .into_iter()
-        .find_map(|field| field.strip_prefix("content-length: "))
-        .unwrap();
-    let body = agent.read_exact(length.parse().unwrap()).await;
-    (head, String::from_utf8(body).unwrap())
 }
 
 #[tokio::test]
@@ -380,116 +358,6 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_respond_in_time_is_given_up() {
-    let upstream = Upstream::bind().await;
-    let proxy = Setup {
-        timeouts: limits(5_000, 200, 5_000),
-        ..Setup::to(upstream.address)
-    }
-    .start()
-    .await;
-    let mut agent = Raw::connect(proxy.address).await;
-    agent.write(GET).await;
-    let mut backend = upstream.accept().await;
-    backend.read_head().await;
-    let (head, message) = refusal(&mut agent).await;
-    assert!(
-        head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n")
-            && head.contains("x-tokengauge-error: upstream_head_timeout\r\n"),
-        "{head}"
-    );
-    assert!(message.contains("200ms"), "{message}");
-    backend.closed().await;
-    assert_eq!(
-        proxy.recorder.only_call().await.ended(),
-        Some(End::Failed(FailureKind::HeadTimeout))
-    );
-}
-
-#[tokio::test]
-async fn a_stream_may_take_any_time_but_not_a_pause_beyond_the_limit() {
-    let upstream = Upstream::bind().await;
-    let proxy = Setup {
-        timeouts: limits(5_000, 5_000, 300),
-        ..Setup::to(upstream.address)
-    }
-    .start()
-    .await;
-    let mut agent = Raw::connect(proxy.address).await;
-    agent.write(GET).await;
-    let mut backend = upstream.accept().await;
-    backend.read_head().await;
-    backend.write(CHUNKED).await;
-    agent.read_head().await;
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(700) {
-        backend.write("1\r\na\r\n").await;
-        agent.read_until(b"a\r\n").await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let silent = Instant::now();
-    assert_eq!(agent.read_to_end().await, b"");
-    assert!(silent.elapsed() < SOON / 2, "{:?}", silent.elapsed());
-    backend.closed().await;
-    assert_eq!(
-        proxy.recorder.only_call().await.ended(),
-        Some(End::Failed(FailureKind::IdleTimeout))
-    );
-}
-
-#[tokio::test]
-async fn an_agent_that_stops_its_upload_is_given_up() {
-    let upstream = Upstream::bind().await;
-    let proxy = Setup {
-        timeouts: limits(5_000, 5_000, 200),
-        ..Setup::to(upstream.address)
-    }
-    .start()
-    .await;
-    let mut agent = Raw::connect(proxy.address).await;
-    agent
-        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
-        .await;
-    let (head, _) = refusal(&mut agent).await;
-    assert!(
-        head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"),
-        "{head}"
-    );
-    assert_eq!(
-        proxy.recorder.only_call().await.ended(),
-        Some(End::Failed(FailureKind::IdleTimeout))
-    );
-}
-
-#[tokio::test]
-async fn a_long_upload_is_not_the_upstreams_slowness() {
-    let upstream = Upstream::bind().await;
-    let proxy = Setup {
-        timeouts: limits(5_000, 300, 5_000),
-        ..Setup::to(upstream.address)
-    }
-    .start()
-    .await;
-    let mut agent = Raw::connect(proxy.address).await;
-    agent
-        .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
-        .await;
-    let mut backend = upstream.accept().await;
-    backend.read_head().await;
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(60)).await;
-        agent.write("a").await;
-    }
-    assert_eq!(backend.read_exact(10).await, b"aaaaaaaaaa");
-    backend.write(OK).await;
-    agent.read_until(b"ok").await;
-    assert_eq!(
-        proxy.recorder.only_call().await.ended(),
-        Some(End::Complete)
-    );
-}
-
-#[tokio::test]
 async fn an_upstream_that_does_not_speak_http_is_told_apart() {
     let (upstream, proxy) = proxy().await;
     let mut agent = Raw::connect(proxy.address).await;
@@ -527,22 +395,4 @@ async fn a_route_has_so_many_requests_a_minute() {
         head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("retry-after: "),
         "{head}"
     );
-}
-
-#[tokio::test]
-async fn idle_connections_are_closed_when_nobody_comes_back() {
-    let upstream = Upstream::bind().await;
-    let proxy = Setup {
-        idle_for: Duration::from_millis(100),
-        ..Setup::to(upstream.address)
-    }
-    .start()
-    .await;
-    let mut agent = Raw::connect(proxy.address).await;
-    agent.write(GET).await;
-    let mut backend = upstream.accept().await;
-    backend.read_head().await;
-    backend.write(OK).await;
-    agent.read_until(b"ok").await;
-    soon("the idle connection closes", backend.closed()).await;
 }

@@ -1,5 +1,6 @@
 //! One connection to an endpoint: opened, checked, spoken over.
 
+use super::refusal::failure;
 use super::upload::Upload;
 use super::upstream::Slot;
 use crate::config::Timeouts;
@@ -184,11 +185,6 @@ async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
     }
     Ok(found)
-}
-
-/// A failure that does not name its endpoint yet.
-pub(super) fn failure(kind: FailureKind, message: String) -> Failure {
-    Failure { kind, message }
 }
 
 impl AsyncRead for Io {

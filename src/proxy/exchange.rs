@@ -1,8 +1,9 @@
 //! One request over one connection, until its response head is there.
 
-use super::connection::{Http1, failure};
-use super::limits::Timer;
+use super::connection::Http1;
+use super::refusal::failure;
 use super::tap::now;
+use super::timer::Timer;
 use super::upload::Upload;
 use super::upstream::Wire;
 use super::watch::Watch;

@@ -1,10 +1,12 @@
 //! One request, one response.
 
 use super::ConnectionInfo;
+use super::address;
 use super::body::Body;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
-use super::limit::{Limiter, RetryAfter};
+use super::limit::Limiter;
+use super::refusal::{blame, failure, refuse, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
 use super::tap::{self, Streaming, now};
@@ -12,24 +14,17 @@ use super::tls;
 use super::upgrade::Tunnel;
 use super::upload::{self, Gate, Upload};
 use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
-use super::watch::{self, Call, Watch};
+use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
-use crate::observer::{CallStart, End, Failure, FailureKind, Observer, Phase};
-use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, RETRY_AFTER};
-use http::uri::{PathAndQuery, Uri};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, request,
-    response,
-};
+use crate::observer::{CallStart, Failure, FailureKind, Observer, Phase};
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http::uri::Uri;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, request, response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-
-/// Says in a response of ours what failed.
-const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 /// Forwards requests by the routes of a configuration.
 pub struct Forwarder {
@@ -226,7 +221,7 @@ impl Forwarding<'_> {
                     wish.fresh = true;
                 }
                 Err(Unanswered::Unsent(_, failure) | Unanswered::Failed(failure)) => {
-                    return Err(self.blame(failure, &endpoint, watch));
+                    return Err(blame(failure, &self.upstream.settings, &endpoint, watch));
                 }
             }
         }
@@ -303,7 +298,7 @@ impl Forwarding<'_> {
                 Ok(lease) => return Ok((endpoint, lease)),
                 Err(failure) => {
                     endpoint.eject(self.upstream.settings.eject_for);
-                    last = self.blame(failure, &endpoint, watch);
+                    last = blame(failure, &self.upstream.settings, &endpoint, watch);
                     tried.push(endpoint);
                 }
             }
@@ -316,29 +311,14 @@ impl Forwarding<'_> {
         let target = route::target(self.route, &endpoint.settings, &ready.uri);
         let target =
             target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
-        let request = &mut ready.request;
-        match wire {
-            Wire::Http1(_) => {
-                *request.version_mut() = Version::HTTP_11;
-                *request.uri_mut() = Uri::from(target);
-                join_cookies(request.headers_mut());
-                let host = HeaderValue::from_str(endpoint.settings.authority.as_str());
-                request.headers_mut().insert(
-                    HOST,
-                    host.map_err(|_| failure(FailureKind::Protocol, "its name is not a host"))?,
-                );
-            }
-            Wire::Http2 { .. } => {
-                *request.version_mut() = Version::HTTP_2;
-                *request.uri_mut() = absolute(endpoint, target)?;
-                remove_in_order(request.headers_mut(), &HOST);
+        match (wire, &ready.gate) {
+            (Wire::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
+            (Wire::Http2 { .. }, gate) => {
                 // Its 100 Continue does not reach us.
-                if let Some(gate) = &ready.gate {
-                    gate.open();
-                }
+                gate.iter().for_each(|gate| gate.open());
+                address::http2(&mut ready.request, endpoint, target)
             }
         }
-        Ok(())
     }
 
     /// Makes the response head of the upstream's the agent's, and taps the body.
@@ -382,7 +362,10 @@ impl Forwarding<'_> {
                     FailureKind::Protocol,
                     "switched protocols though nobody asked for it".to_owned(),
                 );
-                return refuse(call, &self.blame(failure, &endpoint, &watch));
+                return refuse(
+                    call,
+                    &blame(failure, &self.upstream.settings, &endpoint, &watch),
+                );
             }
             (wire, _) => self.body(
                 wire,
@@ -443,21 +426,6 @@ impl Forwarding<'_> {
             _ => Body::empty(),
         }
     }
-
-    /// Names who failed, and what to do; or the agent, where it was the agent.
-    fn blame(&self, failure: Failure, endpoint: &Endpoint, watch: &Watch) -> Failure {
-        if watch.failed_upload() == Some(watch::Upload::Malformed) {
-            return self::failure(
-                FailureKind::BadRequest,
-                "the request body is malformed: its framing is wrong",
-            );
-        }
-        let Failure { kind, message } = failure;
-        let (upstream, endpoint) = (&self.upstream.settings.name, &endpoint.name);
-        let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
-        tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
-        Failure { kind, message }
-    }
 }
 
 /// What a response under way holds.
@@ -467,109 +435,8 @@ struct Streamed {
     rewritten: bool,
 }
 
-fn advice(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::Dns => "; check the endpoint's name and the name server",
-        FailureKind::Connect => "; check that it runs and that the address is right",
-        FailureKind::Tls => "; check its certificate, and `ca` and `server_name` of the upstream",
-        FailureKind::ConnectTimeout => {
-            "; check the network, or raise `connect` of the upstream's timeouts"
-        }
-        FailureKind::HeadTimeout => {
-            "; it may be overloaded: raise `head` of the upstream's timeouts"
-        }
-        FailureKind::IdleTimeout => {
-            "; raise `idle` of the upstream's timeouts where such pauses are normal"
-        }
-        FailureKind::Reset => "; see its log, and try again",
-        FailureKind::Protocol => "; check the address and the upstream's `protocol`",
-        _ => "",
-    }
-}
-
-/// Answers in the upstream's place.
-fn refuse(call: Call, failure: &Failure) -> Response<Body> {
-    let reply = call.watch().ask(|observer| observer.error_reply(failure));
-    let (content_type, body) = match reply {
-        Some(reply) => (reply.content_type, reply.body),
-        None => (
-            "text/plain; charset=utf-8",
-            Bytes::from(failure.message.clone()),
-        ),
-    };
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = failure.kind.status();
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-        .headers_mut()
-        .insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
-    let end = match call.watch().failed_upload() {
-        Some(watch::Upload::Abandoned) => End::ClientCancelled,
-        _ => End::Failed(failure.kind),
-    };
-    call.end(now(), end);
-    response
-}
-
-fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<Body> {
-    let message = format!(
-        "route {} has had its requests of this minute; try again in {} s",
-        route.name,
-        wait.seconds()
-    );
-    let mut response = refuse(call, &failure(FailureKind::RateLimited, message));
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(wait.seconds()));
-    response
-}
-
-fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
-    Failure {
-        kind,
-        message: message.into(),
-    }
-}
-
 fn expects_continue(headers: &HeaderMap) -> bool {
     headers
         .get(EXPECT)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-}
-
-fn absolute(endpoint: &Endpoint, target: PathAndQuery) -> Result<Uri, Failure> {
-    let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(endpoint.settings.scheme.clone());
-    parts.authority = Some(endpoint.settings.authority.clone());
-    parts.path_and_query = Some(target);
-    Uri::from_parts(parts)
-        .map_err(|_| failure(FailureKind::BadRequest, "the target is not one for HTTP/2"))
-}
-
-/// HTTP/2 may split `cookie`, HTTP/1 may not (RFC 9113 §8.2.3).
-fn join_cookies(headers: &mut HeaderMap) {
-    let cookies: Vec<_> = headers
-        .get_all(COOKIE)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    if cookies.len() > 1
-        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
-    {
-        headers.insert(COOKIE, joined);
-    }
-}
-
-/// [`HeaderMap::remove`] would move the last field to where the removed one was.
-fn remove_in_order(headers: &mut HeaderMap, gone: &HeaderName) {
-    if !headers.contains_key(gone) {
-        return;
-    }
-    let mut kept = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers.iter().filter(|(name, _)| *name != gone) {
-        kept.append(name.clone(), value.clone());
-    }
-    *headers = kept;
 }

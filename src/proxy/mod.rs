@@ -1,17 +1,20 @@
 //! Moves bytes. No JSON, no tokens, no metric names.
 
+mod address;
 mod body;
 mod connection;
 mod drain;
 mod exchange;
+mod filter;
 mod forward;
 pub mod headers;
 pub mod limit;
-mod limits;
 pub mod listener;
+mod refusal;
 mod rewrite;
 mod route;
 mod tap;
+mod timer;
 pub mod tls;
 mod upgrade;
 mod upload;

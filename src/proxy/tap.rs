@@ -3,7 +3,8 @@
 
 use super::body::BodyError;
 use super::connection::Http1;
-use super::limits::IdleTimer;
+use super::filter::Filtering;
+use super::timer::IdleTimer;
 use super::upstream::{Endpoint, Taken};
 use super::watch::{Call, Watch};
 use crate::observer::{End, FailureKind, Filter, Frame, Phase};
@@ -11,7 +12,6 @@ use bytes::Bytes;
 use http_body::{Body, SizeHint};
 use hyper::body::Incoming;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -58,12 +58,6 @@ pub(super) struct Streaming {
     outstanding: Option<Taken>,
 }
 
-struct Filtering {
-    filter: Box<dyn Filter>,
-    trailers: Option<http_body::Frame<Bytes>>,
-    finished: bool,
-}
-
 type Polled = Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>>;
 
 impl Streaming {
@@ -81,11 +75,7 @@ impl Streaming {
 
     /// Lets `filter` edit the body.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
-        self.filter = Some(Filtering {
-            filter,
-            trailers: None,
-            finished: false,
-        });
+        self.filter = Some(Filtering::new(filter));
         self
     }
 
@@ -101,7 +91,7 @@ impl Streaming {
             && self
                 .filter
                 .as_ref()
-                .is_none_or(|filtering| filtering.finished)
+                .is_none_or(|filtering| filtering.is_finished())
     }
 
     pub fn size_hint(&self) -> SizeHint {
@@ -307,38 +297,6 @@ fn poll_http1(
         http1.close();
     }
     Pin::new(incoming).poll_frame(&mut unobserved)
-}
-
-impl Filtering {
-    fn edit(&mut self, frame: http_body::Frame<Bytes>) -> Option<http_body::Frame<Bytes>> {
-        match frame.into_data() {
-            Ok(bytes) => {
-                let same = bytes.clone();
-                let filter = &mut self.filter;
-                let edited = catch_unwind(AssertUnwindSafe(|| filter.push(bytes))).unwrap_or(same);
-                (!edited.is_empty()).then(|| http_body::Frame::data(edited))
-            }
-            Err(trailers) => {
-                self.trailers = Some(trailers);
-                None
-            }
-        }
-    }
-
-    /// What is left when the upstream's body is over.
-    fn rest(&mut self) -> Option<http_body::Frame<Bytes>> {
-        if !self.finished {
-            self.finished = true;
-            let filter = &mut self.filter;
-            let held_back = catch_unwind(AssertUnwindSafe(|| filter.finish())).unwrap_or_default();
-            if !held_back.is_empty() {
-                self.finished = self.trailers.is_none();
-                return Some(http_body::Frame::data(held_back));
-            }
-        }
-        self.finished = true;
-        self.trailers.take()
-    }
 }
 
 /// Frames that left and are not measured yet.

@@ -1,6 +1,7 @@
 //! An upstream's endpoints: which one is next, and the connections to it.
 
-use super::connection::{Http1, Http2, Io, dial, failure};
+use super::connection::{Http1, Http2, Io, dial};
+use super::refusal::failure;
 use super::tap::now;
 use super::tls::{Connector, Invalid};
 use crate::config::{self, Protocol};
@@ -171,7 +172,7 @@ impl Upstream {
         let opening = opening.map_err(|_| {
             failure(
                 FailureKind::ConnectTimeout,
-                "has not accepted a connection yet".into(),
+                "has not accepted a connection yet",
             )
         })?;
         if let Some(wire) = endpoint.reuse_http2() {
@@ -221,7 +222,7 @@ impl Upstream {
                     .map_err(|_| {
                         failure(
                             FailureKind::ConnectTimeout,
-                            "did not finish the TLS handshake in time".into(),
+                            "did not finish the TLS handshake in time",
                         )
                     })?
                     .map_err(|error| {

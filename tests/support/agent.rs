@@ -2,6 +2,8 @@
 
 pub use super::upstream::Raw;
 
+use super::upstream::fields;
+
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -31,4 +33,15 @@ pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
         .unwrap();
     tokio::spawn(connection);
     send
+}
+
+/// Reads a response of the proxy's own: its head and its message.
+pub async fn refusal(agent: &mut Raw) -> (String, String) {
+    let head = agent.read_head().await;
+    let length = fields(&head)
+        .into_iter()
+        .find_map(|field| field.strip_prefix("content-length: "))
+        .unwrap();
+    let body = agent.read_exact(length.parse().unwrap()).await;
+    (head, String::from_utf8(body).unwrap())
 }

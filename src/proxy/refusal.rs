@@ -1,0 +1,103 @@
+//! What the agent gets when a request fails here, and whose fault it says it is.
+
+use super::body::Body;
+use super::limit::RetryAfter;
+use super::tap::now;
+use super::upstream::Endpoint;
+use super::watch::{Call, Upload, Watch};
+use crate::config::{Route, Upstream};
+use crate::observer::{End, Failure, FailureKind};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response};
+
+/// Says in a response of ours what failed.
+const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
+
+/// Answers in the upstream's place.
+pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
+    let reply = call.watch().ask(|observer| observer.error_reply(failure));
+    let (content_type, body) = match reply {
+        Some(reply) => (reply.content_type, reply.body),
+        None => (
+            "text/plain; charset=utf-8",
+            Bytes::from(failure.message.clone()),
+        ),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = failure.kind.status();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
+    let end = match call.watch().failed_upload() {
+        Some(Upload::Abandoned) => End::ClientCancelled,
+        _ => End::Failed(failure.kind),
+    };
+    call.end(now(), end);
+    response
+}
+
+/// Answers a request beyond its route's limit.
+pub(super) fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<Body> {
+    let message = format!(
+        "route {} has had its requests of this minute; try again in {} s",
+        route.name,
+        wait.seconds()
+    );
+    let mut response = refuse(call, &failure(FailureKind::RateLimited, message));
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(wait.seconds()));
+    response
+}
+
+/// Names who failed, and what to do; or the agent, where it was the agent.
+pub(super) fn blame(
+    failure: Failure,
+    upstream: &Upstream,
+    endpoint: &Endpoint,
+    watch: &Watch,
+) -> Failure {
+    if watch.failed_upload() == Some(Upload::Malformed) {
+        return self::failure(
+            FailureKind::BadRequest,
+            "the request body is malformed: its framing is wrong",
+        );
+    }
+    let Failure { kind, message } = failure;
+    let (upstream, endpoint) = (&upstream.name, &endpoint.name);
+    let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
+    tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
+    Failure { kind, message }
+}
+
+/// A failure in so many words.
+pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+    }
+}
+
+fn advice(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Dns => "; check the endpoint's name and the name server",
+        FailureKind::Connect => "; check that it runs and that the address is right",
+        FailureKind::Tls => "; check its certificate, and `ca` and `server_name` of the upstream",
+        FailureKind::ConnectTimeout => {
+            "; check the network, or raise `connect` of the upstream's timeouts"
+        }
+        FailureKind::HeadTimeout => {
+            "; it may be overloaded: raise `head` of the upstream's timeouts"
+        }
+        FailureKind::IdleTimeout => {
+            "; raise `idle` of the upstream's timeouts where such pauses are normal"
+        }
+        FailureKind::Reset => "; see its log, and try again",
+        FailureKind::Protocol => "; check the address and the upstream's `protocol`",
+        _ => "",
+    }
+}
