@@ -16,7 +16,7 @@ mod wire;
 use anyhow::Context;
 use clap::Parser;
 use peer::Peer;
-use process::{Cores, Processes};
+use process::{Cores, Preference, Processes};
 use report::Report;
 use run::Scenario;
 use std::io::{BufRead, BufReader};
@@ -61,6 +61,10 @@ fn main() -> anyhow::Result<()> {
     let cores = Cores::choose()?;
     process::pin(cores.load)?;
     process::raise_file_limit()?;
+    let preference = Preference::take();
+    if preference.is_none() {
+        println!("not allowed to run before others: let the machine be quiet");
+    }
     let peers = installed_peers(&options.peers);
     let (_backend, address) = start_backend(cores)?;
     let rounds = options.rounds.unwrap_or(if options.long { 4 } else { 2 });
