@@ -26,7 +26,7 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     call.ended(bench.at(200), End::Complete);
     let template = Finding::clone(&bench.findings()[0]);
     let figures = bench.meter.figures();
-    let mut finished = |range: std::ops::Range<usize>| {
+    let finished = |range: std::ops::Range<usize>| {
         for model in range {
             let mut finding = template.clone();
             finding.record.model = Some(format!("model-{model}"));

@@ -131,7 +131,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
     if let Some(above) = written
         .buffered_above
         .as_ref()
-        .filter(|tps| !(*tps.get_ref() > 0.0))
+        .filter(|tps| tps.get_ref().is_nan() || *tps.get_ref() <= 0.0)
     {
         problems.at(above, "must be a number of tokens per second above 0");
     }

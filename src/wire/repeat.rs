@@ -88,7 +88,8 @@ impl Repeat {
     /// Whether watching the reader of the next event is worth it.
     pub(super) fn wants_to_learn(&mut self) -> bool {
         self.in_vain = self.in_vain.saturating_add(1);
-        unread(self.dialect).is_some() && (self.in_vain < PATIENCE || self.in_vain % RATION == 0)
+        unread(self.dialect).is_some()
+            && (self.in_vain < PATIENCE || self.in_vain.is_multiple_of(RATION))
     }
 
     /// Remembers an event that a reader has read.
