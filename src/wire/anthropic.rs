@@ -5,7 +5,7 @@
 //! `message_stop`. A whole body is the message itself.
 
 use super::emit::{self, Name};
-use super::json::{Count, List, Text, compact, error_kind};
+use super::json::{Count, List, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Usage};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub(crate) struct Messages {
 
 impl Reader for Messages {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Wire<'_> = serde_json::from_slice(payload)?;
+        let event: Wire<'_> = parse(payload)?;
         match event.kind {
             Kind::ContentBlockDelta => {
                 self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
@@ -50,7 +50,7 @@ impl Reader for Messages {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: Message<'_> = serde_json::from_slice(payload)?;
+        let body: Message<'_> = parse(payload)?;
         if let Some(error) = body.error {
             sink(Event::Error(&error_kind(error)));
             return Ok(());
@@ -296,7 +296,7 @@ pub(crate) struct Complete {
 
 impl Reader for Complete {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Completion<'_> = serde_json::from_slice(payload)?;
+        let event: Completion<'_> = parse(payload)?;
         self.give(&event, sink);
         if !event.stop_reason.is_empty() {
             sink(Event::End);
@@ -305,7 +305,7 @@ impl Reader for Complete {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: Completion<'_> = serde_json::from_slice(payload)?;
+        let body: Completion<'_> = parse(payload)?;
         self.give(&body, sink);
         Ok(())
     }

@@ -6,7 +6,7 @@ mod native;
 pub(crate) use native::Invoke;
 
 use super::emit;
-use super::json::{Count, List, Text, compact, is_word};
+use super::json::{Count, List, Text, compact, is_word, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Usage};
 use serde::Deserialize;
@@ -20,18 +20,18 @@ pub(crate) struct Converse;
 impl Reader for Converse {
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         match name {
-            "contentBlockDelta" => serde_json::from_slice::<BlockDelta<'_>>(payload)?.give(sink),
-            "messageStop" => serde_json::from_slice::<MessageStop<'_>>(payload)?.give(sink),
-            "metadata" => serde_json::from_slice::<Metadata>(payload)?.give(sink),
+            "contentBlockDelta" => parse::<BlockDelta<'_>>(payload)?.give(sink),
+            "messageStop" => parse::<MessageStop<'_>>(payload)?.give(sink),
+            "metadata" => parse::<Metadata>(payload)?.give(sink),
             _ if is_exception(name) => sink(Event::Error(name)),
-            "" => serde_json::from_slice::<Wrapped<'_>>(payload)?.give(sink),
+            "" => parse::<Wrapped<'_>>(payload)?.give(sink),
             _ => {}
         }
         Ok(())
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: Body<'_> = serde_json::from_slice(payload)?;
+        let body: Body<'_> = parse(payload)?;
         if let Some(kind) = body.error() {
             sink(Event::Error(kind));
         }

@@ -1,7 +1,7 @@
 //! Cohere chat, v1 and v2, and v1's generate.
 
 use super::emit::{self, Name};
-use super::json::{Count, List, Object, Text, arguments, error_kind};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment, Usage};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(crate) struct V2 {
 
 impl Reader for V2 {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: V2Event<'_> = serde_json::from_slice(payload)?;
+        let event: V2Event<'_> = parse(payload)?;
         let index = event.index.index().unwrap_or(0);
         if !event.id.is_empty() {
             sink(Event::ResponseId(&event.id));
@@ -42,7 +42,7 @@ impl Reader for V2 {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: V2Body<'_> = serde_json::from_slice(payload)?;
+        let body: V2Body<'_> = parse(payload)?;
         let Some(message) = &body.message.0 else {
             sink(Event::Error("error"));
             return Ok(());
@@ -229,7 +229,7 @@ pub(crate) struct V1 {
 
 impl Reader for V1 {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: V1Event<'_> = serde_json::from_slice(payload)?;
+        let event: V1Event<'_> = parse(payload)?;
         match &*event.event_type {
             // Generate has no event types.
             "" | "text-generation" | "stream-end" | "stream-start" => {}
@@ -250,7 +250,7 @@ impl Reader for V1 {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: V1Body<'_> = serde_json::from_slice(payload)?;
+        let body: V1Body<'_> = parse(payload)?;
         if !body.message.is_empty() {
             sink(Event::Error("error"));
         }

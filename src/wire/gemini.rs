@@ -4,7 +4,7 @@
 //! usage so far. There is no terminator; a finish reason stands for it.
 
 use super::emit::{self, Name};
-use super::json::{Count, List, Text, compact, error_kind};
+use super::json::{Count, List, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment, Usage};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub(crate) struct Gemini {
 
 impl Reader for Gemini {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let chunk: Chunk<'_> = serde_json::from_slice(payload)?;
+        let chunk: Chunk<'_> = parse(payload)?;
         if self.give(&chunk, sink) && !self.ended {
             self.ended = true;
             sink(Event::End);
@@ -35,13 +35,13 @@ impl Reader for Gemini {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let chunks: List<Chunk<'_>> = serde_json::from_slice(payload)?;
+            let chunks: List<Chunk<'_>> = parse(payload)?;
             for chunk in chunks.iter() {
                 self.give(chunk, sink);
             }
             return Ok(());
         }
-        let chunk: Chunk<'_> = serde_json::from_slice(payload)?;
+        let chunk: Chunk<'_> = parse(payload)?;
         self.give(&chunk, sink);
         Ok(())
     }

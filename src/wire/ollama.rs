@@ -1,7 +1,7 @@
 //! Ollama's own chat and generate: one JSON object per line, or a single one.
 
 use super::emit::{self, Name};
-use super::json::{Count, List, Text, arguments, error_kind};
+use super::json::{Count, List, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, EngineReport, Event, Usage};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub(crate) struct Ollama {
 
 impl Reader for Ollama {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let line: Line<'_> = serde_json::from_slice(payload)?;
+        let line: Line<'_> = parse(payload)?;
         self.give(&line, sink);
         if line.done == Some(true) {
             sink(Event::End);
@@ -25,7 +25,7 @@ impl Reader for Ollama {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: Line<'_> = serde_json::from_slice(payload)?;
+        let body: Line<'_> = parse(payload)?;
         self.give(&body, sink);
         Ok(())
     }

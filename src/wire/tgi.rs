@@ -1,7 +1,7 @@
 //! Hugging Face text-generation-inference: one event per token, or a whole text.
 
 use super::emit;
-use super::json::{Count, List, Text, error_kind, is_word};
+use super::json::{Count, List, Text, error_kind, is_word, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment, Usage};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub(crate) struct Tgi {
 
 impl Reader for Tgi {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Generated<'_> = serde_json::from_slice(payload)?;
+        let event: Generated<'_> = parse(payload)?;
         if let Some(error) = event.error {
             sink(Event::Error(&event.error_kind(error)));
         }
@@ -42,13 +42,13 @@ impl Reader for Tgi {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let bodies: List<Generated<'_>> = serde_json::from_slice(payload)?;
+            let bodies: List<Generated<'_>> = parse(payload)?;
             for body in bodies.iter() {
                 body.give_whole(sink);
             }
             return Ok(());
         }
-        let body: Generated<'_> = serde_json::from_slice(payload)?;
+        let body: Generated<'_> = parse(payload)?;
         body.give_whole(sink);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! `{"bytes": …}`.
 
 use super::super::emit;
-use super::super::json::{Count, List, Object, Text};
+use super::super::json::{Count, List, Object, Text, parse};
 use super::super::repair::repair;
 use super::super::{Malformed, Reader, Sink, reader};
 use super::is_exception;
@@ -27,7 +27,7 @@ impl Reader for Invoke {
             sink(Event::Error(name));
             return Ok(());
         }
-        let outer: Outer<'_> = serde_json::from_slice(payload)?;
+        let outer: Outer<'_> = parse(payload)?;
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.clear();
         let decoded = STANDARD.decode_vec(&*outer.bytes, &mut chunk);
@@ -146,7 +146,7 @@ impl From<Metrics> for Usage {
 
 /// The reader of the JSON that begins like `payload`; `None` where it is an error.
 fn native(payload: &[u8]) -> Result<Option<Box<dyn Reader>>, Malformed> {
-    let keys: Keys<'_> = serde_json::from_slice(payload)?;
+    let keys: Keys<'_> = parse(payload)?;
     let family = keys.dialect().map(reader).or_else(|| keys.own());
     match family {
         Some(reader) => Ok(Some(reader)),
@@ -246,7 +246,7 @@ struct Titan;
 
 impl Reader for Titan {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let sent: TitanText<'_> = serde_json::from_slice(payload)?;
+        let sent: TitanText<'_> = parse(payload)?;
         answer(sink, 0, &sent.output_text);
         emit::finish(sink, 0, &sent.completion_reason);
         let mut generated = None;
@@ -301,7 +301,7 @@ struct Llama;
 
 impl Reader for Llama {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let sent: Generation<'_> = serde_json::from_slice(payload)?;
+        let sent: Generation<'_> = parse(payload)?;
         answer(sink, 0, &sent.generation);
         emit::finish(sink, 0, &sent.stop_reason);
         let usage = Usage {
@@ -336,7 +336,7 @@ struct Mistral;
 
 impl Reader for Mistral {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let sent: Outputs<'_> = serde_json::from_slice(payload)?;
+        let sent: Outputs<'_> = parse(payload)?;
         for (choice, output) in (0..).zip(sent.outputs.iter()) {
             answer(sink, choice, &output.text);
             emit::finish(sink, choice, &output.stop_reason);
