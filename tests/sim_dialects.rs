@@ -97,77 +97,60 @@ fn without(mut case: Case, reasoning: bool, tools: bool) -> Case {
     case
 }
 
+const CHAT: &str = "/v1/chat/completions";
+
 fn cases() -> Vec<Case> {
-    let messages =
-        json!({"model": "m-1", "messages": [{"role": "user", "content": "Hello there, model"}]});
-    let contents = json!({"contents": [{"parts": [{"text": "Hello there, model"}]}]});
-    let prompt = json!({"model": "m-1", "prompt": "Hello there, model"});
-    let usage = json!({"include_usage": true});
-    let mut chat = messages.clone();
-    chat["stream_options"] = usage.clone();
-    let mut mistral = messages.clone();
-    mistral["model"] = "magistral-1".into();
-    let mut text = prompt.clone();
-    text["stream_options"] = usage;
-    let invoke = |model: &'static str, whole: &'static str, rich: bool| {
+    let mut cases = openai();
+    cases.extend(bedrock());
+    cases.extend(others());
+    cases
+}
+
+fn messages(model: &str) -> Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "Hello there, model"}]})
+}
+
+fn prompt() -> Value {
+    json!({"model": "m-1", "prompt": "Hello there, model"})
+}
+
+fn openai() -> Vec<Case> {
+    let asking = |mut body: Value| {
+        body["stream_options"] = json!({"include_usage": true});
+        body
+    };
+    let (text, input) = ("/v1/completions", json!({"model": "m-1", "input": "Hello"}));
+    vec![
+        case(Dialect::OpenaiChat, CHAT, CHAT, asking(messages("m-1"))),
         without(
-            case(Dialect::BedrockInvoke, model, whole, prompt.clone()),
+            case(Dialect::OpenaiCompletions, text, text, asking(prompt())),
+            false,
+            false,
+        ),
+        case(Dialect::OpenaiChat, CHAT, CHAT, messages("magistral-1")),
+        case(
+            Dialect::OpenaiResponses,
+            "/v1/responses",
+            "/v1/responses",
+            input,
+        ),
+    ]
+}
+
+fn bedrock() -> Vec<Case> {
+    let invoke = |streamed, whole, rich| {
+        without(
+            case(Dialect::BedrockInvoke, streamed, whole, prompt()),
             rich,
             rich,
         )
     };
     vec![
         case(
-            Dialect::OpenaiChat,
-            "/v1/chat/completions",
-            "/v1/chat/completions",
-            chat,
-        ),
-        without(
-            case(
-                Dialect::OpenaiCompletions,
-                "/v1/completions",
-                "/v1/completions",
-                text,
-            ),
-            false,
-            false,
-        ),
-        case(
-            Dialect::OpenaiChat,
-            "/v1/chat/completions",
-            "/v1/chat/completions",
-            mistral,
-        ),
-        case(
-            Dialect::OpenaiResponses,
-            "/v1/responses",
-            "/v1/responses",
-            json!({"model": "m-1", "input": "Hello"}),
-        ),
-        case(
-            Dialect::Anthropic,
-            "/v1/messages",
-            "/v1/messages",
-            messages.clone(),
-        ),
-        case(
-            Dialect::Gemini,
-            "/v1beta/models/m-1:streamGenerateContent?alt=sse",
-            "/v1beta/models/m-1:generateContent",
-            contents.clone(),
-        ),
-        case(
-            Dialect::Gemini,
-            "/v1beta/models/m-1:streamGenerateContent",
-            "/v1beta/models/m-1:generateContent",
-            contents,
-        ),
-        case(
             Dialect::BedrockConverse,
             "/model/m-1/converse-stream",
             "/model/m-1/converse",
-            messages.clone(),
+            messages("m-1"),
         ),
         invoke(
             "/model/anthropic.claude-v1%3A0/invoke-with-response-stream",
@@ -195,39 +178,44 @@ fn cases() -> Vec<Case> {
             false,
         ),
         invoke(
-            "/model/cohere.command-r/invoke-with-response-stream",
-            "/model/cohere.command-r/invoke",
+            "/model/cohere.r-1/invoke-with-response-stream",
+            "/model/cohere.r-1/invoke",
             false,
         ),
-        case(Dialect::Ollama, "/api/chat", "/api/chat", messages.clone()),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    let contents = json!({"contents": [{"parts": [{"text": "Hello there, model"}]}]});
+    let gemini = |streamed| {
+        let whole = "/v1beta/models/m-1:generateContent";
+        case(Dialect::Gemini, streamed, whole, contents.clone())
+    };
+    let message = json!({"model": "m-1", "message": "Hello"});
+    let inputs = json!({"inputs": "Hello"});
+    vec![
+        case(
+            Dialect::Anthropic,
+            "/v1/messages",
+            "/v1/messages",
+            messages("m-1"),
+        ),
+        gemini("/v1beta/models/m-1:streamGenerateContent?alt=sse"),
+        gemini("/v1beta/models/m-1:streamGenerateContent"),
+        case(Dialect::Ollama, "/api/chat", "/api/chat", messages("m-1")),
         without(
-            case(
-                Dialect::Ollama,
-                "/api/generate",
-                "/api/generate",
-                prompt.clone(),
-            ),
+            case(Dialect::Ollama, "/api/generate", "/api/generate", prompt()),
             true,
             false,
         ),
         without(
-            case(
-                Dialect::CohereV1,
-                "/v1/chat",
-                "/v1/chat",
-                json!({"model": "m-1", "message": "Hello"}),
-            ),
+            case(Dialect::CohereV1, "/v1/chat", "/v1/chat", message),
             false,
             true,
         ),
-        case(Dialect::CohereV2, "/v2/chat", "/v2/chat", messages),
+        case(Dialect::CohereV2, "/v2/chat", "/v2/chat", messages("m-1")),
         without(
-            case(
-                Dialect::Tgi,
-                "/generate_stream",
-                "/generate",
-                json!({"inputs": "Hello"}),
-            ),
+            case(Dialect::Tgi, "/generate_stream", "/generate", inputs),
             false,
             false,
         ),

@@ -26,12 +26,15 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   slow_start=4x@16      gaps 4 times as long for the first 16 tokens
   cold_start=2s@5       2 s more to the first token for the first 5 calls of the process
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
-  empty=0               empty deltas before the first token
-  ping=5s               a ping or comment after every 5 s without a frame
+  empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
+  ping=5s               a ping or comment after every 5 s without a frame, where the framing has one
   finish=stop           or length
   seed=7                of the text and the gaps; otherwise it follows from the call's id
   cut=random            a recorded body's frames: a number of bytes, or random, or random:SEED; otherwise whole events
-  plain                 forget every setting made before";
+  plain                 forget every setting made before
+What a dialect has no words for, such as tool calls in text completions, is left out.
+Other request headers: x-sim-id names the call in the truth and comes back in the response;
+x-sim-body serves the recording of that name. GET /sim/truth?limit=N tells what was really done.";
 
 /// How a simulated model behaves.
 #[derive(Clone, Debug, PartialEq)]
