@@ -56,8 +56,9 @@ pub trait CallObserver: Send + Sync {
     /// A piece of the response body has been passed on. Called behind the
     /// forwarding of it; does the measuring inline.
     fn response_frame(&self, frame: Frame);
-    /// Frames were not shown to this observer, for want of time or memory.
-    fn lagged(&self, frames: u64);
+    /// Frames of the response, of so many bytes in all, were not shown to this observer,
+    /// for want of time or memory.
+    fn lagged(&self, frames: u64, bytes: u64);
     /// What the proxy itself cost.
     fn overhead(&self, phase: Phase, cost: Duration);
     /// The call is over. Only the first call counts; it must come, always.

@@ -129,7 +129,7 @@ impl CallObserver for Nobody {
     fn sent(&self, _: Instant) {}
     fn head(&self, _: Instant, _: http::StatusCode, _: &http::HeaderMap) {}
     fn response_frame(&self, _: Frame) {}
-    fn lagged(&self, _: u64) {}
+    fn lagged(&self, _: u64, _: u64) {}
     fn overhead(&self, _: Phase, _: std::time::Duration) {}
     fn ended(&self, _: Instant, _: End) {}
     fn tunnel_frame(&self, _: Side, _: Frame) {}

@@ -141,9 +141,9 @@ async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_43
         format!("GET /hello HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
     };
     let mut agent = proxy.agent().await;
-    agent.send(&request(190)).await;
+    agent.send(&request(99)).await;
     assert!(agent.until("hello").await.starts_with("HTTP/1.1 200 "));
-    agent.send(&request(300)).await;
+    agent.send(&request(150)).await;
     assert!(agent.rest().await.starts_with("HTTP/1.1 431 "));
 }
 

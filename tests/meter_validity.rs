@@ -137,7 +137,7 @@ fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
     let bench = Bench::default();
     let call = bench.chat();
     bench.frame(&*call, 1000, words(50));
-    call.lagged(3);
+    call.lagged(3, 300);
     bench.frame(&*call, 2000, finish(None) + DONE);
     let record = bench.end(&*call, 2100, End::Complete);
     assert_reason(&record, Lagged);
@@ -147,6 +147,12 @@ fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
         (None, None)
     );
     assert_eq!(record.seconds.ttft, Some(1.0), "it was seen before the lag");
+    let shown = (words(50).len() + finish(None).len() + DONE.len()) as u64;
+    assert_eq!(
+        record.bytes.response,
+        shown + 300,
+        "what was not shown counts"
+    );
     assert_eq!(bench.meter.figures().lagged_frames, 3);
 }
 
@@ -215,6 +221,6 @@ fn what_is_not_known_goes_before_what_is_too_little() {
     let bench = Bench::default();
     let call: std::sync::Arc<dyn CallObserver> = bench.chat();
     bench.frame(&*call, 1000, event("{\"content\":\"a\"}"));
-    call.lagged(1);
+    call.lagged(1, 100);
     assert_reason(&bench.end(&*call, 2000, End::ClientCancelled), Lagged);
 }

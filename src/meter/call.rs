@@ -337,8 +337,9 @@ impl CallObserver for Call {
         self.with(|head, state| state.frame(head, &frame));
     }
 
-    fn lagged(&self, frames: u64) {
+    fn lagged(&self, frames: u64, bytes: u64) {
         self.with(|head, state| {
+            state.bytes.response += bytes;
             state.lag(head, frames);
             if let Some(turns) = &mut state.turns {
                 turns.give_up();

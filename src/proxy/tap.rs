@@ -299,12 +299,26 @@ fn poll_http1(
     Pin::new(incoming).poll_frame(&mut unobserved)
 }
 
+/// Frames that are not going to be measured.
+#[derive(Default)]
+struct Skipped {
+    frames: u64,
+    bytes: u64,
+}
+
+impl Skipped {
+    fn add(&mut self, frame: &Frame) {
+        self.frames += 1;
+        self.bytes += frame.bytes.len() as u64;
+    }
+}
+
 /// Frames that left and are not measured yet.
 #[derive(Default)]
 struct Kept {
     frames: VecDeque<Frame>,
     bytes: usize,
-    skipped: u64,
+    skipped: Skipped,
     /// The server had its turn to write them.
     written: bool,
     slowest: Duration,
@@ -321,7 +335,7 @@ impl Kept {
     fn keep(&mut self, frame: Frame) {
         self.written = false;
         if self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty() {
-            self.skipped += 1;
+            self.skipped.add(&frame);
             return;
         }
         self.bytes += frame.bytes.len();
@@ -352,8 +366,8 @@ impl Kept {
             }
         }
         let skipped = std::mem::take(&mut self.skipped);
-        if skipped > 0 {
-            watch.tell(|call| call.lagged(skipped));
+        if skipped.frames > 0 {
+            watch.tell(|call| call.lagged(skipped.frames, skipped.bytes));
         }
         true
     }
@@ -377,7 +391,7 @@ impl Kept {
     fn show_last(&mut self, watch: &Watch) -> bool {
         if self.is_slow() {
             self.rest_until = None;
-            self.skipped += self.frames.len() as u64;
+            self.frames.iter().for_each(|frame| self.skipped.add(frame));
             self.frames.clear();
             self.bytes = 0;
         }

@@ -40,6 +40,7 @@ impl Watch {
                 panics: Arc::clone(panics),
                 muted,
                 unseen: AtomicU64::new(0),
+                unseen_bytes: AtomicU64::new(0),
             },
             began,
             moved: AtomicU64::new(0),
@@ -66,12 +67,15 @@ impl Watch {
 
     /// Shows a piece of the response.
     pub fn response_frame(&self, frame: Frame) {
+        let bytes = frame.bytes.len() as u64;
         if self
             .observer
             .ask(|call| call.response_frame(frame))
             .is_none()
         {
             self.observer.unseen.fetch_add(1, Ordering::Relaxed);
+            let unseen_bytes = &self.observer.unseen_bytes;
+            unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -173,6 +177,7 @@ struct Wall {
     muted: AtomicBool,
     /// Frames of the response not shown since it fell silent.
     unseen: AtomicU64,
+    unseen_bytes: AtomicU64,
 }
 
 impl Wall {
@@ -196,7 +201,8 @@ impl Wall {
     fn end(&self, at: Instant, end: End) {
         let unseen = self.unseen.swap(0, Ordering::Relaxed);
         if unseen > 0 {
-            self.guarded(|call| call.lagged(unseen));
+            let bytes = self.unseen_bytes.swap(0, Ordering::Relaxed);
+            self.guarded(|call| call.lagged(unseen, bytes));
         }
         self.guarded(|call| call.ended(at, end));
     }
@@ -220,7 +226,7 @@ impl CallObserver for Nobody {
     fn sent(&self, _: Instant) {}
     fn head(&self, _: Instant, _: StatusCode, _: &HeaderMap) {}
     fn response_frame(&self, _: Frame) {}
-    fn lagged(&self, _: u64) {}
+    fn lagged(&self, _: u64, _: u64) {}
     fn overhead(&self, _: Phase, _: Duration) {}
     fn ended(&self, _: Instant, _: End) {}
     fn tunnel_frame(&self, _: Side, _: Frame) {}

@@ -322,7 +322,7 @@ impl CallObserver for Blind {
     fn sent(&self, _at: Instant) {}
     fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
     fn response_frame(&self, _frame: Frame) {}
-    fn lagged(&self, _frames: u64) {}
+    fn lagged(&self, _: u64, _: u64) {}
     fn overhead(&self, _phase: Phase, _cost: Duration) {}
     fn ended(&self, _at: Instant, _end: End) {}
     fn tunnel_frame(&self, _from: Side, _frame: Frame) {}

@@ -278,7 +278,7 @@ impl CallObserver for Recorded {
         std::thread::sleep(self.manners.slow);
         self.record(Seen::Frame(frame));
     }
-    fn lagged(&self, frames: u64) {
+    fn lagged(&self, frames: u64, _: u64) {
         self.record(Seen::Lagged(frames));
     }
     fn overhead(&self, phase: Phase, cost: Duration) {
