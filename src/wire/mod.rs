@@ -6,6 +6,7 @@
 
 mod anthropic;
 mod bedrock;
+mod body;
 mod cohere;
 mod decoder;
 mod detect;
@@ -14,6 +15,7 @@ mod emit;
 mod encoding;
 mod error_body;
 mod event_stream;
+mod events;
 mod gemini;
 pub mod inject;
 mod json;
