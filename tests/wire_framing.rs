@@ -100,6 +100,24 @@ fn lone_surrogates_and_invalid_bytes_are_replaced_and_the_event_is_read() {
     let reading = headed(CHAT, SSE, None, &body);
     assert_eq!(reading.visible(), "\u{fffd}\u{fffd}!😀\u{fffd}");
     assert_eq!(reading.unparsed, 0);
+    for (dialect, event) in [
+        (
+            CHAT,
+            r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"\ud83d"}}]}}]}"#,
+        ),
+        (
+            Dialect::OpenaiResponses,
+            r#"{"type":"response.output_item.done","item":{"type":"function_call","arguments":"\ud83d"}}"#,
+        ),
+        (
+            Dialect::OpenaiResponses,
+            r#"{"type":"response.output_item.done","item":{"type":"message","content":"\ud83d"}}"#,
+        ),
+    ] {
+        let reading = headed(dialect, SSE, None, format!("data: {event}\n\n").as_bytes());
+        let texts: Vec<&String> = reading.segments.values().collect();
+        assert_eq!((texts, reading.unparsed), (vec!["\u{fffd}"], 0), "{event}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the readers of JSON have in common.
 
 use super::Malformed;
+use super::repair::repair;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -41,7 +42,13 @@ pub(crate) fn arguments(value: &RawValue) -> Cow<'_, str> {
     if value.get().starts_with(['{', '[']) {
         return Cow::Owned(compact(value));
     }
-    serde_json::from_str(value.get()).map_or_else(|_| Cow::Borrowed(""), |text: Text<'_>| text.0)
+    match serde_json::from_str::<Text<'_>>(value.get()) {
+        Ok(text) => text.0,
+        // A lone surrogate, which a raw value does not mind.
+        Err(_) => repair(value.get().as_bytes())
+            .and_then(|repaired| serde_json::from_slice(&repaired).ok())
+            .map_or(Cow::Borrowed(""), Cow::Owned),
+    }
 }
 
 /// The index behind the string literal that begins at `start`.

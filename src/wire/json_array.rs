@@ -2,6 +2,7 @@
 
 use super::decoder::{Item, Splitter};
 use super::{Broken, Limits};
+use memchr::memchr2;
 
 /// Cuts the elements out of an array, each as soon as it is whole.
 pub(super) struct JsonArray {
@@ -77,7 +78,15 @@ enum End {
 impl Splitter for JsonArray {
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
         let mut start = 0;
-        for (at, byte) in bytes.iter().enumerate() {
+        let mut next = 0;
+        while next < bytes.len() {
+            if self.place == Place::Text {
+                let skipped = memchr2(b'"', b'\\', &bytes[next..]);
+                next = skipped.map_or(bytes.len(), |skipped| next + skipped);
+            }
+            let Some(byte) = bytes.get(next) else { break };
+            let at = next;
+            next += 1;
             let was_between = matches!(self.place, Place::Before | Place::Between);
             let (place, end) = self.step(*byte);
             self.place = place;

@@ -2,8 +2,8 @@
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
 use super::emit::segment;
-use super::json::{Count, Object, Text, arguments, error_kind};
-use super::openai_json::{Few, TextOrList};
+use super::json::{Count, List, Object, Text, arguments, error_kind};
+use super::openai_json::TextOrList;
 use super::openai_usage::{ChatUsage, Identity};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, EngineReport, Event, Segment};
@@ -24,13 +24,13 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
     #[serde(borrow, default)]
-    choices: Few<Choice<'a>>,
+    choices: List<Choice<'a>>,
     #[serde(default)]
-    usage: Object<ChatUsage>,
+    usage: Object<Box<ChatUsage>>,
     #[serde(default)]
-    x_groq: Object<Groq>,
+    x_groq: Object<Box<Groq>>,
     #[serde(borrow, default)]
-    timings: Object<Timings<'a>>,
+    timings: Object<Box<Timings<'a>>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -67,7 +67,7 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     delta: Object<Message<'a>>,
     #[serde(borrow, default)]
-    message: Object<Message<'a>>,
+    message: Object<Box<Message<'a>>>,
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow, default)]
@@ -82,17 +82,17 @@ struct Message<'a> {
     #[serde(borrow, default)]
     refusal: Text<'a>,
     #[serde(borrow, default)]
-    audio: Object<Audio<'a>>,
+    audio: Object<Box<Audio<'a>>>,
     #[serde(borrow, default)]
     reasoning_content: Text<'a>,
     #[serde(borrow, default)]
     reasoning: Text<'a>,
     #[serde(borrow, default)]
-    reasoning_details: Few<Detail<'a>>,
+    reasoning_details: List<Detail<'a>>,
     #[serde(borrow, default)]
-    tool_calls: Few<ToolCall<'a>>,
+    tool_calls: List<ToolCall<'a>>,
     #[serde(borrow, default)]
-    function_call: Object<Function<'a>>,
+    function_call: Object<Box<Function<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -202,7 +202,7 @@ impl Chat {
             .0
             .as_ref()
             .and_then(|groq| groq.usage.0.as_ref());
-        for usage in groq.into_iter().chain(&chunk.usage.0) {
+        for usage in groq.into_iter().chain(chunk.usage.0.as_deref()) {
             usage.give(sink);
         }
         if let Some(timings) = &chunk.timings.0 {

@@ -1,8 +1,7 @@
 //! OpenAI text completions, streamed or not.
 
 use super::emit;
-use super::json::{Count, Object, Text, error_kind};
-use super::openai_json::Few;
+use super::json::{Count, List, Object, Text, error_kind};
 use super::openai_usage::{ChatUsage, Identity};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event};
@@ -17,9 +16,9 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
     #[serde(borrow, default)]
-    choices: Few<Choice<'a>>,
+    choices: List<Choice<'a>>,
     #[serde(default)]
-    usage: Object<ChatUsage>,
+    usage: Object<Box<ChatUsage>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }

@@ -1,4 +1,4 @@
-//! Shapes of JSON that only the OpenAI family needs.
+//! A shape of JSON that only the OpenAI family needs.
 
 use super::json::Text;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -6,44 +6,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A list that keeps its first element without an allocation, since that is nearly
-/// always all there is; anything else reads as empty.
-#[derive(Clone, Debug)]
-pub(super) struct Few<T> {
-    first: Option<T>,
-    rest: Vec<T>,
-}
-
-impl<T> Default for Few<T> {
-    fn default() -> Self {
-        Few {
-            first: None,
-            rest: Vec::new(),
-        }
-    }
-}
-
-impl<T> Few<T> {
-    /// Its elements, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.rest)
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match TextOrList::deserialize(deserializer)? {
-            TextOrList::List(list) => Ok(list),
-            TextOrList::Text(_) => Ok(Few::default()),
-        }
-    }
-}
-
 /// Either a text or a list; anything else reads as an empty text.
 #[derive(Clone, Debug)]
 pub(super) enum TextOrList<'a, T> {
     Text(Text<'a>),
-    List(Few<T>),
+    List(Vec<T>),
 }
 
 impl<T> Default for TextOrList<'_, T> {
@@ -76,14 +43,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrListVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut few = Few {
-            first: items.next_element()?,
-            rest: Vec::new(),
-        };
+        let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
-            few.rest.push(item);
+            list.push(item);
         }
-        Ok(TextOrList::List(few))
+        Ok(TextOrList::List(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {

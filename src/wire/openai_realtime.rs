@@ -46,7 +46,7 @@ impl Reader for Realtime {
             }
             "error" => sink(Event::Error(&event.error_word())),
             kind if kind.starts_with("response.") => {
-                self.texts.read(self.turn, &event, sink);
+                self.texts.read(self.turn, &event, sink)?;
             }
             _ => {}
         }

@@ -1,9 +1,9 @@
 //! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
 //! events and in the final response count only where no delta came before them.
 
-use super::json::{Count, Object, Text, arguments, error_kind, is_word};
+use super::json::{Count, List, Object, Text, arguments, error_kind, is_word};
 use super::openai_chat::Timings;
-use super::openai_json::{Few, TextOrList};
+use super::openai_json::TextOrList;
 use super::openai_usage::{Identity, ResponsesUsage};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment};
@@ -43,20 +43,21 @@ pub(super) struct StreamEvent<'a> {
     input: Text<'a>,
     #[serde(borrow, default)]
     code: Text<'a>,
-    #[serde(borrow, default)]
-    item: Object<Item<'a>>,
+    /// Read only where it is needed.
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) response: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
     /// xAI's Realtime has it beside the response.
     #[serde(default)]
-    pub(super) usage: Object<ResponsesUsage>,
+    pub(super) usage: Object<Box<ResponsesUsage>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     /// llama.cpp's, beside the response.
     #[serde(borrow, default)]
-    timings: Object<Timings<'a>>,
+    timings: Object<Box<Timings<'a>>>,
 }
 
 /// A whole response: the body, or what the first and last events carry.
@@ -74,7 +75,7 @@ pub(super) struct Response<'a> {
     #[serde(borrow, default)]
     status_details: Object<Reason<'a>>,
     #[serde(borrow, default)]
-    output: Few<Object<Item<'a>>>,
+    output: List<Object<Item<'a>>>,
     #[serde(default)]
     pub(super) usage: Object<ResponsesUsage>,
     #[serde(borrow)]
@@ -100,7 +101,7 @@ struct Item<'a> {
     #[serde(borrow, default)]
     content: TextOrList<'a, Part<'a>>,
     #[serde(borrow, default)]
-    summary: Few<Part<'a>>,
+    summary: List<Part<'a>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -129,7 +130,7 @@ pub(crate) struct Responses {
 impl Reader for Responses {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: StreamEvent<'_> = serde_json::from_slice(payload)?;
-        if self.texts.read(0, &event, sink) {
+        if self.texts.read(0, &event, sink)? {
             return Ok(());
         }
         match &*event.r#type {
@@ -248,14 +249,19 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Reads an event that carries text, or a copy of one; whether it did.
-    pub(super) fn read(&mut self, choice: u32, event: &StreamEvent<'_>, sink: Sink<'_>) -> bool {
+    pub(super) fn read(
+        &mut self,
+        choice: u32,
+        event: &StreamEvent<'_>,
+        sink: Sink<'_>,
+    ) -> Result<bool, Malformed> {
         let Some(kind) = event.r#type.strip_prefix("response.") else {
-            return false;
+            return Ok(false);
         };
         let item = event.output_index.index().unwrap_or(0);
         if let Some(text) = kind.strip_suffix(".delta") {
             let Some((channel, part)) = event.place(text) else {
-                return true;
+                return Ok(true);
             };
             if !event.delta.is_empty() {
                 self.note(choice, item, channel);
@@ -263,14 +269,18 @@ impl Texts {
             }
         } else if let Some(text) = kind.strip_suffix(".done") {
             if text == "output_item" {
-                self.item(choice, item, event.item.0.as_ref(), sink);
+                let whole: Object<Item<'_>> = match event.item {
+                    Some(raw) => serde_json::from_str(raw.get())?,
+                    None => Object(None),
+                };
+                self.item(choice, item, whole.0.as_ref(), sink);
             } else if let Some((channel, part)) = event.place(text) {
                 self.copy(choice, item, part, channel, &event.complete(), sink);
             }
         } else {
-            return false;
+            return Ok(false);
         }
-        true
+        Ok(true)
     }
 
     /// Reads the items of a whole response, where the stream had none of them.

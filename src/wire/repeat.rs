@@ -133,7 +133,12 @@ impl Repeat {
 /// from event to event; `None` where events do not repeat each other.
 fn unread(dialect: Dialect) -> Option<&'static [&'static str]> {
     Some(match dialect {
-        Dialect::OpenaiChat => &["\"obfuscation\":", "\"created\":", "\"token_id\":"],
+        Dialect::OpenaiChat => &[
+            "\"obfuscation\":",
+            "\"created\":",
+            "\"token_id\":",
+            "\"p\":",
+        ],
         Dialect::OpenaiCompletions => &["\"created\":"],
         Dialect::OpenaiResponses => &["\"sequence_number\":", "\"obfuscation\":"],
         Dialect::OpenaiRealtime => &["\"event_id\":"],

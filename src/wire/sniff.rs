@@ -1,8 +1,7 @@
 //! What dialect an event or a body speaks, by its own looks. Only looks that no
 //! other dialect has count; everything else says nothing.
 
-use super::json::Text;
-use super::openai_json::Few;
+use super::json::{List, Text};
 use crate::call::Dialect;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -19,7 +18,7 @@ struct Looks<'a> {
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(default)]
-    choices: Option<Few<Choice>>,
+    choices: Option<List<Choice>>,
     prompt_filter_results: Option<IgnoredAny>,
     candidates: Option<IgnoredAny>,
     #[serde(rename = "usageMetadata")]

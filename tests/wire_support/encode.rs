@@ -19,7 +19,9 @@ pub fn encoder(coding: &str) -> Box<dyn EncodeV2> {
         "raw-deflate" => Box::new(DeflateEncoder::new(FlateEncoderParams::from(
             Level::Default,
         ))),
-        "br" => Box::new(BrotliEncoder::new(EncoderParams::default().quality(Level::Precise(5)))),
+        "br" => Box::new(BrotliEncoder::new(
+            EncoderParams::default().quality(Level::Precise(5)),
+        )),
         "zstd" => Box::new(ZstdEncoder::new(3)),
         _ => panic!("no such coding: {coding}"),
     }
