@@ -18,12 +18,15 @@ const WORDS: [&str; 12] = [
     " gauge",
 ];
 
+/// Makes the payload of an event from its place and its word.
+type Payload = Box<dyn Fn(usize, &str) -> String>;
+
 /// One stream to be read.
 struct Case {
     name: &'static str,
     dialect: Dialect,
     framing: Framing,
-    payload: Box<dyn Fn(usize, &str) -> String>,
+    payload: Payload,
 }
 
 fn case(

@@ -16,7 +16,7 @@ use wire_support::encode::{CODINGS, encode};
 use wire_support::reading::{Reading, read, read_cut};
 
 /// Bodies up to this size are cut in two at every byte.
-const CUT_EVERYWHERE: usize = 4 * 1024;
+const CUT_EVERYWHERE: usize = 8 * 1024;
 /// Larger ones are cut at this many random places.
 const RANDOM_CUTS: usize = 200;
 /// Those are spread over this many readings.

@@ -115,7 +115,7 @@ fn lone_surrogates_and_invalid_bytes_are_replaced_and_the_event_is_read() {
         ),
     ] {
         let reading = headed(dialect, SSE, None, format!("data: {event}\n\n").as_bytes());
-        let texts: Vec<&String> = reading.segments.values().collect();
+        let texts: Vec<&str> = reading.segments.values().map(String::as_str).collect();
         assert_eq!((texts, reading.unparsed), (vec!["\u{fffd}"], 0), "{event}");
     }
 }
