@@ -2,7 +2,7 @@
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
 use super::emit::segment;
-use super::json::{Count, List, Object, Text, arguments, error_kind};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::{ChatUsage, Identity};
 use super::{Malformed, Reader, Sink};
@@ -182,7 +182,7 @@ struct Call {
 
 impl Reader for Chat {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.chunk(&serde_json::from_slice(payload)?, sink);
+        self.chunk(&parse(payload)?, sink);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! OpenAI text completions, streamed or not.
 
 use super::emit;
-use super::json::{Count, List, Object, Text, error_kind};
+use super::json::{Count, List, Object, Text, error_kind, parse};
 use super::openai_usage::{ChatUsage, Identity};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event};
@@ -41,7 +41,7 @@ pub(crate) struct Completions {
 
 impl Reader for Completions {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let chunk: Chunk<'_> = serde_json::from_slice(payload)?;
+        let chunk: Chunk<'_> = parse(payload)?;
         self.identity.note(&chunk.id, &chunk.model, sink);
         for (position, choice) in chunk.choices.iter().enumerate() {
             give(choice, position, sink);

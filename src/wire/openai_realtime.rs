@@ -2,7 +2,7 @@
 //! is a turn, and counts as a choice.
 
 use super::decoder::{Item, Splitter};
-use super::json::{Object, Text};
+use super::json::{Object, Text, parse};
 use super::openai_responses::{Response, StreamEvent, Texts};
 use super::openai_usage::Identity;
 use super::websocket::WebSocket;
@@ -27,7 +27,7 @@ struct Session<'a> {
 
 impl Reader for Realtime {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: StreamEvent<'_> = serde_json::from_slice(payload)?;
+        let event: StreamEvent<'_> = parse(payload)?;
         match &*event.r#type {
             "session.created" | "session.updated" => {
                 let raw = event.session.ok_or(Malformed)?;

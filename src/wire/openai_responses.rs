@@ -1,7 +1,7 @@
 //! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
 //! events and in the final response count only where no delta came before them.
 
-use super::json::{Count, List, Object, Text, arguments, error_kind, is_word};
+use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
 use super::openai_chat::Timings;
 use super::openai_json::TextOrList;
 use super::openai_usage::{Identity, ResponsesUsage};
@@ -129,7 +129,7 @@ pub(crate) struct Responses {
 
 impl Reader for Responses {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: StreamEvent<'_> = serde_json::from_slice(payload)?;
+        let event: StreamEvent<'_> = parse(payload)?;
         if self.texts.read(0, &event, sink)? {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Reader for Responses {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.whole(&serde_json::from_slice(payload)?, sink);
+        self.whole(&parse(payload)?, sink);
         Ok(())
     }
 }
