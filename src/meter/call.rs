@@ -412,3 +412,34 @@ impl Drop for Call {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::counts::Counts;
+    use super::super::generation::Generation;
+    use super::super::live::Live;
+    use super::super::timeline::Timeline;
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_call_is_small() {
+        for (name, bytes) in [
+            ("Head", size_of::<Head>()),
+            ("Call", size_of::<Call>()),
+            ("State", size_of::<State>()),
+            ("Run", size_of::<Run>()),
+            ("Generation", size_of::<Generation>()),
+            ("Counts", size_of::<Counts>()),
+            ("Timeline", size_of::<Timeline>()),
+            ("Counter", size_of::<crate::tokens::Counter>()),
+            ("Decoder", size_of::<Decoder>()),
+            ("Live", size_of::<Live>()),
+            ("Request", size_of::<Request>()),
+        ] {
+            println!("{name}: {bytes} bytes");
+        }
+        let inline =
+            size_of::<Head>() + size_of::<Call>() + size_of::<Decoder>() + size_of::<Live>();
+        assert!(inline <= 3 * 1024, "{inline} bytes");
+    }
+}

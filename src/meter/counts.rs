@@ -143,6 +143,10 @@ impl Counts {
             frame: self.frame,
         };
         if self.open.len() < MAX_OPEN {
+            // Most generations have one text or two: no room for four.
+            if self.open.len() == self.open.capacity() {
+                self.open.reserve_exact(self.open.len().max(1));
+            }
             self.open.push(fresh);
             return self.open.len() - 1;
         }
