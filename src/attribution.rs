@@ -66,7 +66,7 @@ const AGENT: &[&str] = &[
     "x-litellm-agent-id",
 ];
 /// User headers, the first wins.
-const USER: &[&str] = &["x-tokengauge-user", "helicone-user-id"];
+const USER: &[&str] = &["helicone-user-id"];
 
 impl Attribution {
     /// What the headers say; `None` where they say nothing.

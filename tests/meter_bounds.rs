@@ -149,6 +149,24 @@ fn all_calls_together_hold_no_more_than_the_memory_they_are_given() {
 }
 
 #[test]
+fn an_event_without_end_is_held_within_the_memory_and_no_longer() {
+    let measure = Measure {
+        memory_bytes: 1 << 20,
+        ..Measure::default()
+    };
+    let bench = Bench::new(measure, Vec::new());
+    let call = bench.chat();
+    bench.frame(&*call, 100, "data: {\"choices\":\"");
+    for frame in 0..40 {
+        bench.frame(&*call, 101 + frame, vec![b'x'; 50_000]);
+        assert!(bench.meter.figures().held_bytes <= 1 << 20);
+    }
+    let record = bench.end(&*call, 400, End::ClientCancelled);
+    assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Lagged));
+    assert_eq!(bench.meter.figures().held_bytes, 0);
+}
+
+#[test]
 fn the_prompt_is_given_back_as_soon_as_the_provider_told_its_tokens() {
     let bench = Bench::default();
     let call = bench.begin("/v1/chat/completions", &[]);

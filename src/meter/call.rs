@@ -2,7 +2,9 @@
 //! hands over to `finish` at the end.
 
 use super::finish;
+use super::guard::guarded;
 use super::lane::Lane;
+use super::memory::Share;
 use super::reading::Reading;
 use super::request::{INLINE_BYTES, Request};
 use super::run::Run;
@@ -18,10 +20,13 @@ use crate::observer::{
 use crate::wire::{self, Decoder, ResponseHead};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::{NoContext, Timestamp, Uuid};
+
+/// Bytes of an unfinished wire event that are not accounted for: next to all events
+/// come whole.
+const PENDING_FREE: usize = 64 * 1024;
 
 /// What is known of a call from its request head on.
 pub(crate) struct Head {
@@ -134,6 +139,9 @@ pub(crate) struct State {
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
     pub(crate) lagged: bool,
+    /// Bytes of a wire event that has not come whole, and the memory they take.
+    pending: usize,
+    held: Option<Box<Share>>,
     /// What the body was before reading it was given up.
     was_stream: Option<bool>,
     /// The body could not be read to its end.
@@ -184,12 +192,39 @@ impl State {
             return;
         };
         let generation = &mut self.run.generation;
+        let before = generation.messages;
         let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
+        let complete = generation.messages > before;
         self.run.frame(head, frame.at, accepted);
         if read.is_err() {
             self.give_up();
+        } else if !self.hold(head, complete, length) {
+            self.lag(head, 1);
         }
         self.release_request(head);
+    }
+
+    /// Counts the bytes of a connection that nobody reads.
+    fn pass(&mut self, from: Side, frame: &Frame) {
+        let length = frame.bytes.len() as u64;
+        match from {
+            Side::Agent => self.bytes.request += length,
+            Side::Upstream => self.bytes.response += length,
+        }
+    }
+
+    /// Accounts for what the decoder holds of a wire event that has not come whole.
+    /// `false` where the memory does not allow it.
+    fn hold(&mut self, head: &Head, complete: bool, length: usize) -> bool {
+        self.pending = if complete { 0 } else { self.pending + length };
+        if self.pending <= PENDING_FREE {
+            self.held = None;
+            return true;
+        }
+        let held = self
+            .held
+            .get_or_insert_with(|| Box::new(Share::empty(&head.shared.memory)));
+        held.grow_to(self.pending)
     }
 
     /// Gives the request's copy back as soon as the provider told the input tokens.
@@ -225,6 +260,7 @@ impl State {
         let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
         self.was_stream = was_stream.or(self.was_stream);
         self.reading = Reading::Nothing;
+        self.held = None;
     }
 }
 
@@ -258,8 +294,7 @@ impl Call {
     /// call its measurement.
     fn with(&self, act: impl FnOnce(&Arc<Head>, &mut State)) {
         if let Some(state) = self.state().as_mut() {
-            let done = catch_unwind(AssertUnwindSafe(|| act(&self.head, state)));
-            if done.is_err() {
+            if guarded(|| act(&self.head, state)).is_none() {
                 self.head.shared.tally.panicked();
                 state.give_up();
             }
@@ -367,10 +402,10 @@ impl CallObserver for Call {
         self.with(|head, state| {
             state.saw(frame.at);
             let Some(mut turns) = state.turns.take() else {
+                state.pass(from, &frame);
                 return;
             };
-            let read = catch_unwind(AssertUnwindSafe(|| turns.frame(head, state, from, &frame)));
-            if read.is_err() {
+            if guarded(|| turns.frame(head, state, from, &frame)).is_none() {
                 head.shared.tally.panicked();
                 state.broken = true;
                 turns.give_up();
@@ -395,7 +430,7 @@ impl CallObserver for Call {
         {
             return None;
         }
-        catch_unwind(|| wire::inject::rewrite_request(body)).unwrap_or_default()
+        guarded(|| wire::inject::rewrite_request(body)).flatten()
     }
 
     fn response_filter(&self) -> Option<Box<dyn Filter>> {

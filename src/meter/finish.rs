@@ -2,12 +2,12 @@
 //! anything, and makes the one record.
 
 use super::call::{Head, State};
+use super::guard;
 use super::reading::Reading;
 use super::record::{self, Closing};
 use super::worker::Place;
 use crate::call::Outcome;
 use crate::observer::{End, FailureKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -147,7 +147,7 @@ fn conclude(head: &Head, mut state: State, at: Instant, end: &End, input: Option
 
 /// A panic costs the call its measurement, and nothing else.
 fn guarded(head: &Head, state: &mut State, act: impl FnOnce(&mut State)) {
-    if catch_unwind(AssertUnwindSafe(|| act(state))).is_err() {
+    if guard::guarded(|| act(state)).is_none() {
         head.shared.tally.panicked();
         state.give_up();
     }

@@ -12,6 +12,7 @@ mod call;
 mod counts;
 mod finish;
 mod generation;
+mod guard;
 mod lane;
 mod live;
 mod memory;
@@ -64,8 +65,10 @@ pub struct Figures {
 
 impl Meter {
     /// A meter that tells `subscribers` what it finds. Starts two threads, which end
-    /// with it.
+    /// with it. Panics while measuring are told without their message from now on, since
+    /// it could quote a prompt.
     pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Arc<Meter> {
+        guard::hide_messages();
         let shared = Shared {
             memory: memory::Memory::new(measure.memory_bytes),
             measure,

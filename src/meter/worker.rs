@@ -1,7 +1,7 @@
 //! The one background thread for what is too big to be measured inline.
 
+use super::guard::guarded;
 use super::subscriber::wait_behind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn work(jobs: &Receiver<Message>) {
     while let Ok(message) = jobs.recv() {
         match message {
             Message::Job(job) => {
-                let _ = catch_unwind(AssertUnwindSafe(|| job(Place::Background)));
+                let _ = guarded(|| job(Place::Background));
             }
             Message::Flush(done) => {
                 let _ = done.send(());
