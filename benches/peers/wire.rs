@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
 
 /// Stands before the sending instant in every event with text.
-const MARK: &[u8] = b"\"id\":\"chatcmpl-";
+const MARK: &[u8] = b"\"obfuscation\":\"";
 /// Decimal digits of an instant.
 const DIGITS: usize = 20;
 /// Some text to generate: a token or two each.
@@ -72,10 +72,10 @@ pub fn push_event(index: u32, scratch: &mut String, out: &mut Vec<u8>) {
     let word = WORDS[index as usize % WORDS.len()];
     let _ = write!(
         scratch,
-        "data: {{\"id\":\"chatcmpl-{:020}\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
+        "data: {{\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
          \"model\":\"bench-2026-01-01\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\
          \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"logprobs\":null,\"finish_reason\":null}}],\
-         \"usage\":null}}\n\n",
+         \"usage\":null,\"obfuscation\":\"{:020}\"}}\n\n",
         now()
     );
     push_chunk(scratch, out);

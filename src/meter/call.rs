@@ -293,11 +293,11 @@ impl Call {
     /// Lets `act` see the state of a call that runs. A panic in it costs this one
     /// call its measurement.
     fn with(&self, act: impl FnOnce(&Arc<Head>, &mut State)) {
-        if let Some(state) = self.state().as_mut() {
-            if guarded(|| act(&self.head, state)).is_none() {
-                self.head.shared.tally.panicked();
-                state.give_up();
-            }
+        if let Some(state) = self.state().as_mut()
+            && guarded(|| act(&self.head, state)).is_none()
+        {
+            self.head.shared.tally.panicked();
+            state.give_up();
         }
     }
 
