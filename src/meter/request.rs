@@ -76,14 +76,15 @@ impl Request {
         self.complete && self.copy.is_some()
     }
 
-    /// Counts the tokens of the prompt's texts, each as one string.
+    /// Counts the tokens of the prompt's texts, each as one string. A body in which none
+    /// was found is one that was not understood.
     pub(crate) fn count(&self) -> Option<u64> {
         let copy = self.copy.as_ref().filter(|_| self.complete)?;
         let mut total = 0;
         wire::request_texts(self.dialect, copy.bytes(), &mut |text| {
             total += tokens::count(text);
         });
-        Some(total)
+        Some(total).filter(|total| *total > 0)
     }
 }
 
@@ -120,6 +121,17 @@ mod tests {
         assert!(request.push(BODY), "says so once");
         request.complete();
         assert_eq!((request.count(), memory.used()), (None, 0));
+    }
+
+    #[test]
+    fn a_body_without_a_prompt_has_an_unknown_input_not_an_empty_one() {
+        let memory = Memory::new(1 << 20);
+        for body in [&b"{}"[..], b"not JSON"] {
+            let mut request = Request::new(Dialect::OpenaiChat, &memory, 1 << 20);
+            assert!(request.push(body));
+            request.complete();
+            assert_eq!(request.count(), None);
+        }
     }
 
     #[test]
