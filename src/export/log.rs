@@ -7,11 +7,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Finished calls that wait to be written; more are dropped and counted.
 const QUEUE: usize = 4096;
+/// Lines written at most before the file is looked for again.
+const BATCH: usize = 256;
 /// How often a failure to write is told.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for the disk.
@@ -172,28 +174,23 @@ impl Writer {
         while let Ok(first) = messages.recv() {
             let opened = self.output.follow();
             self.check(opened);
-            let mut next = Ok(first);
-            while let Ok(message) = next {
-                self.take(message);
-                next = messages.try_recv();
+            let batch = std::iter::once(first).chain(messages.try_iter());
+            let mut waiting = None;
+            for message in batch.take(BATCH) {
+                match message {
+                    Message::Finished(finding) => {
+                        let written = self.write(&finding);
+                        self.check(written);
+                    }
+                    Message::Flush(done) => {
+                        waiting = Some(done);
+                        break;
+                    }
+                }
             }
             let flushed = self.output.writer().flush();
             self.check(flushed);
-            if next.is_err_and(|error| error == TryRecvError::Disconnected) {
-                break;
-            }
-        }
-    }
-
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Finished(finding) => {
-                let written = self.write(&finding);
-                self.check(written);
-            }
-            Message::Flush(done) => {
-                let flushed = self.output.writer().flush();
-                self.check(flushed);
+            if let Some(done) = waiting {
                 let _ = done.send(());
             }
         }
