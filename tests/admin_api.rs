@@ -1,12 +1,8 @@
 //! The operators' address over a real socket: what a call did is what a scrape and
 //! the API show.
 
-#[path = "meter_support/http.rs"]
-mod http_client;
-mod meter_support;
-
-use http_client::{Reply, fetch, request};
-use meter_support::{Bench, DONE, PATIENCE, finish, thoughts, words};
+use crate::http_client::{Reply, fetch, request};
+use crate::meter_support::{Bench, DONE, PATIENCE, finish, thoughts, words};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,15 +1,12 @@
 //! What is big or many passes through without being kept. One test: it looks at the
 //! memory of the process, which others would share.
-#![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::agent::Raw;
+use crate::support::proxy::Setup;
+use crate::support::upstream::Upstream;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
-use support::agent::Raw;
-use support::proxy::Setup;
-use support::upstream::Upstream;
 use tokengauge::observer::{
     CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
 };

@@ -1,10 +1,8 @@
 //! What goes through comes out byte for byte, and at once.
 
-mod support;
-
-use support::agent::Raw;
-use support::proxy::{Proxy, Setup};
-use support::upstream::{Upstream, fields};
+use crate::support::agent::Raw;
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::{Upstream, fields};
 use tokengauge::observer::End;
 
 async fn proxy() -> (Upstream, Proxy) {

@@ -1,11 +1,9 @@
 //! What breaks is seen as it broke, said clearly, and leaves nothing behind.
 
-mod support;
-
+use crate::support::agent::{Raw, refusal};
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::Upstream;
 use std::time::{Duration, Instant};
-use support::agent::{Raw, refusal};
-use support::proxy::{Proxy, Setup};
-use support::upstream::Upstream;
 use tokengauge::observer::{End, FailureKind};
 use tokio::net::TcpListener;
 

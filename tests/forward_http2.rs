@@ -1,7 +1,9 @@
 //! HTTP/2 on either side, or on both.
 
-mod support;
-
+use crate::support::agent::{self, AnyBody, Raw, none, whole};
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::Upstream;
+use crate::support::{eventually, soon};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -15,10 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use support::agent::{self, AnyBody, Raw, none, whole};
-use support::proxy::{Proxy, Setup};
-use support::upstream::Upstream;
-use support::{eventually, soon};
 use tokengauge::observer::End;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;

@@ -1,13 +1,11 @@
 //! Whatever the observer does, traffic does not notice.
 
-mod support;
-
+use crate::support::agent::Raw;
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::recorder::{Manners, Seen};
+use crate::support::upstream::Upstream;
 use bytes::Bytes;
 use std::time::{Duration, Instant};
-use support::agent::Raw;
-use support::proxy::{Proxy, Setup};
-use support::recorder::{Manners, Seen};
-use support::upstream::Upstream;
 use tokengauge::observer::{End, Filter, Phase};
 
 const CHUNKED: &str =

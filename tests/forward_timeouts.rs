@@ -1,12 +1,10 @@
 //! Slowness has limits, each for what it names and for nothing else.
 
-mod support;
-
+use crate::support::agent::{Raw, refusal};
+use crate::support::proxy::Setup;
+use crate::support::upstream::Upstream;
+use crate::support::{SOON, soon};
 use std::time::{Duration, Instant};
-use support::agent::{Raw, refusal};
-use support::proxy::Setup;
-use support::upstream::Upstream;
-use support::{SOON, soon};
 use tokengauge::config::Timeouts;
 use tokengauge::observer::{End, FailureKind};
 

@@ -1,9 +1,8 @@
 //! Upstreams behind TLS: what ALPN chooses, what cannot be trusted, and upgrades.
 
-mod certificates;
-mod support;
-
-use certificates::Authority;
+use crate::certificates::Authority;
+use crate::support::agent::Raw;
+use crate::support::proxy::Setup;
 use http::uri::Scheme;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -15,8 +14,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::agent::Raw;
-use support::proxy::Setup;
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::observer::{End, FailureKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,11 +1,9 @@
 //! Connections that become something else pass through, both ways, to their end.
 
-mod support;
-
+use crate::support::agent::Raw;
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::{Upstream, fields};
 use std::time::Duration;
-use support::agent::Raw;
-use support::proxy::{Proxy, Setup};
-use support::upstream::{Upstream, fields};
 use tokengauge::config::Timeouts;
 use tokengauge::observer::{End, FailureKind, Side};
 

@@ -1,8 +1,6 @@
 //! Ending in order.
 
-mod serving;
-
-use serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
+use crate::serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
 use std::time::{Duration, Instant};
 use tokengauge::proxy::Drained;
 use tokio::net::TcpStream;

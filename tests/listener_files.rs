@@ -1,9 +1,6 @@
 //! Out of file descriptors. Linux only: it has `/proc`, and `ulimit` holds.
-#![cfg(target_os = "linux")]
 
-mod serving;
-
-use serving::{Proxy, Settings, Upstream};
+use crate::serving::{Proxy, Settings, Upstream};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -12,7 +9,7 @@ use std::time::Duration;
 /// The limit is that of a process, so the test runs in one of its own.
 #[test]
 fn without_file_descriptors_accepting_waits_without_spinning_and_goes_on_afterwards() {
-    let run = "ulimit -n 64; exec \"$0\" --exact --ignored --nocapture in_a_process_with_few_files";
+    let run = "ulimit -n 64; exec \"$0\" --exact --ignored --nocapture listener_files::in_a_process_with_few_files";
     let this = std::env::current_exe().expect("a path");
     let output = Command::new("sh")
         .args(["-c", run])

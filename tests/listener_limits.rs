@@ -1,8 +1,6 @@
 //! What an agent may not do, and how many may be there at once.
 
-mod serving;
-
-use serving::{PATIENCE, Proxy, Settings, Upstream};
+use crate::serving::{PATIENCE, Proxy, Settings, Upstream};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge::config::{self, Limits};

@@ -1,13 +1,8 @@
 //! What is bounded, what a mistake costs, and what is given back.
 
-#[path = "wire_support/encode.rs"]
-#[allow(dead_code)]
-mod encode;
-mod meter_support;
-
+use crate::meter_support::{Bench, DONE, PATIENCE, finish, header_map, words};
 use bytes::Bytes;
 use http::StatusCode;
-use meter_support::{Bench, DONE, PATIENCE, finish, header_map, words};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -218,7 +213,7 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
     };
     let events = (0..30_000).map(|n| padding() + &words(1 + n % 3));
     let plain: String = events.collect::<String>() + &finish(None) + DONE;
-    let body = encode::encode("gzip", plain.as_bytes());
+    let body = crate::wire_support::encode::encode("gzip", plain.as_bytes());
     assert!(body.len() > 5 * 70_000, "{} bytes are no bulk", body.len());
     let bench = Bench::default();
     let call = bench.begin("/v1/chat/completions", &[]);

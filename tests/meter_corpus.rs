@@ -4,11 +4,9 @@
 //! They are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without them
 //! this says so and passes, except under `CI=true`, where that is a failure.
 
-mod meter_support;
-
+use crate::meter_support::{Bench, dialect, header_map};
 use bytes::Bytes;
 use http::StatusCode;
-use meter_support::{Bench, dialect, header_map};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tokengauge::call::{CallRecord, Dialect};

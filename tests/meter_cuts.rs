@@ -1,8 +1,6 @@
 //! However a body is cut into frames, its tokens, facts and instants are the same.
 
-mod meter_support;
-
-use meter_support::{Bench, DONE, choice, finish, thoughts};
+use crate::meter_support::{Bench, DONE, choice, finish, thoughts};
 use proptest::prelude::*;
 use tokengauge::call::CallRecord;
 use tokengauge::observer::End;

@@ -1,8 +1,6 @@
 //! Every formula, on calls played with constructed instants.
 
-mod meter_support;
-
-use meter_support::{Bench, DONE, event, finish, thoughts, words};
+use crate::meter_support::{Bench, DONE, event, finish, thoughts, words};
 use tokengauge::call::Source;
 use tokengauge::observer::End;
 

@@ -1,6 +1,7 @@
 //! What an open stream costs in memory while it is measured.
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "it takes a part of it")]
 mod meter_support;
 
 use meter_support::{Bench, event, words};

@@ -1,8 +1,6 @@
 //! How a call ends: every outcome, once and only once.
 
-mod meter_support;
-
-use meter_support::{Bench, DONE, event, finish, words};
+use crate::meter_support::{Bench, DONE, event, finish, words};
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::observer::{End, FailureKind};
 

@@ -1,9 +1,7 @@
 //! Realtime connections: a record for each response, timed from what asked for it.
 
-mod meter_support;
-
+use crate::meter_support::{Bench, header_map};
 use http::StatusCode;
-use meter_support::{Bench, header_map};
 use std::sync::Arc;
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::observer::{CallObserver, End, Side};

@@ -1,8 +1,6 @@
 //! Series stay bounded whatever the wire calls its models.
 
-mod meter_support;
-
-use meter_support::{Bench, DONE, words};
+use crate::meter_support::{Bench, DONE, words};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;

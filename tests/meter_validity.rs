@@ -1,8 +1,6 @@
 //! Every reason for which a call has no TPS, and which one is told where several hold.
 
-mod meter_support;
-
-use meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
+use crate::meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
 use tokengauge::call::TpsUnavailable::{self, *};
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::observer::{CallObserver, End};
@@ -183,7 +181,7 @@ fn an_encoding_that_is_not_one_is_unparsed() {
         ("content-type", "text/event-stream"),
         ("content-encoding", "gzip"),
     ];
-    let headers = meter_support::header_map(&headers);
+    let headers = crate::meter_support::header_map(&headers);
     call.head(bench.at(50), http::StatusCode::OK, &headers);
     bench.frame(&*call, 100, words(10));
     assert_reason(&bench.end(&*call, 200, End::Complete), Unparsed);

@@ -1,10 +1,8 @@
 //! Every dialect, streamed and not, decodes to exactly what the simulator says it sent.
 
-mod sim_support;
-
+use crate::sim_support::{Answer, Sim, start};
 use http::{Method, Request};
 use serde_json::{Value, json};
-use sim_support::{Answer, Sim, start};
 use std::collections::BTreeMap;
 use tokengauge::call::{Channel, Dialect, Event, Segment, Usage};
 use tokengauge::sim::{Ending, Truth, TruthTokens};
@@ -394,7 +392,7 @@ async fn choices_interleave_and_each_is_counted_by_itself() {
 
 #[tokio::test]
 async fn a_realtime_session_streams_a_turn_for_every_response_asked_for() {
-    use sim_support::realtime::Client;
+    use crate::sim_support::realtime::Client;
     for modality in ["text", "audio"] {
         let sim = start("ttft=5ms,gap=1ms,tokens=33,tool=8").await;
         let mut client = Client::connect(&sim, "m-1").await;

@@ -1,9 +1,7 @@
 //! Each fault of the simulator does what it says, and the truth tells of it.
 
-mod sim_support;
-
+use crate::sim_support::{post, serve, start};
 use serde_json::{Value, json};
-use sim_support::{post, serve, start};
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};

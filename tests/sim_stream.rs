@@ -1,9 +1,7 @@
 //! The simulator streams what it was asked to, and says truly what it did.
 
-mod sim_support;
-
+use crate::sim_support::{get, post, start};
 use serde_json::{Value, json};
-use sim_support::{get, post, start};
 use std::time::Duration;
 use tokengauge::sim::Ending;
 
@@ -134,7 +132,7 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
     let sim = start("ttft=5ms,gap=1ms,tokens=40,seed=3").await;
     let one = sim.post("/v1/messages", "", chat(true)).await;
     let two = sim.send_h2(post("/v1/messages", "", &chat(true))).await;
-    let text = |answer: &sim_support::Answer| content(&answer.events(), "/delta/text");
+    let text = |answer: &crate::sim_support::Answer| content(&answer.events(), "/delta/text");
     assert_eq!(text(&one), text(&two), "the seed decides the text");
     assert_eq!(count(&text(&two)), 40);
     for truth in sim.simulator.truths() {

@@ -1,9 +1,7 @@
 //! TLS on both sides of the proxy, without HTTP: our acceptor against our connector,
 //! over real sockets and with real files.
 
-mod certificates;
-
-use certificates::{Authority, replace};
+use crate::certificates::{Authority, replace};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

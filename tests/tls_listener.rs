@@ -1,16 +1,13 @@
 //! Agents that speak TLS, HTTP/2, or both.
 
-mod certificates;
-mod serving;
-
+use crate::certificates::Authority;
+use crate::serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
 use bytes::Bytes;
-use certificates::Authority;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Limits, Protocol, ServerTls};
 use tokengauge::proxy::Drained;

@@ -1,14 +1,12 @@
 //! Encodings and framings on hostile and merely odd bytes: what can be read is read,
 //! what cannot is said, nothing grows without a bound and nothing panics.
 
-mod wire_support;
-
+use crate::wire_support::encode::{encode, encoder, piece};
+use crate::wire_support::event_stream;
+use crate::wire_support::reading::{Reading, read, read_cut};
 use proptest::prelude::*;
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Broken, Decoder, Framing, Limits, ResponseHead};
-use wire_support::encode::{encode, encoder, piece};
-use wire_support::event_stream;
-use wire_support::reading::{Reading, read, read_cut};
 
 fn framed(dialect: Dialect, framing: Framing, body: &[u8]) -> Reading {
     read(

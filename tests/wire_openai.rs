@@ -2,15 +2,13 @@
 //! has beside it everything that is to be found in it. All are read whole, cut at
 //! every byte, and compressed.
 
-mod wire_support;
-
+use crate::wire_support::encode::{CODINGS, encode};
+use crate::wire_support::frames::{self, Frame};
+use crate::wire_support::reading::{Reading, read, read_cut};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect, Segment, Usage};
 use tokengauge::wire::{Decoder, Framing, Limits, RealtimeRequests, ResponseHead};
-use wire_support::encode::{CODINGS, encode};
-use wire_support::frames::{self, Frame};
-use wire_support::reading::{Reading, read, read_cut};
 
 /// Everything in a reading that is not as in an empty one.
 fn rendered(reading: &Reading) -> Value {

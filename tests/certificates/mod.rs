@@ -1,7 +1,5 @@
 //! Certificates made on the spot, as files.
 
-#![allow(dead_code)]
-
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

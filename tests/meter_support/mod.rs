@@ -1,6 +1,4 @@
 //! What the tests of the meter share: calls played with constructed instants.
-#![allow(dead_code)] // each test file uses a part of it
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;

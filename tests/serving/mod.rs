@@ -1,7 +1,5 @@
 //! A running proxy, an upstream that does what a test tells it, and agents on bare sockets.
 
-#![allow(dead_code)]
-
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use std::net::SocketAddr;

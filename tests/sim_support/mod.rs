@@ -1,6 +1,4 @@
 //! A simulator on a free port, and a real client for it.
-#![allow(dead_code)] // each test file uses its part
-
 pub mod realtime;
 
 use bytes::Bytes;

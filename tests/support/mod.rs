@@ -1,6 +1,4 @@
 //! Real sockets around a forwarder: raw upstreams, raw agents, a recording observer.
-#![allow(dead_code, reason = "every test file takes what it needs")]
-
 pub mod agent;
 pub mod proxy;
 pub mod recorder;

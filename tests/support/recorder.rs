@@ -49,7 +49,6 @@ pub struct Recorder {
 pub struct Recorded {
     pub received: Instant,
     pub route: String,
-    pub upstream: String,
     pub uri: String,
     seen: Mutex<Vec<Seen>>,
     manners: Manners,
@@ -89,7 +88,6 @@ impl Observer for Recorder {
         let call = Arc::new(Recorded {
             received: start.received,
             route: start.route.to_string(),
-            upstream: start.upstream.to_string(),
             uri: start.uri.to_string(),
             seen: Mutex::default(),
             manners: self.manners.clone(),
