@@ -15,6 +15,7 @@
 //! wire/            bytes → events: no clock, no sockets, no counting
 //! tokens/          o200k_base, incrementally; knows no dialect
 //! meter/           chunks + instants → call records
+//! trace.rs         W3C trace context: where a call stands in a trace
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! export/          the table of names, Prometheus, the call log
 //! admin/           health, /metrics, the JSON API
@@ -37,6 +38,7 @@ pub mod observer;
 pub mod proxy;
 pub mod sim;
 pub mod tokens;
+pub mod trace;
 pub mod wire;
 
 pub use command::run;

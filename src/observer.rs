@@ -3,7 +3,7 @@
 
 use crate::call::Dialect;
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -70,9 +70,23 @@ pub trait CallObserver: Send + Sync {
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;
+    /// Asked once, before the request leaves: how the trace goes on upstream, or `None`
+    /// to leave the agent's headers as they came.
+    fn upstream_trace(&self) -> Option<UpstreamTrace> {
+        None
+    }
     /// Asked once, after the response head, where the request was rewritten: takes
     /// out of the response what the agent did not ask for.
     fn response_filter(&self) -> Option<Box<dyn Filter>>;
+}
+
+/// A call's trace as the upstream shall see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTrace {
+    /// Goes in the place of the agent's `traceparent`.
+    pub traceparent: HeaderValue,
+    /// Whether the agent's `tracestate` belongs to this trace. It is taken out where not.
+    pub keeps_state: bool,
 }
 
 /// Edits a response body on its way.

@@ -12,6 +12,7 @@ mod forward_http2;
 mod forward_measure;
 mod forward_timeouts;
 mod forward_tls;
+mod forward_trace;
 mod forward_upgrade;
 mod http_client;
 mod listener_drain;

@@ -240,6 +240,9 @@ impl Forwarding<'_> {
             .filter(|_| headers::asks_for_upgrade(&parts));
         let rewrites = upgrade.is_none() && rewrite::applies(self.route, &parts, &body);
         headers::upstream_request(&mut parts, self.route, self.connection);
+        if let Some(trace) = watch.ask(|observer| observer.upstream_trace()).flatten() {
+            headers::carry_trace(&mut parts.headers, trace);
+        }
         let (source, rewritten) = match rewrites {
             true => self.rewrite(&mut parts, body, watch).await?,
             false => (upload::Source::Agent(body), false),

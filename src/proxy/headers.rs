@@ -3,6 +3,7 @@
 
 use super::ConnectionInfo;
 use crate::config::Route;
+use crate::observer::UpstreamTrace;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
     COOKIE, EXPECT, FORWARDED, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -12,6 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, request, res
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -46,6 +49,14 @@ pub fn upstream_request(parts: &mut request::Parts, route: &Route, connection: &
     }
     if route.add_forwarded {
         add_forwarded(parts, connection);
+    }
+}
+
+/// Carries a trace on to the upstream.
+pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
+    headers.insert(TRACEPARENT, trace.traceparent);
+    if !trace.keeps_state {
+        retain(headers, |name| name != TRACESTATE);
     }
 }
 

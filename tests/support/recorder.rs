@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokengauge::observer::{
     CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+    UpstreamTrace,
 };
 
 /// What a call's observer was told, in order.
@@ -38,6 +39,8 @@ pub struct Manners {
     pub rewrite: Option<Rewrite>,
     /// Edits the response.
     pub filter: Option<fn() -> Box<dyn Filter>>,
+    /// Carries this trace on.
+    pub trace: Option<UpstreamTrace>,
 }
 
 #[derive(Default)]
@@ -297,6 +300,9 @@ impl CallObserver for Recorded {
     }
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
         self.manners.rewrite.and_then(|rewrite| rewrite(body))
+    }
+    fn upstream_trace(&self) -> Option<UpstreamTrace> {
+        self.manners.trace.clone()
     }
     fn response_filter(&self) -> Option<Box<dyn Filter>> {
         self.manners.filter.map(|filter| filter())

@@ -323,3 +323,40 @@ fn answered(status: StatusCode, headers: &[(&str, &str)], via: bool) -> Vec<(Str
     agent_response(&mut parts, &route(via, false));
     owned(&fields(&parts.headers))
 }
+
+#[test]
+fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
+    let of_agent = [
+        ("a", "1"),
+        ("traceparent", "malformed"),
+        ("tracestate", "vendor=x"),
+        ("baggage", "session.id=s"),
+        ("traceparent", "twice"),
+        ("b", "2"),
+    ];
+    let carried = |keeps_state| {
+        let mut headers = map(&of_agent);
+        let traceparent = HeaderValue::from_static("00-ours");
+        let trace = UpstreamTrace {
+            traceparent,
+            keeps_state,
+        };
+        carry_trace(&mut headers, trace);
+        headers
+    };
+    let rest = [("baggage", "session.id=s"), ("b", "2")];
+    let ours = [("a", "1"), ("traceparent", "00-ours")];
+    let state = [("tracestate", "vendor=x")];
+    assert_eq!(fields(&carried(true)), [&ours[..], &state, &rest].concat());
+    assert_eq!(fields(&carried(false)), [&ours[..], &rest].concat());
+    let mut without = map(&[("a", "1")]);
+    let traceparent = HeaderValue::from_static("00-ours");
+    carry_trace(
+        &mut without,
+        UpstreamTrace {
+            traceparent,
+            keeps_state: false,
+        },
+    );
+    assert_eq!(fields(&without), ours);
+}

@@ -1,0 +1,148 @@
+//! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): where a call stands in a
+//! trace that spans several processes. Knows neither spans nor exporters.
+
+use http::{HeaderMap, HeaderValue};
+use std::fmt;
+
+/// The bit of the flags that says that the caller records its spans.
+const SAMPLED: u8 = 0x01;
+/// The bits that are defined; others must not be set by who does not know them.
+const KNOWN_FLAGS: u8 = 0x03;
+
+/// A trace, and the span in it that what comes next is a child of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    /// The trace; never 0.
+    pub trace_id: u128,
+    /// The span; never 0.
+    pub span_id: u64,
+    /// The trace flags that are defined.
+    pub flags: u8,
+}
+
+impl TraceContext {
+    /// What the caller's `traceparent` says. A malformed one counts as absent, as do
+    /// several: nobody could tell which is right.
+    pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
+        let mut all = headers.get_all("traceparent").into_iter();
+        let only = all.next().filter(|_| all.next().is_none())?;
+        TraceContext::parse(only.to_str().ok()?)
+    }
+
+    /// Reads a `traceparent` of version 00, and the part of later versions that is as in
+    /// version 00.
+    pub fn parse(text: &str) -> Option<TraceContext> {
+        let mut parts = text.splitn(5, '-');
+        let mut hex = |length| parts.next().and_then(|part| hexadecimal(part, length));
+        let (version, trace_id) = (hex(2)?, hex(32)?);
+        let (span_id, flags) = (hex(16)?, hex(2)?);
+        let more = parts.next().is_some();
+        let readable = version != 0xff && !(version == 0 && more);
+        (readable && trace_id != 0 && span_id != 0).then_some(TraceContext {
+            trace_id,
+            span_id: span_id as u64,
+            flags: flags as u8 & KNOWN_FLAGS,
+        })
+    }
+
+    /// Whether the caller records its spans.
+    pub fn sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    /// The same trace with the flag as given.
+    pub fn with_sampled(self, sampled: bool) -> TraceContext {
+        let others = self.flags & !SAMPLED;
+        let flags = others | if sampled { SAMPLED } else { 0 };
+        TraceContext { flags, ..self }
+    }
+
+    /// The trace's id as records and exemplars show it: 32 hexadecimal digits.
+    pub fn trace(&self) -> String {
+        format!("{:032x}", self.trace_id)
+    }
+
+    /// Itself as a header.
+    pub fn header(&self) -> HeaderValue {
+        HeaderValue::from_str(&self.to_string()).expect("hexadecimal digits and dashes")
+    }
+}
+
+impl fmt::Display for TraceContext {
+    /// As a `traceparent` of version 00.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (trace, span, flags) = (self.trace_id, self.span_id, self.flags);
+        write!(f, "00-{trace:032x}-{span:016x}-{flags:02x}")
+    }
+}
+
+/// Exactly `length` lower-case hexadecimal digits.
+fn hexadecimal(text: &str, length: usize) -> Option<u128> {
+    let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let valid = text.len() == length && text.bytes().all(lower);
+    u128::from_str_radix(text, 16).ok().filter(|_| valid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn a_valid_traceparent_is_read_and_written_alike() {
+        for flags in ["00", "01", "02", "03"] {
+            let text = format!("00-{TRACE}-{SPAN}-{flags}");
+            let context = TraceContext::parse(&text).expect("valid");
+            assert_eq!(context.to_string(), text);
+            assert_eq!(
+                (context.trace(), context.header()),
+                (TRACE.to_owned(), {
+                    HeaderValue::from_str(&text).expect("a header")
+                })
+            );
+            assert_eq!(context.sampled(), flags.ends_with(['1', '3']));
+            let turned = context.with_sampled(!context.sampled());
+            assert_ne!(turned.sampled(), context.sampled());
+            assert_eq!(turned.flags | SAMPLED, context.flags | SAMPLED);
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_like_the_first_and_sent_on_as_the_first() {
+        let later = TraceContext::parse(&format!("cc-{TRACE}-{SPAN}-ff-what"));
+        let written = later.expect("valid").to_string();
+        assert_eq!(written, format!("00-{TRACE}-{SPAN}-03"));
+    }
+
+    #[test]
+    fn what_is_malformed_is_absent() {
+        for invalid in [
+            format!("ff-{TRACE}-{SPAN}-01"),
+            format!("00-{TRACE}-{SPAN}-01-what"),
+            format!("00-{}-{SPAN}-01", TRACE.to_uppercase()),
+            format!("00-{}-{SPAN}-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("00-{TRACE}-{SPAN}"),
+            format!("00-{TRACE}-{SPAN}-1"),
+            format!("00-{TRACE}-{SPAN}-+1"),
+            format!("0-{TRACE}-{SPAN}-01"),
+            format!(" 00-{TRACE}-{SPAN}-01"),
+            "nonsense".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(TraceContext::parse(&invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn several_are_as_good_as_none() {
+        let mut headers = HeaderMap::new();
+        let value = HeaderValue::from_str(&format!("00-{TRACE}-{SPAN}-01")).expect("a header");
+        headers.append("traceparent", value.clone());
+        assert!(TraceContext::of_headers(&headers).is_some());
+        headers.append("traceparent", value);
+        assert_eq!(TraceContext::of_headers(&headers), None);
+    }
+}

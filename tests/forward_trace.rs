@@ -1,0 +1,79 @@
+//! A call's trace goes on upstream where somebody traces, and as it came where nobody does.
+
+use crate::support::agent::Raw;
+use crate::support::proxy::Setup;
+use crate::support::recorder::Manners;
+use crate::support::upstream::{Upstream, fields};
+use http::HeaderValue;
+use tokengauge::observer::UpstreamTrace;
+
+const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// The fields that the upstream gets of a request with `lines`.
+async fn forwarded(trace: Option<UpstreamTrace>, lines: &[&str]) -> Vec<String> {
+    let upstream = Upstream::bind().await;
+    let setup = Setup {
+        manners: Manners {
+            trace,
+            ..Manners::default()
+        },
+        ..Setup::to(upstream.address)
+    };
+    let proxy = setup.start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    let lines = lines.join("\r\n");
+    agent
+        .write(&format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n\r\n"))
+        .await;
+    let head = upstream.accept().await.read_head().await;
+    let all = fields(&head).into_iter().skip(1);
+    all.map(str::to_owned).collect()
+}
+
+fn ours(keeps_state: bool) -> Option<UpstreamTrace> {
+    Some(UpstreamTrace {
+        traceparent: HeaderValue::from_static(OURS),
+        keeps_state,
+    })
+}
+
+#[tokio::test]
+async fn without_tracing_every_header_of_a_trace_goes_through_as_it_came() {
+    let lines = [
+        "traceparent: not-a-traceparent",
+        "Tracestate: a=1,b=2",
+        "traceparent: 00-0-0-0",
+        "tracestate: c=3",
+        "baggage: session.id=s;p=1, user.id=u",
+    ];
+    let mut expected = lines.to_vec();
+    // The two lines of one field come together, as in every field.
+    expected.swap(1, 2);
+    let mut received = forwarded(None, &lines).await;
+    received.sort();
+    expected.sort();
+    assert_eq!(received, expected);
+    assert!(forwarded(None, &["accept: */*"]).await == ["accept: */*"]);
+}
+
+#[tokio::test]
+async fn with_tracing_the_upstream_gets_our_span_the_agents_state_and_its_baggage() {
+    let of_agent = [
+        "traceparent: 00-11111111111111111111111111111111-2222222222222222-01",
+        "tracestate: a=1",
+        "baggage: session.id=s",
+    ];
+    let parent = format!("traceparent: {OURS}");
+    assert_eq!(
+        forwarded(ours(true), &of_agent).await,
+        [&parent, of_agent[1], of_agent[2]]
+    );
+    assert_eq!(
+        forwarded(ours(false), &of_agent).await,
+        [&parent, of_agent[2]]
+    );
+    assert_eq!(
+        forwarded(ours(false), &["accept: */*"]).await,
+        ["accept: */*", &parent]
+    );
+}
