@@ -17,7 +17,7 @@
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
-//! export/          the table of names, Prometheus, the call log
+//! export/          the table of names, the registry, Prometheus' text, the call log
 //! admin/           health, /metrics, the JSON API
 //! sim/             a simulated backend with a known truth, and simulated agents
 //! ```

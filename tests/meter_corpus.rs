@@ -97,7 +97,11 @@ fn play(path: &Path, dialect: Dialect) -> (CallRecord, usize) {
         bench.frame(&*call, 100 + frame as u64 * 10, piece);
     }
     let record = bench.end(&*call, 10_000_000, End::Complete);
-    assert_eq!(bench.meter.figures().held_bytes, 0, "{path:?}");
+    assert_eq!(
+        bench.meter.figures(std::time::Instant::now()).held_bytes,
+        0,
+        "{path:?}"
+    );
     (record, body.len())
 }
 
@@ -221,7 +225,7 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
     assert!(
         bench
             .meter
-            .figures()
+            .figures(std::time::Instant::now())
             .in_flight
             .iter()
             .all(|(.., streams)| *streams == 0)

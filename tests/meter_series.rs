@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
+use tokengauge::export::text::Format;
 use tokengauge::meter::{Finding, Subscriber};
 use tokengauge::observer::End;
 
@@ -23,17 +24,14 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     bench.frame(&*call, 100, words(3) + DONE);
     call.ended(bench.at(200), End::Complete);
     let template = Finding::clone(&bench.findings()[0]);
-    let figures = bench.meter.figures();
+    let figures = bench.meter.figures(Instant::now());
     let finished = |range: std::ops::Range<usize>| {
         for model in range {
             let mut finding = template.clone();
             finding.record.model = Some(format!("model-{model}"));
             prometheus.finished(&Arc::new(finding));
-            if model % 256 == 0 {
-                prometheus.tidy();
-            }
         }
-        prometheus.render(Instant::now(), &figures)
+        prometheus.render(Instant::now(), &figures, Format::Classic)
     };
     let before = finished(0..1000);
     let after = finished(1000..MODELS);
@@ -73,7 +71,11 @@ fn a_scrape_of_fifty_pairs_stays_under_five_megabytes() {
             prometheus.finished(&Arc::new(finding));
         }
     }
-    let text = prometheus.render(Instant::now(), &bench.meter.figures());
+    let text = prometheus.render(
+        Instant::now(),
+        &bench.meter.figures(Instant::now()),
+        Format::Classic,
+    );
     println!("{} lines, {} bytes", text.lines().count(), text.len());
     assert!(text.len() < 5_000_000, "{} bytes", text.len());
 }

@@ -1,12 +1,14 @@
 //! The operators' address: health, `/metrics`, and what the API tells of calls.
 
+mod accept;
 mod api;
 mod health;
 
 use crate::export::prometheus::Prometheus;
 use crate::meter::{Meter, RecentCalls};
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::io;
@@ -69,12 +71,16 @@ fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-async fn metrics(axum::extract::State(admin): axum::extract::State<Admin>) -> Response {
-    let text = admin
-        .prometheus
-        .render((admin.clock)(), &admin.meter.figures());
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let format = accept::format(&headers);
+    let now = (admin.clock)();
+    let figures = admin.meter.figures(now);
+    let text = admin.prometheus.render(now, &figures, format);
+    let head = [
+        (header::CONTENT_TYPE, format.content_type()),
+        (header::VARY, "accept"),
+    ];
+    (head, text).into_response()
 }
 
 async fn index() -> Response {

@@ -5,7 +5,9 @@ use crate::Error;
 use crate::admin::{self, Admin, Readiness};
 use crate::config::Config;
 use crate::export::log::{CallLog, Losses, Target};
+use crate::export::names;
 use crate::export::prometheus::Prometheus;
+use crate::export::runtime;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::proxy::listener::{self, Bound};
@@ -15,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
 /// How long finished calls may take to reach the call log at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
@@ -45,6 +48,13 @@ impl Proxy {
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
+        let forwarder = Arc::new(forwarder);
+        let theirs = Arc::clone(&forwarder);
+        prometheus.before_scrape(move |registry, _| {
+            let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
+            panics.absolute(theirs.observer_panics());
+        });
+        prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
         let bound = config
             .listeners
             .iter()
@@ -60,7 +70,7 @@ impl Proxy {
         Ok(Proxy {
             bound: bound.map_err(|error| Error::Failed(error.to_string()))?,
             admin_listener: bind_admin(config.admin.address).await?,
-            forwarder: Arc::new(forwarder),
+            forwarder,
             config,
             admin,
             shutdown,

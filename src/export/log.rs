@@ -1,8 +1,8 @@
 //! The call log: one JSON object per finished call, a line each. A thread of its own
 //! writes it, so that a slow disk costs lines and nothing else.
 
+use super::registry::Counter;
 use crate::meter::{Finding, Subscriber, wait_behind};
-use metrics::Counter;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -223,37 +223,14 @@ mod tests {
     use crate::config::Measure;
     use crate::meter::{Meter, RecentCalls};
     use crate::observer::{CallStart, End, Observer};
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::{Sender, channel};
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// A counter that can be read.
-    #[derive(Default)]
-    struct Tally(AtomicU64);
-
-    impl metrics::CounterFn for Tally {
-        fn increment(&self, value: u64) {
-            self.0.fetch_add(value, Ordering::Relaxed);
-        }
-
-        fn absolute(&self, value: u64) {
-            self.0.store(value, Ordering::Relaxed);
-        }
-    }
-
-    #[derive(Default)]
-    struct Tallies {
-        failed: Arc<Tally>,
-        dropped: Arc<Tally>,
-    }
-
-    impl Tallies {
-        fn losses(&self) -> Losses {
-            Losses {
-                failed: Counter::from_arc(Arc::clone(&self.failed)),
-                dropped: Counter::from_arc(Arc::clone(&self.dropped)),
-            }
+    fn losses() -> Losses {
+        Losses {
+            failed: Counter::default(),
+            dropped: Counter::default(),
         }
     }
 
@@ -295,8 +272,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("calls.jsonl");
         let target = Target::parse(path.to_str().expect("UTF-8"));
-        let tallies = Tallies::default();
-        let log = CallLog::open(&target, tallies.losses(), Instant::now).expect("opens");
+        let losses = losses();
+        let log = CallLog::open(&target, losses.clone(), Instant::now).expect("opens");
         let finding = finding();
         log.finished(&finding);
         log.finished(&finding);
@@ -311,13 +288,13 @@ mod tests {
         log.finished(&finding);
         log.flush();
         assert_eq!((lines(&moved).len(), lines(&path).len()), (2, 1));
-        assert_eq!(tallies.failed.0.load(Ordering::Relaxed), 0);
+        assert_eq!(losses.failed.value(), 0);
     }
 
     #[test]
     fn a_file_that_cannot_be_opened_is_told_at_once() {
         let target = Target::File("/nonexistent/folder/calls.jsonl".into());
-        assert!(CallLog::open(&target, Tallies::default().losses(), Instant::now).is_err());
+        assert!(CallLog::open(&target, losses(), Instant::now).is_err());
         assert_eq!(Target::parse("-"), Target::Stdout);
     }
 
@@ -341,20 +318,20 @@ mod tests {
 
     #[test]
     fn a_stuck_disk_drops_and_counts_and_a_broken_one_fails_and_counts() {
-        let tallies = Tallies::default();
+        let losses = losses();
         let (begun, running) = channel();
         let (release, held) = channel();
         let output = Output::Stream(Box::new(Held { begun, held }));
-        let log = CallLog::start(output, tallies.losses(), Instant::now, 2).expect("starts");
+        let log = CallLog::start(output, losses.clone(), Instant::now, 2).expect("starts");
         let finding = finding();
         log.finished(&finding);
         running
             .recv_timeout(PATIENCE)
             .expect("the first line is being written");
         (0..5).for_each(|_| log.finished(&finding));
-        assert_eq!(tallies.dropped.0.load(Ordering::Relaxed), 3, "two may wait");
+        assert_eq!(losses.dropped.value(), 3, "two may wait");
         drop(release);
         log.flush();
-        assert_eq!(tallies.failed.0.load(Ordering::Relaxed), 3);
+        assert_eq!(losses.failed.value(), 3);
     }
 }

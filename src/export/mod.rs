@@ -1,9 +1,15 @@
-//! What goes out: Prometheus and the call log. `names` is the one table of metrics.
+//! What goes out: Prometheus and the call log. `names` is the one table of metrics,
+//! `registry` what they hold.
 
+pub mod exemplar;
 pub mod log;
 pub mod names;
 pub mod process;
 pub mod prometheus;
+pub mod registry;
+pub mod runtime;
+pub mod text;
 
 mod labels;
 mod series;
+mod throughput;

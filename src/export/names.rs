@@ -29,6 +29,23 @@ pub enum Unit {
     TokensPerSecond,
     /// A ratio; 1 is equal.
     Ratio,
+    /// US dollars.
+    Dollars,
+}
+
+impl Unit {
+    /// The word for it at the end of a name; `None` where things are counted.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Unit::Count => None,
+            Unit::Seconds => Some("seconds"),
+            Unit::Bytes => Some("bytes"),
+            Unit::Tokens => Some("tokens"),
+            Unit::TokensPerSecond => Some("tokens_per_second"),
+            Unit::Ratio => Some("ratio"),
+            Unit::Dollars => Some("usd"),
+        }
+    }
 }
 
 /// One metric.
@@ -46,6 +63,24 @@ pub struct Metric {
     pub buckets: &'static [f64],
     /// One sentence.
     pub help: &'static str,
+}
+
+impl Metric {
+    /// The unit, where the name ends with it: only then may OpenMetrics tell it.
+    pub fn unit_in_name(&self) -> Option<&'static str> {
+        let family = self.name.trim_end_matches("_total");
+        let before = |word: &&str| family.strip_suffix(word).is_some_and(|b| b.ends_with('_'));
+        self.unit.word().filter(before)
+    }
+}
+
+/// The upper bounds of a histogram's buckets: those of the table and `more`, ascending.
+pub fn buckets(metric: &Metric, more: &[f64]) -> Vec<f64> {
+    let usable = more.iter().filter(|bound| bound.is_finite());
+    let mut bounds: Vec<f64> = metric.buckets.iter().chain(usable).copied().collect();
+    bounds.sort_by(f64::total_cmp);
+    bounds.dedup();
+    bounds
 }
 
 const fn counter(
@@ -239,12 +274,47 @@ pub const STREAMS_IN_FLIGHT: Metric = gauge(
     &["upstream", "route"],
     "Calls under way.",
 );
+/// Silence.
+pub const STREAMS_STALLED: Metric = gauge(
+    "tokengauge_streams_stalled",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls under way whose last token is longer ago than the stall threshold.",
+);
 /// System throughput.
 pub const OUTPUT_TOKENS_PER_SECOND_NOW: Metric = gauge(
     "tokengauge_output_tokens_per_second_now",
     Unit::TokensPerSecond,
     MODEL,
     "Output tokens of all streams over the last 10 seconds, as they arrived.",
+);
+/// The best of the recent past.
+pub const OUTPUT_TOKENS_PER_SECOND_PEAK: Metric = gauge(
+    "tokengauge_output_tokens_per_second_peak",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Largest throughput of all streams over 10 seconds on end within the last 5 minutes.",
+);
+/// The mean of the recent past.
+pub const OUTPUT_TOKENS_PER_SECOND_SUSTAINED: Metric = gauge(
+    "tokengauge_output_tokens_per_second_sustained",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Mean throughput of all streams over the last 5 minutes, or since the start where that is less.",
+);
+/// What calls cost.
+pub const COST_USD: Metric = counter(
+    "tokengauge_cost_usd_total",
+    Unit::Dollars,
+    &["upstream", "route", "model", "workload", "source"],
+    "Cost of calls whose price is known, in US dollars, by where their token counts come from.",
+);
+/// Our own limit.
+pub const RATE_LIMITED: Metric = counter(
+    "tokengauge_rate_limited_total",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls refused by the limit of requests per minute.",
 );
 /// What the proxy costs.
 pub const PROXY_OVERHEAD: Metric = metric(
@@ -283,6 +353,13 @@ pub const METER_PANICS: Metric = counter(
     &[],
     "Panics while measuring; each cost one call its measurement.",
 );
+/// Our own mistakes, seen from the forwarding side.
+pub const OBSERVER_PANICS: Metric = counter(
+    "tokengauge_observer_panics_total",
+    Unit::Count,
+    &[],
+    "Panics behind the forwarding that the proxy caught; each cost one call its measurement.",
+);
 /// Memory held.
 pub const METER_QUEUE_BYTES: Metric = gauge(
     "tokengauge_meter_queue_bytes",
@@ -310,6 +387,27 @@ pub const BUILD_INFO: Metric = gauge(
     Unit::Count,
     &["version"],
     "Always 1; the version is the label.",
+);
+/// Threads of a runtime.
+pub const RUNTIME_WORKERS: Metric = gauge(
+    "tokengauge_runtime_workers",
+    Unit::Count,
+    &["runtime"],
+    "Worker threads of the tokio runtime.",
+);
+/// Tasks of a runtime.
+pub const RUNTIME_ALIVE_TASKS: Metric = gauge(
+    "tokengauge_runtime_alive_tasks",
+    Unit::Count,
+    &["runtime"],
+    "Tasks of the tokio runtime that have not ended.",
+);
+/// Tasks that wait for a thread.
+pub const RUNTIME_GLOBAL_QUEUE_DEPTH: Metric = gauge(
+    "tokengauge_runtime_global_queue_depth",
+    Unit::Count,
+    &["runtime"],
+    "Tasks in the shared queue of the tokio runtime.",
 );
 /// CPU time.
 pub const PROCESS_CPU_SECONDS: Metric = counter(
@@ -356,17 +454,26 @@ pub const ALL: &[Metric] = &[
     TPS_UNAVAILABLE,
     STALLS,
     TOKEN_RATIO,
+    COST_USD,
     STREAMS_IN_FLIGHT,
+    STREAMS_STALLED,
     OUTPUT_TOKENS_PER_SECOND_NOW,
+    OUTPUT_TOKENS_PER_SECOND_PEAK,
+    OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
+    RATE_LIMITED,
     PROXY_OVERHEAD,
     METER_LAGGED_FRAMES,
     METER_SKIPPED_BODIES,
     METER_DROPPED_CALLS,
     METER_PANICS,
+    OBSERVER_PANICS,
     METER_QUEUE_BYTES,
     SERIES_COLLAPSED,
     EXPORT_FAILURES,
     BUILD_INFO,
+    RUNTIME_WORKERS,
+    RUNTIME_ALIVE_TASKS,
+    RUNTIME_GLOBAL_QUEUE_DEPTH,
     PROCESS_CPU_SECONDS,
     PROCESS_RESIDENT_MEMORY,
     PROCESS_OPEN_FDS,
@@ -398,6 +505,7 @@ mod tests {
                 "{name}"
             );
             assert!(metric.help.ends_with('.'), "{name}");
+            assert!(!metric.help.contains(['\\', '"', '\n']), "{name}");
             assert_eq!(
                 ALL.iter().filter(|other| other.name == name).count(),
                 1,

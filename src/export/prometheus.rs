@@ -1,27 +1,28 @@
 //! `/metrics`: the meter's findings as Prometheus series.
 
 use super::labels::{Models, UNKNOWN};
-use super::names::{self, Kind, Metric};
+use super::names;
 use super::process;
-use super::series::{Identity, Series, Watching, counter, gauge, histogram};
+use super::registry::{Counter, Histogram, Registry, Threshold};
+use super::series::{Identity, Series, Watching};
+use super::text::{self, Format};
+use crate::call::Outcome;
 use crate::config::{Measure, Route};
 use crate::meter::{Figures, Finding, Stream, Subscriber, Watch};
-use metrics::{Counter, Histogram, KeyName, Recorder};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use crate::observer::FailureKind;
 use std::collections::HashMap;
-use std::fmt::Write;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 /// The workload of calls that belong to none.
 const NO_WORKLOAD: &str = "none";
 
+/// Brings series up to a moment that are only known when asked for.
+type Ask = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
+
 /// The Prometheus exporter.
 pub struct Prometheus {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
+    registry: Registry,
     started: Instant,
     models: Models,
     no_workload: Arc<str>,
@@ -29,72 +30,89 @@ pub struct Prometheus {
     series: RwLock<HashMap<Identity, Arc<Series>>>,
     head_overhead: Histogram,
     chunk_overhead: Histogram,
+    asked: Mutex<Vec<Ask>>,
 }
 
 impl Prometheus {
     /// An exporter for calls on `routes`, whose series exist from now on. `started` is
     /// when the process started.
     pub fn new(routes: &[Arc<Route>], measure: &Measure, started: Instant) -> Arc<Prometheus> {
-        let recorder = recorder();
-        let overhead = |phase| histogram(&recorder, &names::PROXY_OVERHEAD, &[phase]);
+        Prometheus::with_thresholds(routes, measure, started, &[])
+    }
+
+    /// The same with bounds beside those of the table.
+    pub fn with_thresholds(
+        routes: &[Arc<Route>],
+        measure: &Measure,
+        started: Instant,
+        thresholds: &[Threshold],
+    ) -> Arc<Prometheus> {
+        let registry = Registry::new(thresholds);
+        let overhead = |phase| registry.histogram(&names::PROXY_OVERHEAD, &[phase]);
         let prometheus = Prometheus {
             head_overhead: overhead("head"),
             chunk_overhead: overhead("chunk"),
-            handle: recorder.handle(),
             started,
             models: Models::new(measure.max_models),
             no_workload: NO_WORKLOAD.into(),
             series: RwLock::default(),
-            recorder,
+            asked: Mutex::default(),
+            registry,
         };
-        gauge(
-            &prometheus.recorder,
-            &names::BUILD_INFO,
-            &[env!("CARGO_PKG_VERSION")],
-        )
-        .set(1.0);
+        let registry = &prometheus.registry;
+        let version = [env!("CARGO_PKG_VERSION")];
+        registry.gauge(&names::BUILD_INFO, &version).set(1.0);
         for route in routes {
+            let place = [&*route.upstream.name, &*route.name];
+            registry.gauge(&names::STREAMS_IN_FLIGHT, &place).set(0.0);
+            registry.gauge(&names::STREAMS_STALLED, &place).set(0.0);
+            registry.counter(&names::RATE_LIMITED, &place);
             prometheus.series(prometheus.identity(
                 &route.name,
                 &route.upstream.name,
                 route.workload.as_ref(),
                 UNKNOWN.into(),
             ));
-            let place = [&*route.upstream.name, &*route.name];
-            gauge(&prometheus.recorder, &names::STREAMS_IN_FLIGHT, &place).set(0.0);
         }
         Arc::new(prometheus)
     }
 
-    /// Counts what an exporter could not write.
-    pub fn export_failures(&self, exporter: &'static str, reason: &'static str) -> Counter {
-        counter(&self.recorder, &names::EXPORT_FAILURES, &[exporter, reason])
+    /// All series, for those who have some of their own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
-    /// Everything as it is at `now`, in the text format 0.0.4.
-    pub fn render(&self, now: Instant, figures: &Figures) -> String {
+    /// Asks for figures before every scrape. `ask` must be quick and must not wait.
+    pub fn before_scrape(&self, ask: impl Fn(&Registry, Instant) + Send + Sync + 'static) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(Box::new(ask));
+    }
+
+    /// Counts what an exporter could not write.
+    pub fn export_failures(&self, exporter: &'static str, reason: &'static str) -> Counter {
+        let values = [exporter, reason];
+        self.registry.counter(&names::EXPORT_FAILURES, &values)
+    }
+
+    /// Everything as it is at `now`.
+    pub fn render(&self, now: Instant, figures: &Figures, format: Format) -> String {
         self.refresh(now, figures);
-        let mut text = self.handle.render();
-        header(&mut text, &names::DECODE_SECONDS);
-        for series in self.all() {
-            series.render(&mut text);
-        }
-        if let Some(figures) = process::figures() {
-            let metric = &names::PROCESS_CPU_SECONDS;
-            header(&mut text, metric);
-            let _ = writeln!(text, "{} {}", metric.name, figures.cpu_seconds);
-        }
-        text
+        text::render(&self.registry, format)
     }
 
     /// Brings what is only known when asked up to `now`.
     fn refresh(&self, now: Instant, figures: &Figures) {
-        let recorder = &self.recorder;
+        let registry = &self.registry;
         let since = now.saturating_duration_since(self.started);
         self.all().iter().for_each(|series| series.refresh(since));
-        for (route, upstream, streams) in &figures.in_flight {
-            let place = [&**upstream, &**route];
-            gauge(recorder, &names::STREAMS_IN_FLIGHT, &place).set(f64::from(*streams));
+        for (metric, streams) in [
+            (&names::STREAMS_IN_FLIGHT, &figures.in_flight),
+            (&names::STREAMS_STALLED, &figures.stalled),
+        ] {
+            for (route, upstream, streams) in streams {
+                let gauge = registry.gauge(metric, &[upstream, route]);
+                gauge.set(f64::from(*streams));
+            }
         }
         for (metric, value) in [
             (&names::METER_LAGGED_FRAMES, figures.lagged_frames),
@@ -103,15 +121,15 @@ impl Prometheus {
             (&names::METER_PANICS, figures.panics),
             (&names::SERIES_COLLAPSED, self.models.collapsed()),
         ] {
-            counter(recorder, metric, &[]).absolute(value);
+            registry.counter(metric, &[]).absolute(value);
         }
-        let set = |metric, value: u64| gauge(recorder, metric, &[]).set(value as f64);
-        set(&names::METER_QUEUE_BYTES, figures.held_bytes as u64);
+        let held = registry.gauge(&names::METER_QUEUE_BYTES, &[]);
+        held.set(figures.held_bytes as f64);
         if let Some(process) = process::figures() {
-            set(&names::PROCESS_RESIDENT_MEMORY, process.resident_bytes);
-            set(&names::PROCESS_OPEN_FDS, process.open_files);
-            set(&names::PROCESS_THREADS, process.threads);
+            refresh_process(registry, &process);
         }
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().for_each(|ask| ask(registry, now));
     }
 
     fn identity(
@@ -136,7 +154,7 @@ impl Prometheus {
         }
         drop(known);
         let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || Arc::new(Series::new(&self.recorder, identity.clone()));
+        let fresh = || Arc::new(Series::new(&self.registry, identity.clone()));
         Arc::clone(all.entry(identity.clone()).or_insert_with(fresh))
     }
 
@@ -171,48 +189,28 @@ impl Subscriber for Prometheus {
             record.upstream.as_str().into(),
         );
         let series = self.series(self.identity(&route, &upstream, workload.as_ref(), model));
-        series.finished(&self.recorder, finding);
+        series.finished(&self.registry, finding);
+        let refused = record.error_type.as_deref() == Some(FailureKind::RateLimited.as_str());
+        if refused && record.outcome == Outcome::Rejected {
+            let limited = self
+                .registry
+                .counter(&names::RATE_LIMITED, &[&record.upstream, &record.route]);
+            limited.increment(1);
+        }
         if let Some(cost) = finding.head_overhead {
-            self.head_overhead.record(cost);
+            self.head_overhead.record(cost.as_secs_f64());
         }
         if let Some(cost) = finding.chunk_overhead {
-            self.chunk_overhead.record(cost);
+            self.chunk_overhead.record(cost.as_secs_f64());
         }
-    }
-
-    /// Histograms keep samples until they are drained: without this they would grow
-    /// where nobody scrapes.
-    fn tidy(&self) {
-        self.handle.run_upkeep();
     }
 }
 
-/// A recorder with the buckets and the help of the table.
-fn recorder() -> PrometheusRecorder {
-    let mut builder = PrometheusBuilder::new();
-    for metric in names::ALL
-        .iter()
-        .filter(|metric| metric.kind == Kind::Histogram)
-    {
-        let matcher = Matcher::Full(metric.name.to_owned());
-        builder = builder
-            .set_buckets_for_metric(matcher, metric.buckets)
-            .expect("the table gives every histogram buckets");
-    }
-    let recorder = builder.build_recorder();
-    for metric in names::ALL {
-        let (name, help) = (KeyName::from(metric.name), metric.help.into());
-        match metric.kind {
-            Kind::Counter => recorder.describe_counter(name, None, help),
-            Kind::Gauge => recorder.describe_gauge(name, None, help),
-            Kind::Histogram => recorder.describe_histogram(name, None, help),
-        }
-    }
-    recorder
-}
-
-/// The two lines before a family that is rendered here: a counter of fractions.
-fn header(text: &mut String, metric: &Metric) {
-    let (name, help) = (metric.name, metric.help);
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+fn refresh_process(registry: &Registry, process: &process::Process) {
+    let set = |metric, value: u64| registry.gauge(metric, &[]).set(value as f64);
+    set(&names::PROCESS_RESIDENT_MEMORY, process.resident_bytes);
+    set(&names::PROCESS_OPEN_FDS, process.open_files);
+    set(&names::PROCESS_THREADS, process.threads);
+    let cpu = registry.sum(&names::PROCESS_CPU_SECONDS, &[]);
+    cpu.absolute(process.cpu_seconds);
 }

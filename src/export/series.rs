@@ -1,18 +1,15 @@
 //! The series of one upstream, route, model and workload, with handles held, so that
 //! no chunk looks anything up.
 
+use super::exemplar::Trace;
 use super::labels::{concurrency, context, status_class, streamed};
 use super::names::{self, Metric};
-use crate::call::{CallRecord, Channel, Outcome, TpsUnavailable, Usage};
+use super::registry::{Counter, Gauge, Histogram, Registry, Sum};
+use super::throughput::Throughput;
+use crate::call::{CallRecord, Channel, Outcome, Source, TpsUnavailable, Usage};
 use crate::meter::Finding;
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::PrometheusRecorder;
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-static METADATA: Metadata<'static> = Metadata::new("tokengauge", Level::INFO, None);
 
 /// The labels that tell series apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,60 +27,21 @@ impl Identity {
     }
 }
 
-/// A key of `metric`, its labels being `values` in the order of the table.
-fn key(metric: &Metric, values: &[&str]) -> Key {
-    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
-    let labels = metric.labels.iter().zip(values);
-    let labels = labels.map(|(name, value)| Label::new(*name, (*value).to_owned()));
-    Key::from_parts(metric.name, labels.collect::<Vec<_>>())
-}
-
-pub(crate) fn counter(recorder: &PrometheusRecorder, metric: &Metric, values: &[&str]) -> Counter {
-    recorder.register_counter(&key(metric, values), &METADATA)
-}
-
-pub(crate) fn gauge(recorder: &PrometheusRecorder, metric: &Metric, values: &[&str]) -> Gauge {
-    recorder.register_gauge(&key(metric, values), &METADATA)
-}
-
-pub(crate) fn histogram(
-    recorder: &PrometheusRecorder,
-    metric: &Metric,
-    values: &[&str],
-) -> Histogram {
-    recorder.register_histogram(&key(metric, values), &METADATA)
-}
-
-/// A counter of fractions, which the `metrics` crate does not have.
-#[derive(Debug, Default)]
-struct Fraction(AtomicU64);
-
-impl Fraction {
-    fn add(&self, value: f64) {
-        let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
-        let _ = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-    }
-
-    fn value(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-}
-
 /// The series of one upstream, route, model and workload.
 pub(crate) struct Series {
     identity: Identity,
     output: [Counter; 3],
     stalls: Counter,
     decode_tokens: Counter,
-    decode_seconds: Fraction,
+    decode_seconds: Sum,
     ttft_upstream: Histogram,
     first_answer: Histogram,
     inter_token: Histogram,
     per_token: Histogram,
     ratio: Histogram,
     now: Gauge,
+    peak: Gauge,
+    sustained: Gauge,
     throughput: Throughput,
 }
 
@@ -100,33 +58,57 @@ const EXPECTED: [(Outcome, &str, &str); 8] = [
     (Outcome::Unreachable, "false", "5xx"),
 ];
 
+/// Reasons to have no speed: all of them.
+const REASONS: [TpsUnavailable; 9] = [
+    TpsUnavailable::NotStreamed,
+    TpsUnavailable::TooFewTokens,
+    TpsUnavailable::TooFewFrames,
+    TpsUnavailable::Buffered,
+    TpsUnavailable::MultipleChoices,
+    TpsUnavailable::HiddenOutput,
+    TpsUnavailable::Lagged,
+    TpsUnavailable::Unparsed,
+    TpsUnavailable::EndedEarly,
+];
+
+/// Tokens that are only known at the end.
+const INPUT: [&str; 3] = ["input", "any", "reported"];
+const INPUT_COUNTED: [&str; 3] = ["input", "any", "counted"];
+const CACHED_INPUT: [&str; 3] = ["cached_input", "any", "reported"];
+const OUTPUT: [&str; 3] = ["output", "any", "reported"];
+const REASONING: [&str; 3] = ["output", "reasoning", "reported"];
+
 impl Series {
-    pub(crate) fn new(recorder: &PrometheusRecorder, identity: Identity) -> Series {
+    pub(crate) fn new(registry: &Registry, identity: Identity) -> Series {
         let own = identity.values().map(|value| &**value);
-        let output = ["answer", "reasoning", "tool_call"].map(|channel| {
-            with(
-                recorder,
-                &names::TOKENS,
-                own,
-                &["output", channel, "counted"],
-            )
-        });
+        let tokens = |kind: [&str; 3]| with(registry, &names::TOKENS, own, &kind);
+        let output = ["answer", "reasoning", "tool_call"]
+            .map(|channel| tokens(["output", channel, "counted"]));
+        for kind in [INPUT, INPUT_COUNTED, CACHED_INPUT, OUTPUT, REASONING] {
+            tokens(kind);
+        }
         for (outcome, streamed, status) in EXPECTED {
             let kind = [outcome.as_str(), streamed, status];
-            with(recorder, &names::REQUESTS, own, &kind).increment(0);
+            with(registry, &names::REQUESTS, own, &kind);
         }
-        let histogram = |metric| histogram(recorder, metric, &own);
+        for reason in REASONS {
+            with(registry, &names::TPS_UNAVAILABLE, own, &[reason.as_str()]);
+        }
+        let histogram = |metric| registry.histogram(metric, &own);
+        let gauge = |metric| registry.gauge(metric, &own);
         Series {
             output,
-            stalls: counter(recorder, &names::STALLS, &own),
-            decode_tokens: counter(recorder, &names::DECODE_TOKENS, &own),
-            decode_seconds: Fraction::default(),
+            stalls: registry.counter(&names::STALLS, &own),
+            decode_tokens: registry.counter(&names::DECODE_TOKENS, &own),
+            decode_seconds: registry.sum(&names::DECODE_SECONDS, &own),
             ttft_upstream: histogram(&names::TIME_TO_FIRST_TOKEN_UPSTREAM),
             first_answer: histogram(&names::TIME_TO_FIRST_ANSWER),
             inter_token: histogram(&names::INTER_TOKEN_LATENCY),
             per_token: histogram(&names::TIME_PER_OUTPUT_TOKEN),
             ratio: histogram(&names::TOKEN_RATIO),
-            now: gauge(recorder, &names::OUTPUT_TOKENS_PER_SECOND_NOW, &own),
+            now: gauge(&names::OUTPUT_TOKENS_PER_SECOND_NOW),
+            peak: gauge(&names::OUTPUT_TOKENS_PER_SECOND_PEAK),
+            sustained: gauge(&names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED),
             throughput: Throughput::default(),
             identity,
         }
@@ -139,12 +121,12 @@ impl Series {
     }
 
     /// A call is over.
-    pub(crate) fn finished(&self, recorder: &PrometheusRecorder, finding: &Finding) {
+    pub(crate) fn finished(&self, registry: &Registry, finding: &Finding) {
         let record = &finding.record;
-        self.request(recorder, record);
-        self.speed(recorder, finding);
+        self.request(registry, record);
+        self.speed(registry, finding);
         self.input_and_reported(
-            recorder,
+            registry,
             &record.tokens.reported,
             record.tokens.normalised.input,
         );
@@ -155,17 +137,21 @@ impl Series {
         {
             self.ratio.record(reported as f64 / normalised as f64);
         }
+        if let (Some(cost), Some(source)) = (record.cost_usd, record.tokens.source) {
+            let values = self.values(source_word(source));
+            registry.sum(&names::COST_USD, &values).add(cost);
+        }
     }
 
-    fn request(&self, recorder: &PrometheusRecorder, record: &CallRecord) {
+    fn request(&self, registry: &Registry, record: &CallRecord) {
         let own = self.own();
         let outcome = record.outcome.as_str();
         let status = status_class(record.status);
         let kind = [outcome, streamed(record.streamed), status];
-        with(recorder, &names::REQUESTS, own, &kind).increment(1);
+        with(registry, &names::REQUESTS, own, &kind).increment(1);
         if let Some(reason) = record.tps.unavailable {
             with(
-                recorder,
+                registry,
                 &names::TPS_UNAVAILABLE,
                 own,
                 &[TpsUnavailable::as_str(reason)],
@@ -173,30 +159,31 @@ impl Series {
             .increment(1);
         }
         if let Some(duration) = record.seconds.duration {
-            let mut values = own.to_vec();
-            values.push(outcome);
-            histogram(recorder, &names::REQUEST_DURATION, &values).record(duration);
+            let values = self.values(outcome);
+            let durations = registry.histogram(&names::REQUEST_DURATION, &values);
+            durations.record(duration);
         }
     }
 
-    fn speed(&self, recorder: &PrometheusRecorder, finding: &Finding) {
+    fn speed(&self, registry: &Registry, finding: &Finding) {
         let record = &finding.record;
         let seconds = &record.seconds;
+        let trace = Trace::of(record);
         if let Some(ttft) = seconds.ttft {
-            let mut values = self.own().to_vec();
-            values.push(context(record));
-            histogram(recorder, &names::TIME_TO_FIRST_TOKEN, &values).record(ttft);
+            let values = self.values(context(record));
+            let histogram = registry.histogram(&names::TIME_TO_FIRST_TOKEN, &values);
+            record_known(&histogram, Some(ttft), trace);
         }
-        record_known(&self.ttft_upstream, seconds.ttft_upstream);
-        record_known(&self.first_answer, seconds.first_answer);
+        record_known(&self.ttft_upstream, seconds.ttft_upstream, trace);
+        record_known(&self.first_answer, seconds.first_answer, trace);
         if let Some(speed) = record.tps.output {
-            let mut values = self.own().to_vec();
-            values.push(concurrency(finding.concurrency));
-            histogram(recorder, &names::OUTPUT_TOKENS_PER_SECOND, &values).record(speed);
+            let values = self.values(concurrency(finding.concurrency));
+            let histogram = registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &values);
+            record_known(&histogram, Some(speed), trace);
             self.per_token.record(1.0 / speed);
             let latencies = finding.inter_token.iter().flat_map(|kept| kept.classes());
             latencies.for_each(|(mean, tokens)| {
-                self.inter_token.record_many(mean, tokens as usize);
+                self.inter_token.record_many(mean, u64::from(tokens));
             });
         }
         if let Some((tokens, seconds)) = finding.decode {
@@ -206,97 +193,56 @@ impl Series {
     }
 
     /// What is only known at the end: the prompt's tokens and what the provider told.
-    fn input_and_reported(&self, recorder: &PrometheusRecorder, told: &Usage, ours: Option<u64>) {
+    fn input_and_reported(&self, registry: &Registry, told: &Usage, ours: Option<u64>) {
         let add = |tokens: Option<u64>, kind: [&str; 3]| {
             if let Some(tokens) = tokens {
-                with(recorder, &names::TOKENS, self.own(), &kind).increment(tokens);
+                with(registry, &names::TOKENS, self.own(), &kind).increment(tokens);
             }
         };
-        add(told.input, ["input", "any", "reported"]);
-        add(ours, ["input", "any", "counted"]);
-        add(told.cached_input, ["cached_input", "any", "reported"]);
+        add(told.input, INPUT);
+        add(ours, INPUT_COUNTED);
+        add(told.cached_input, CACHED_INPUT);
         let rest = told
             .output
             .map(|all| all.saturating_sub(told.reasoning.unwrap_or(0)));
-        add(rest, ["output", "any", "reported"]);
-        add(told.reasoning, ["output", "reasoning", "reported"]);
+        add(rest, OUTPUT);
+        add(told.reasoning, REASONING);
     }
 
     /// Brings the gauges up to `since` the start of the process.
     pub(crate) fn refresh(&self, since: Duration) {
-        self.now.set(self.throughput.per_second(since));
-    }
-
-    /// The line of the counter of fractions.
-    pub(crate) fn render(&self, text: &mut String) {
-        let labels = names::DECODE_SECONDS
-            .labels
-            .iter()
-            .zip(self.identity.values());
-        let labels: Vec<_> = labels
-            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-            .collect();
-        let (name, value) = (names::DECODE_SECONDS.name, self.decode_seconds.value());
-        let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+        let rates = self.throughput.rates(since);
+        self.now.set(rates.now);
+        self.peak.set(rates.peak);
+        self.sustained.set(rates.sustained);
     }
 
     fn own(&self) -> [&str; 4] {
         self.identity.values().map(|value| &**value)
     }
+
+    fn values<'a>(&'a self, more: &'a str) -> [&'a str; 5] {
+        let [upstream, route, model, workload] = self.own();
+        [upstream, route, model, workload, more]
+    }
 }
 
-fn with(recorder: &PrometheusRecorder, metric: &Metric, own: [&str; 4], more: &[&str]) -> Counter {
+fn with(registry: &Registry, metric: &Metric, own: [&str; 4], more: &[&str]) -> Counter {
     let values: Vec<_> = own.iter().chain(more).copied().collect();
-    counter(recorder, metric, &values)
+    registry.counter(metric, &values)
 }
 
-fn record_known(histogram: &Histogram, value: Option<f64>) {
+fn record_known(histogram: &Histogram, value: Option<f64>, trace: Option<Trace>) {
     if let Some(value) = value {
-        histogram.record(value);
+        histogram.record_with(value, trace.map(|trace| trace.exemplar(value)));
     }
 }
 
-/// A label's value as the text format wants it.
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-/// Seconds that the current throughput is taken over.
-const WINDOW: u64 = 10;
-/// Slots of a second; more than the window, so that a slot is not read while it is
-/// being taken over for a new second.
-const SLOTS: usize = 16;
-
-/// Tokens by second, for the last few. Each slot holds a second (upper half) and the
-/// tokens that came in it (lower half).
-#[derive(Debug, Default)]
-struct Throughput {
-    slots: [AtomicU64; SLOTS],
-}
-
-impl Throughput {
-    fn add(&self, since: Duration, tokens: u64) {
-        let second = u64::from(since.as_secs() as u32) + 1;
-        let slot = &self.slots[(second % SLOTS as u64) as usize];
-        let tokens = tokens.min(u64::from(u32::MAX));
-        let add = |held: u64| {
-            let fresh = held >> 32 != second;
-            let before = if fresh { 0 } else { held & u64::from(u32::MAX) };
-            Some((second << 32) | (before + tokens).min(u64::from(u32::MAX)))
-        };
-        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-    }
-
-    /// Over the last 10 whole seconds.
-    fn per_second(&self, since: Duration) -> f64 {
-        let now = u64::from(since.as_secs() as u32) + 1;
-        let held = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
-        let recent = held.filter(|held| (now.saturating_sub(WINDOW)..now).contains(&(held >> 32)));
-        let tokens: u64 = recent.map(|held| held & u64::from(u32::MAX)).sum();
-        tokens as f64 / WINDOW as f64
+fn source_word(source: Source) -> &'static str {
+    match source {
+        Source::Reported => "reported",
+        Source::Counted => "counted",
+        Source::Estimated => "estimated",
     }
 }
 
@@ -310,32 +256,5 @@ impl crate::meter::Watch for Watching {
     fn tokens(&mut self, at: Instant, channel: Channel, tokens: u64) {
         let since = at.saturating_duration_since(self.started);
         self.series.tokens(since, channel, tokens);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn throughput_is_that_of_the_last_ten_whole_seconds() {
-        let throughput = Throughput::default();
-        let at = Duration::from_secs_f64;
-        for second in 0..30 {
-            throughput.add(at(f64::from(second) + 0.2), 30);
-            throughput.add(at(f64::from(second) + 0.7), 20);
-        }
-        assert_eq!(throughput.per_second(at(30.1)), 50.0);
-        assert_eq!(throughput.per_second(at(35.0)), 25.0);
-        assert_eq!(throughput.per_second(at(40.0)), 0.0);
-    }
-
-    #[test]
-    fn a_counter_of_fractions_adds_them_up() {
-        let fraction = Fraction::default();
-        for _ in 0..8 {
-            fraction.add(0.125);
-        }
-        assert_eq!(fraction.value(), 1.0);
     }
 }

@@ -3,13 +3,16 @@
 use super::counts::ByChannel;
 use super::lane::{InFlight, Lane};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
 /// Streams listed at a time; more are measured all the same.
 const MAX_LISTED: usize = 20_000;
+/// Streams looked at while the list is held: none that begins or ends waits for long.
+const AT_ONCE: usize = 256;
 /// How much of the recent past the current speed is taken over.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -111,6 +114,12 @@ impl Live {
         }
     }
 
+    /// Whether tokens came, but none for longer than `threshold`.
+    fn stalled(&self, at: Instant, threshold: Duration) -> bool {
+        let last = self.now().frames[1];
+        last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
+    }
+
     fn snapshot(&self, at: Instant) -> StreamNow {
         let now = self.now();
         let since = |instant: Instant| at.saturating_duration_since(instant).as_secs_f64();
@@ -192,6 +201,33 @@ impl Registry {
         live
     }
 
+    /// How many streams are stalled at `at`, by route and upstream; none where it is 0.
+    pub(crate) fn stalled(
+        &self,
+        at: Instant,
+        threshold: Duration,
+    ) -> HashMap<(Arc<str>, Arc<str>), u32> {
+        let mut stalled = HashMap::new();
+        let mut from = Bound::Unbounded;
+        loop {
+            let some: Vec<_> = {
+                let streams = self.streams();
+                let next = streams.range((from, Bound::Unbounded)).take(AT_ONCE);
+                next.map(|(id, live)| (*id, live.clone())).collect()
+            };
+            let Some((last, _)) = some.last() else {
+                return stalled;
+            };
+            from = Bound::Excluded(*last);
+            let alive = some.iter().filter_map(|(_, live)| live.upgrade());
+            for live in alive.filter(|live| live.stalled(at, threshold)) {
+                let lane = live.lane();
+                let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+                *stalled.entry(place).or_default() += 1;
+            }
+        }
+    }
+
     /// The newest streams, at most `limit`, as they are at `at`.
     pub(crate) fn snapshot(&self, at: Instant, limit: usize) -> Vec<StreamNow> {
         let newest: Vec<_> = {
@@ -240,6 +276,31 @@ mod tests {
         assert!(stalled < 3.0, "a stall shows while it lasts: {stalled}");
         drop(live);
         assert!(registry.snapshot(at(3600), 10).is_empty());
+    }
+
+    #[test]
+    fn a_stream_is_stalled_while_its_last_token_is_too_long_ago() {
+        let registry = Arc::new(Registry::default());
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let second = Duration::from_secs(1);
+        let lives: Vec<_> = (0..3 * AT_ONCE).map(|_| begin(&registry, start)).collect();
+        assert!(
+            registry.stalled(at(9000), second).is_empty(),
+            "no token yet: that is not a stall"
+        );
+        lives
+            .iter()
+            .for_each(|live| live.frame(at(9000), tokens(1)));
+        assert!(registry.stalled(at(10_000), second).is_empty());
+        let stalled = registry.stalled(at(10_001), second);
+        let place = (Arc::from("r"), Arc::from("u"));
+        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32)));
+        lives[0].frame(at(10_001), tokens(2));
+        let stalled = registry.stalled(at(10_002), second);
+        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32 - 1)));
+        drop(lives);
+        assert!(registry.stalled(at(20_000), second).is_empty());
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Meter {
 pub struct Figures {
     /// Streams in flight by route and upstream.
     pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
+    /// Those of them whose last token is longer ago than the stall threshold.
+    pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Frames that were not measured, for want of time or memory.
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
@@ -88,15 +90,22 @@ impl Meter {
         self.shared.registry.snapshot(now, limit)
     }
 
-    /// Figures on measuring itself.
-    pub fn figures(&self) -> Figures {
+    /// Figures on measuring itself, as they are at `now`.
+    pub fn figures(&self, now: Instant) -> Figures {
+        let threshold = self.shared.measure.stall_threshold;
+        let mut stalled = self.shared.registry.stalled(now, threshold);
         let lanes = self.shared.lanes.all();
-        let in_flight = lanes.iter().map(|lane| {
-            let (route, upstream) = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
-            (route, upstream, lane.in_flight())
+        let by_lane = lanes.iter().map(|lane| {
+            let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+            let stalled = stalled.remove(&place).unwrap_or(0);
+            let (route, upstream) = place;
+            let in_flight = (route.clone(), upstream.clone(), lane.in_flight());
+            (in_flight, (route, upstream, stalled))
         });
+        let (in_flight, stalled) = by_lane.unzip();
         Figures {
-            in_flight: in_flight.collect(),
+            in_flight,
+            stalled,
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
             dropped_findings: self.shared.subscribers.dropped(),

@@ -1,0 +1,131 @@
+//! Which text format a scraper wants, by its `accept` headers.
+
+use crate::export::text::Format;
+use axum::http::{HeaderMap, header};
+
+/// The version of OpenMetrics that is spoken here.
+const VERSION: &str = "1.0.0";
+
+/// OpenMetrics where a scraper names it and likes it no less than the classic text;
+/// the classic text for all others, whatever they say.
+pub(super) fn format(headers: &HeaderMap) -> Format {
+    let (mut open_metrics, mut classic) = (0, Best::default());
+    let lines = headers.get_all(header::ACCEPT).iter();
+    let ranges = lines.filter_map(|line| line.to_str().ok());
+    for range in ranges.flat_map(|line| line.split(',')).map(Range::parse) {
+        match range.name.as_str() {
+            "application/openmetrics-text" if range.speaks(VERSION) => {
+                open_metrics = open_metrics.max(range.quality);
+            }
+            "text/plain" => classic.offer(3, range.quality),
+            "text/*" => classic.offer(2, range.quality),
+            "*/*" => classic.offer(1, range.quality),
+            _ => {}
+        }
+    }
+    if open_metrics > 0 && open_metrics >= classic.quality {
+        Format::OpenMetrics
+    } else {
+        Format::Classic
+    }
+}
+
+/// The quality of the most specific range, the best of equals.
+#[derive(Default)]
+struct Best {
+    specific: u8,
+    quality: u16,
+}
+
+impl Best {
+    fn offer(&mut self, specific: u8, quality: u16) {
+        if (specific, quality) > (self.specific, self.quality) {
+            *self = Best { specific, quality };
+        }
+    }
+}
+
+/// One media range of `accept`.
+struct Range<'a> {
+    name: String,
+    version: Option<&'a str>,
+    /// In thousandths.
+    quality: u16,
+}
+
+impl Range<'_> {
+    fn parse(text: &str) -> Range<'_> {
+        let mut parts = text.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (mut version, mut quality) = (None, 1000);
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            let value = value.trim().trim_matches('"');
+            match key.trim().to_ascii_lowercase().as_str() {
+                "version" => version = Some(value),
+                "q" => quality = thousandths(value),
+                _ => {}
+            }
+        }
+        Range {
+            name,
+            version,
+            quality,
+        }
+    }
+
+    /// Whether the version asked for, if any, is `ours`.
+    fn speaks(&self, ours: &str) -> bool {
+        self.version.is_none_or(|version| version == ours)
+    }
+}
+
+/// A quality of 0 to 1; what is none wants nothing.
+fn thousandths(text: &str) -> u16 {
+    let quality = text.parse::<f64>().ok();
+    let quality = quality.filter(|quality| (0.0..=1.0).contains(quality));
+    quality.map_or(0, |quality| (quality * 1000.0).round() as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Format {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(header::ACCEPT, line.parse().expect("a header"));
+        }
+        format(&headers)
+    }
+
+    #[test]
+    fn scrapers_get_what_they_like_best() {
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for open_metrics in [
+            &[prometheus_2][..],
+            &[prometheus_3],
+            &["application/openmetrics-text"],
+            &["Application/OpenMetrics-Text; version=\"1.0.0\"; Q=0.2"],
+            &["application/openmetrics-text, text/plain"],
+            &["text/plain;q=0.5", "application/openmetrics-text;q=0.9"],
+            &["application/openmetrics-text;q=0.9, */*;q=0.8, text/plain;q=0.1"],
+        ] {
+            assert_eq!(of(open_metrics), Format::OpenMetrics, "{open_metrics:?}");
+        }
+        for classic in [
+            &[][..],
+            &["*/*"],
+            &["text/plain;version=0.0.4"],
+            &["application/*"],
+            &["application/json"],
+            &["application/openmetrics-text;q=0.4, text/plain;q=0.5"],
+            &["application/openmetrics-text;q=0"],
+            &["application/openmetrics-text;q=many"],
+            &["application/openmetrics-text;version=2.0.0, */*"],
+            &["application/openmetrics-text;q=0.3, */*;q=0.8"],
+        ] {
+            assert_eq!(of(classic), Format::Classic, "{classic:?}");
+        }
+    }
+}

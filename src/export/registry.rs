@@ -1,0 +1,387 @@
+//! The series of every metric of the table, and what they hold. Handles are cheap to
+//! keep and to clone; recording takes no lock, but for an exemplar.
+
+use super::exemplar::Exemplar;
+use super::names::{self, Kind, Metric};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// A number that only rises.
+#[derive(Clone, Debug, Default)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    /// So many more.
+    pub fn increment(&self, by: u64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// So many in all, where somebody else counts.
+    pub fn absolute(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter of fractions: seconds, dollars.
+#[derive(Clone, Debug, Default)]
+pub struct Sum(Float);
+
+impl Sum {
+    /// So much more.
+    pub fn add(&self, value: f64) {
+        self.0.add(value);
+    }
+
+    /// So much in all, where somebody else counts.
+    pub fn absolute(&self, value: f64) {
+        self.0.set(value);
+    }
+
+    /// How much.
+    pub fn value(&self) -> f64 {
+        self.0.value()
+    }
+}
+
+/// A number that rises and falls.
+#[derive(Clone, Debug, Default)]
+pub struct Gauge(Float);
+
+impl Gauge {
+    /// It is `value` now.
+    pub fn set(&self, value: f64) {
+        self.0.set(value);
+    }
+
+    /// What it is now.
+    pub fn value(&self) -> f64 {
+        self.0.value()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Float(Arc<AtomicU64>);
+
+impl Float {
+    fn add(&self, value: f64) {
+        let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    fn value(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Observations by size.
+#[derive(Clone, Debug)]
+pub struct Histogram(Arc<Observations>);
+
+#[derive(Debug)]
+struct Observations {
+    bounds: Arc<[f64]>,
+    /// One more than bounds: the last has none.
+    buckets: Box<[AtomicU64]>,
+    sum: Float,
+    /// The last one of each bucket; nothing before the first.
+    exemplars: Mutex<Box<[Option<Exemplar>]>>,
+}
+
+/// A histogram as it is at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Upper bounds; the last bucket has none.
+    pub bounds: Arc<[f64]>,
+    /// Observations of each bucket, smaller ones not included.
+    pub buckets: Vec<u64>,
+    /// Of all observations.
+    pub sum: f64,
+    /// The last one of each bucket; empty where there never was one.
+    pub exemplars: Box<[Option<Exemplar>]>,
+}
+
+impl Histogram {
+    /// An empty one with these upper bounds.
+    pub fn new(bounds: Arc<[f64]>) -> Histogram {
+        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram(Arc::new(Observations {
+            bounds,
+            buckets,
+            sum: Float::default(),
+            exemplars: Mutex::default(),
+        }))
+    }
+
+    /// One observation.
+    pub fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+
+    /// So many of one size.
+    pub fn record_many(&self, value: f64, count: u64) {
+        let bucket = self.bucket(value);
+        self.0.buckets[bucket].fetch_add(count, Ordering::Relaxed);
+        self.0.sum.add(value * count as f64);
+    }
+
+    /// One observation that can be looked up.
+    pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
+        self.record(value);
+        let Some(exemplar) = exemplar else {
+            return;
+        };
+        let held = &self.0.exemplars;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_empty() {
+            *held = vec![None; self.0.buckets.len()].into();
+        }
+        held[self.bucket(value)] = Some(exemplar);
+    }
+
+    /// What it holds now.
+    pub fn snapshot(&self) -> Snapshot {
+        let held = &self.0.exemplars;
+        let buckets = self.0.buckets.iter();
+        Snapshot {
+            bounds: Arc::clone(&self.0.bounds),
+            buckets: buckets.map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum: self.0.sum.value(),
+            exemplars: held.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    fn bucket(&self, value: f64) -> usize {
+        self.0.bounds.partition_point(|bound| *bound < value)
+    }
+}
+
+/// What a series holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Counter(Counter),
+    Sum(Sum),
+    Gauge(Gauge),
+    Histogram(Histogram),
+}
+
+/// The series of one metric, by their labels as the text format writes them.
+type Series = BTreeMap<String, Cell>;
+
+/// One metric and its series.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) metric: &'static Metric,
+    bounds: Arc<[f64]>,
+    series: RwLock<Series>,
+}
+
+impl Family {
+    pub(crate) fn series(&self) -> RwLockReadGuard<'_, Series> {
+        self.series.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cell(&self, values: &[&str], fresh: impl FnOnce() -> Cell) -> Cell {
+        let labels = labels(self.metric, values);
+        if let Some(cell) = self.series().get(&labels) {
+            return cell.clone();
+        }
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        series.entry(labels).or_insert_with(fresh).clone()
+    }
+}
+
+/// All series. Who makes one answers for its labels being bounded.
+#[derive(Debug)]
+pub struct Registry {
+    /// In the order of the table.
+    families: Vec<Family>,
+    places: HashMap<&'static str, usize>,
+}
+
+/// A bound that a histogram gets beside those of the table, so that its share on either
+/// side is exact there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    /// The histogram.
+    pub metric: &'static str,
+    /// The bound, in the metric's unit.
+    pub at: f64,
+}
+
+impl Registry {
+    /// No series yet; histograms have the bounds of the table and `thresholds`.
+    pub fn new(thresholds: &[Threshold]) -> Registry {
+        let family = |metric: &'static Metric| {
+            let own = thresholds.iter().filter(|more| more.metric == metric.name);
+            let more: Vec<_> = own.map(|threshold| threshold.at).collect();
+            Family {
+                metric,
+                bounds: names::buckets(metric, &more).into(),
+                series: RwLock::default(),
+            }
+        };
+        let places = names::ALL.iter().enumerate();
+        Registry {
+            families: names::ALL.iter().map(family).collect(),
+            places: places.map(|(place, metric)| (metric.name, place)).collect(),
+        }
+    }
+
+    /// The counter of `metric` whose labels are `values`, in the order of the table.
+    pub fn counter(&self, metric: &Metric, values: &[&str]) -> Counter {
+        let fresh = || Cell::Counter(Counter::default());
+        match self.family(metric, Kind::Counter).cell(values, fresh) {
+            Cell::Counter(counter) => counter,
+            _ => unreachable!("{} counts fractions", metric.name),
+        }
+    }
+
+    /// The same for a counter of fractions.
+    pub fn sum(&self, metric: &Metric, values: &[&str]) -> Sum {
+        let fresh = || Cell::Sum(Sum::default());
+        match self.family(metric, Kind::Counter).cell(values, fresh) {
+            Cell::Sum(sum) => sum,
+            _ => unreachable!("{} counts whole numbers", metric.name),
+        }
+    }
+
+    /// The same for a gauge.
+    pub fn gauge(&self, metric: &Metric, values: &[&str]) -> Gauge {
+        let fresh = || Cell::Gauge(Gauge::default());
+        match self.family(metric, Kind::Gauge).cell(values, fresh) {
+            Cell::Gauge(gauge) => gauge,
+            _ => unreachable!("the kind was checked"),
+        }
+    }
+
+    /// The same for a histogram.
+    pub fn histogram(&self, metric: &Metric, values: &[&str]) -> Histogram {
+        let family = self.family(metric, Kind::Histogram);
+        let fresh = || Cell::Histogram(Histogram::new(Arc::clone(&family.bounds)));
+        match family.cell(values, fresh) {
+            Cell::Histogram(histogram) => histogram,
+            _ => unreachable!("the kind was checked"),
+        }
+    }
+
+    /// Takes a series away: what it told is not known any more.
+    pub fn forget(&self, metric: &Metric, values: &[&str]) {
+        let family = self.family(metric, metric.kind);
+        let mut series = family
+            .series
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        series.remove(&labels(metric, values));
+    }
+
+    /// All metrics, in the order of the table.
+    pub(crate) fn families(&self) -> &[Family] {
+        &self.families
+    }
+
+    fn family(&self, metric: &Metric, kind: Kind) -> &Family {
+        assert_eq!(metric.kind, kind, "{}", metric.name);
+        let place = self.places.get(metric.name);
+        &self.families[*place.expect("every metric is in the table")]
+    }
+}
+
+/// The labels as both text formats write them, without braces.
+fn labels(metric: &Metric, values: &[&str]) -> String {
+    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+    let mut text = String::with_capacity(96);
+    for (name, value) in metric.labels.iter().zip(values) {
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{comma}{name}=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn one_series_is_one_cell_and_fractions_add_up() {
+        let registry = Registry::new(&[]);
+        let place = ["u", "r", "m", "w"];
+        for _ in 0..8 {
+            registry.sum(&names::DECODE_SECONDS, &place).add(0.125);
+            registry.counter(&names::STALLS, &place).increment(2);
+        }
+        assert_eq!(registry.sum(&names::DECODE_SECONDS, &place).value(), 1.0);
+        assert_eq!(registry.counter(&names::STALLS, &place).value(), 16);
+        registry
+            .gauge(&names::STREAMS_IN_FLIGHT, &["u", "r"])
+            .set(3.0);
+        registry.forget(&names::STREAMS_IN_FLIGHT, &["u", "r"]);
+        let gauge = registry.gauge(&names::STREAMS_IN_FLIGHT, &["u", "r"]);
+        assert_eq!(gauge.value(), 0.0);
+    }
+
+    #[test]
+    fn a_threshold_is_a_bound_of_its_histogram_alone() {
+        let threshold = Threshold {
+            metric: names::OUTPUT_TOKENS_PER_SECOND.name,
+            at: 33.0,
+        };
+        let registry = Registry::new(&[threshold, threshold]);
+        let speed =
+            registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &["u", "r", "m", "w", "1"]);
+        let bounds = speed.snapshot().bounds;
+        assert_eq!(bounds.iter().filter(|bound| **bound == 33.0).count(), 1);
+        assert!(bounds.is_sorted_by(|one, next| one < next));
+        let ratio = registry.histogram(&names::TOKEN_RATIO, &["u", "r", "m", "w"]);
+        assert_eq!(*ratio.snapshot().bounds, *names::TOKEN_RATIO.buckets);
+    }
+
+    #[test]
+    fn a_bucket_holds_what_is_not_above_its_bound_and_its_last_exemplar() {
+        let histogram = Histogram::new([1.0, 2.0].into());
+        let exemplar = |trace, value| Exemplar {
+            trace,
+            value,
+            at: SystemTime::UNIX_EPOCH,
+        };
+        assert!(histogram.snapshot().exemplars.is_empty());
+        histogram.record_with(1.0, Some(exemplar(1, 1.0)));
+        histogram.record_with(2.5, Some(exemplar(2, 2.5)));
+        histogram.record_with(9.0, Some(exemplar(3, 9.0)));
+        histogram.record_with(8.0, None);
+        histogram.record_many(1.5, 3);
+        let now = histogram.snapshot();
+        assert_eq!((now.buckets, now.sum), (vec![1, 3, 3], 25.0));
+        let kept = [Some(exemplar(1, 1.0)), None, Some(exemplar(3, 9.0))];
+        assert_eq!(*now.exemplars, kept);
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        let text = labels(&names::STREAMS_IN_FLIGHT, &["a\"b\\c\nd", "r"]);
+        assert_eq!(text, r#"upstream="a\"b\\c\nd",route="r""#);
+    }
+}

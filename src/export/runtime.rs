@@ -1,0 +1,44 @@
+//! Figures on a tokio runtime, as far as tokio keeps them stable.
+
+use super::names;
+use super::registry::Registry;
+use std::time::Instant;
+use tokio::runtime::Handle;
+
+/// To be asked before every scrape: the figures of `runtime`, under the label `name`.
+pub fn figures(name: &'static str, runtime: Handle) -> impl Fn(&Registry, Instant) {
+    move |registry, _| {
+        let metrics = runtime.metrics();
+        for (metric, value) in [
+            (&names::RUNTIME_WORKERS, metrics.num_workers()),
+            (&names::RUNTIME_ALIVE_TASKS, metrics.num_alive_tasks()),
+            (
+                &names::RUNTIME_GLOBAL_QUEUE_DEPTH,
+                metrics.global_queue_depth(),
+            ),
+        ] {
+            registry.gauge(metric, &[name]).set(value as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn workers_and_tasks_are_those_of_the_runtime() {
+        let registry = Registry::new(&[]);
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(stopped);
+        let ask = figures("test", Handle::current());
+        ask(&registry, Instant::now());
+        let gauge = |metric| registry.gauge(metric, &["test"]).value();
+        assert_eq!(gauge(&names::RUNTIME_WORKERS), 3.0);
+        assert_eq!(gauge(&names::RUNTIME_ALIVE_TASKS), 1.0);
+        stop.send(()).expect("it waits");
+        let _ = task.await;
+        ask(&registry, Instant::now());
+        assert_eq!(gauge(&names::RUNTIME_ALIVE_TASKS), 0.0);
+    }
+}
