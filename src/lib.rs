@@ -17,6 +17,7 @@
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
+//! slo/             objectives, events, budgets, burn rates; time is an argument
 //! export/          the table of names, the registry, Prometheus' text, the call log
 //! admin/           health, /metrics, the JSON API
 //! sim/             a simulated backend with a known truth, and simulated agents
@@ -37,6 +38,7 @@ pub mod meter;
 pub mod observer;
 pub mod proxy;
 pub mod sim;
+pub mod slo;
 pub mod tokens;
 pub mod trace;
 pub mod wire;

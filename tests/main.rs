@@ -35,6 +35,7 @@ mod sim_dialects;
 mod sim_faults;
 mod sim_stream;
 mod sim_support;
+mod slo_config;
 mod support;
 mod tls_handshake;
 mod tls_listener;

@@ -3,6 +3,7 @@
 use super::scalar::{Size, Span, Url};
 use super::{Config, Protocol};
 use crate::call::Dialect;
+use crate::slo::Weight;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -123,6 +124,76 @@ pub(super) struct File {
     pub(super) upstream: Vec<Spanned<Upstream>>,
     #[serde(default)]
     pub(super) route: Vec<Spanned<Route>>,
+    #[serde(default)]
+    pub(super) workload: Vec<Workload>,
+    #[serde(default)]
+    pub(super) slo: Vec<Spanned<Slo>>,
+    pub(super) state_dir: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Workload {
+    pub(super) name: Spanned<String>,
+    pub(super) route: Option<Spanned<String>>,
+    pub(super) model: Option<String>,
+    pub(super) agent: Option<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, Spanned<String>>,
+    pub(super) stall_threshold: Option<Span>,
+}
+
+/// An objective. Exactly one indicator, or a preset.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Slo {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) preset: Option<Spanned<String>>,
+    pub(super) objective: Option<Spanned<f64>>,
+    pub(super) window: Option<Spanned<Span>>,
+    pub(super) availability: Option<Spanned<bool>>,
+    pub(super) ttft: Option<Spanned<AtMost<Span>>>,
+    pub(super) output_tps: Option<Spanned<AtLeast>>,
+    pub(super) total_tps: Option<Spanned<AtLeast>>,
+    pub(super) time_to_first_answer: Option<Spanned<AtMost<Span>>>,
+    pub(super) duration: Option<Spanned<AtMost<Span>>>,
+    pub(super) inter_token_latency: Option<Spanned<AtMost<Span>>>,
+    pub(super) stalls: Option<Spanned<AtMost<u64>>>,
+    pub(super) longest_gap: Option<Spanned<AtMost<Span>>>,
+    pub(super) cost_usd: Option<Spanned<AtMost<f64>>>,
+    #[serde(default)]
+    pub(super) select: Select,
+    pub(super) weight: Option<Spanned<Weight>>,
+    pub(super) min_output_tokens: Option<u64>,
+    pub(super) warm_up: Option<bool>,
+    pub(super) slice: Option<Spanned<Span>>,
+    pub(super) slice_target: Option<Spanned<f64>>,
+    pub(super) min_events: Option<u64>,
+    pub(super) description: Option<String>,
+    pub(super) runbook_url: Option<String>,
+    pub(super) dashboard_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AtMost<T> {
+    pub(super) at_most: T,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AtLeast {
+    pub(super) at_least: f64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Select {
+    pub(super) workload: Option<Spanned<String>>,
+    pub(super) route: Option<Spanned<String>>,
+    pub(super) upstream: Option<Spanned<String>>,
+    pub(super) model: Option<String>,
+    pub(super) agent: Option<String>,
 }
 
 /// One address or several.

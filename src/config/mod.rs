@@ -2,11 +2,13 @@
 //! written, with the line and the reason where it is not valid.
 
 mod file;
+mod objectives;
 mod resolve;
 mod scalar;
 mod sidecar;
 
 use crate::call::Dialect;
+use crate::slo::{Objective, Pattern};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
@@ -40,6 +42,30 @@ pub struct Config {
     pub measure: Measure,
     /// How long streams may go on after a SIGTERM.
     pub drain_timeout: Duration,
+    /// What is promised; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
+    pub slos: Vec<Arc<Objective>>,
+    /// Where what must survive a restart is kept; nothing is without it.
+    pub state_dir: Option<PathBuf>,
+    /// A digest of the text, for records of what changed.
+    pub digest: String,
+}
+
+/// Calls that belong together. The first that matches names a call's workload; a route's
+/// own `workload` is for calls that none matches.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// The route.
+    pub route: Option<Arc<str>>,
+    /// The model asked for.
+    pub model: Option<Pattern>,
+    /// The agent, by its own name.
+    pub agent: Option<Pattern>,
+    /// Headers that must be present with exactly these values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its own stall threshold.
+    pub stall_threshold: Option<Duration>,
 }
 
 /// An address that agents connect to.
@@ -208,6 +234,8 @@ pub struct Measure {
     pub max_models: usize,
     /// Whether users are hashed in records.
     pub hash_users: bool,
+    /// Which calls belong together; at most 64.
+    pub workloads: Arc<[Workload]>,
 }
 
 impl Default for Timeouts {
@@ -245,6 +273,7 @@ impl Default for Measure {
             recent_calls: 1_000,
             max_models: 200,
             hash_users: true,
+            workloads: Arc::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::file::{self, File, Problem, key_at, line_at};
 use super::*;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use toml::Spanned;
 
@@ -25,7 +26,9 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let routes = routes(file.route, &upstreams, &mut problems);
     let listeners = listeners(file.listen, file.tls, &mut problems);
     let limits = limits(file.limits, &mut problems);
-    let measure = measure(file.measure, &mut problems);
+    let mut measure = measure(file.measure, &mut problems);
+    measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
+    let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let enabled = file.admin.enabled.unwrap_or(true);
     let admin = Admin {
         address: enabled.then(|| file.admin.listen.unwrap_or(DEFAULT_ADMIN)),
@@ -42,16 +45,29 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         limits,
         measure,
         drain_timeout,
+        slos,
+        state_dir: file.state_dir,
+        digest: digest(text),
     })
 }
 
-struct Problems<'a> {
+/// The first 16 hexadecimal digits of the SHA-256 of a configuration.
+pub(super) fn digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+pub(super) struct Problems<'a> {
     text: &'a str,
     found: Vec<Problem>,
 }
 
 impl Problems<'_> {
-    fn at<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
+    pub(super) fn at<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
         let start = place.span().start;
         self.found.push(Problem {
             line: Some(line_at(self.text, start)),
@@ -168,6 +184,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
             .max_models
             .map_or(default.max_models, Spanned::into_inner),
         hash_users: written.hash_users.unwrap_or(default.hash_users),
+        workloads: default.workloads,
     }
 }
 
@@ -350,7 +367,7 @@ fn path_prefix(written: Option<Spanned<String>>, problems: &mut Problems<'_>) ->
     path.get_ref().trim_end_matches('/').to_owned()
 }
 
-fn headers(
+pub(super) fn headers(
     written: std::collections::BTreeMap<String, Spanned<String>>,
     problems: &mut Problems<'_>,
 ) -> Vec<(HeaderName, HeaderValue)> {
@@ -369,7 +386,7 @@ fn headers(
 }
 
 /// Names become labels: short and printable.
-fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
+pub(super) fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
     let text = name.get_ref();
     if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {
         problems.at(

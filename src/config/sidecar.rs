@@ -46,6 +46,9 @@ impl Config {
             limits: Limits::default(),
             measure: Measure::default(),
             drain_timeout: DEFAULT_DRAIN,
+            slos: Vec::new(),
+            state_dir: None,
+            digest: resolve::digest(""),
         })
     }
 }

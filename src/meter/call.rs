@@ -11,6 +11,7 @@ use super::run::Run;
 use super::shared::Shared;
 use super::turns::Turns;
 use super::worker::Place;
+use super::workload::Assignment;
 use crate::attribution::Attribution;
 use crate::call;
 use crate::call::{Dialect, Operation};
@@ -32,7 +33,7 @@ const PENDING_FREE: usize = 64 * 1024;
 pub(crate) struct Head {
     pub(crate) shared: Arc<Shared>,
     pub(crate) lane: Arc<Lane>,
-    pub(crate) workload: Option<Arc<str>>,
+    assignment: Assignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
     pub(crate) started_at: SystemTime,
@@ -53,6 +54,7 @@ impl Head {
         let dialect = start.dialect.unwrap_or(detected.dialect);
         let limit = shared.measure.body_bytes;
         let attribution = Attribution::of_headers(start.headers, shared.measure.hash_users);
+        let assignment = Assignment::new(&shared.measure.workloads, start, attribution.as_deref());
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
@@ -60,7 +62,7 @@ impl Head {
         Head {
             shared: Arc::clone(shared),
             lane: shared.lanes.lane(start.route, start.upstream),
-            workload: start.workload.cloned(),
+            assignment,
             id: id(start.started_at),
             received: start.received,
             started_at: start.started_at,
@@ -83,6 +85,17 @@ impl Head {
             .as_deref()
             .map(str::to_owned)
             .or_else(of_body)
+    }
+
+    /// The workload, as far as it is known by now.
+    pub(crate) fn workload(&self) -> Option<&Arc<str>> {
+        self.assignment.name(|| self.model_requested())
+    }
+
+    /// A longer gap between frames with tokens is a stall.
+    pub(crate) fn stall_threshold(&self) -> Duration {
+        let own = self.assignment.stall_threshold(|| self.model_requested());
+        own.unwrap_or(self.shared.measure.stall_threshold)
     }
 
     fn request(&self) -> MutexGuard<'_, Request> {

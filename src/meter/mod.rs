@@ -27,6 +27,7 @@ mod timeline;
 mod turns;
 mod verdict;
 mod worker;
+mod workload;
 
 use crate::config::Measure;
 use crate::observer::{CallObserver, CallStart, Observer};

@@ -73,6 +73,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, measure.hash_users);
     drop(request);
+    let workload = head.workload().map(|name| name.to_string());
     let record = CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
@@ -91,7 +92,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         session: who.session,
         agent: who.agent,
         user: who.user,
-        workload: head.workload.as_deref().map(str::to_owned),
+        workload,
         experiment: who.experiment,
         trace_id: who.trace_id,
         warm_up: state.warm_up,

@@ -37,10 +37,7 @@ impl Run {
 
     /// The frame whose events were given is over.
     pub(crate) fn frame(&mut self, head: &Head, at: Instant, accepted: bool) {
-        if self
-            .generation
-            .frame(at, head.shared.measure.stall_threshold)
-        {
+        if self.generation.frame(at, head.stall_threshold()) {
             self.show(head, at, accepted);
         }
     }
@@ -97,7 +94,7 @@ impl Run {
         head.shared.subscribers.watch(&Stream {
             route: &head.lane.route,
             upstream: &head.lane.upstream,
-            workload: head.workload.as_ref(),
+            workload: head.workload(),
             model: answered.or(requested.as_ref().and_then(|model| model.as_deref())),
             accepted,
         })

@@ -124,6 +124,9 @@ impl Setup {
             limits: self.limits,
             measure: Measure::default(),
             drain_timeout: Duration::from_secs(1),
+            slos: Vec::new(),
+            state_dir: None,
+            digest: String::new(),
         }
     }
 }

@@ -1,0 +1,346 @@
+//! `[[workload]]` and `[[slo]]`, from as written to as used.
+
+use super::file;
+use super::resolve::{Problems, check_label, headers};
+use super::*;
+use crate::meter::INTER_TOKEN_BOUNDS;
+use crate::slo::{Judgement, MAX_OBJECTIVES, PRESETS, Preset, Selector, Sli, Slice, Weight};
+use std::collections::HashSet;
+use toml::Spanned;
+
+/// The objective when none is named.
+const DEFAULT_OBJECTIVE: f64 = 0.99;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Shorter ones have no room for an alert's windows; longer ones none in memory.
+const WINDOWS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(3600)..=Duration::from_secs(400 * 24 * 3600);
+const DEFAULT_SLICE_TARGET: f64 = 0.99;
+const DEFAULT_MIN_EVENTS: u64 = 10;
+const MAX_WORKLOADS: usize = 64;
+
+/// Makes an indicator of its threshold.
+type Threshold = fn(f64) -> Sli;
+
+pub(super) fn workloads(
+    written: Vec<file::Workload>,
+    routes: &[Arc<Route>],
+    problems: &mut Problems<'_>,
+) -> Vec<Workload> {
+    if let Some(beyond) = written.get(MAX_WORKLOADS) {
+        problems.at(
+            &beyond.name,
+            format!("there can be at most {MAX_WORKLOADS} workloads"),
+        );
+    }
+    let all = written.into_iter().map(|written| {
+        check_label(&written.name, problems);
+        check_route(written.route.as_ref(), routes, problems);
+        Workload {
+            name: written.name.into_inner().into(),
+            route: written.route.map(|route| route.into_inner().into()),
+            model: written.model.map(Pattern::new),
+            agent: written.agent.map(Pattern::new),
+            headers: headers(written.headers, problems),
+            stall_threshold: written.stall_threshold.map(|span| span.0),
+        }
+    });
+    all.collect()
+}
+
+fn check_route(
+    route: Option<&Spanned<String>>,
+    routes: &[Arc<Route>],
+    problems: &mut Problems<'_>,
+) {
+    if let Some(route) = route
+        && !routes.iter().any(|known| *known.name == **route.get_ref())
+    {
+        problems.at(
+            route,
+            format!("there is no route named `{}`", route.get_ref()),
+        );
+    }
+}
+
+pub(super) fn slos(
+    written: Vec<Spanned<file::Slo>>,
+    routes: &[Arc<Route>],
+    measure: &Measure,
+    problems: &mut Problems<'_>,
+) -> Vec<Arc<Objective>> {
+    let mut names = HashSet::new();
+    let mut all = Vec::new();
+    for spanned in written {
+        let place = place(&spanned);
+        for objective in slo(spanned, &place, routes, measure, problems) {
+            if !names.insert(objective.name.clone()) {
+                let reason = format!("there are two objectives named `{}`", objective.name);
+                problems.at(&place, reason);
+            }
+            if all.len() == MAX_OBJECTIVES {
+                problems.at(
+                    &place,
+                    format!("there can be at most {MAX_OBJECTIVES} objectives"),
+                );
+            }
+            all.push(Arc::new(objective));
+        }
+    }
+    all
+}
+
+/// Where problems of the whole objective are shown: its name, else its preset, else it.
+fn place(spanned: &Spanned<file::Slo>) -> Spanned<()> {
+    let slo = spanned.get_ref();
+    let named = slo.name.as_ref().or(slo.preset.as_ref());
+    Spanned::new(named.map_or(spanned.span(), Spanned::span), ())
+}
+
+/// The objectives of one `[[slo]]`: one, or as many as its preset has.
+fn slo(
+    spanned: Spanned<file::Slo>,
+    place: &Spanned<()>,
+    routes: &[Arc<Route>],
+    measure: &Measure,
+    problems: &mut Problems<'_>,
+) -> Vec<Objective> {
+    let written = spanned.into_inner();
+    if let Some(name) = &written.name {
+        check_label(name, problems);
+    }
+    let select = selector(&written.select, routes, measure, problems);
+    let slis = indicators(&written, problems);
+    match (&written.preset, slis.as_slice()) {
+        (Some(preset), []) => of_preset(&written, preset, &select, problems),
+        (Some(preset), _) => {
+            problems.at(preset, "a preset brings its indicators; name no other");
+            Vec::new()
+        }
+        (None, [sli]) => {
+            let Some(name) = &written.name else {
+                problems.at(place, "an objective without a preset needs a `name`");
+                return Vec::new();
+            };
+            let name = name.get_ref().clone();
+            vec![objective(&written, name, *sli, select, problems)]
+        }
+        (None, []) => {
+            problems.at(
+                place,
+                "has no indicator; add one such as `ttft.at_most = \"500ms\"`, `output_tps.at_least = 30` or `availability = true`",
+            );
+            Vec::new()
+        }
+        (None, _) => {
+            problems.at(place, "has several indicators; make an objective of each");
+            Vec::new()
+        }
+    }
+}
+
+fn of_preset(
+    written: &file::Slo,
+    preset: &Spanned<String>,
+    select: &Selector,
+    problems: &mut Problems<'_>,
+) -> Vec<Objective> {
+    let Some(found) = Preset::named(preset.get_ref()) else {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        let reason = format!("is no preset; there are {}", names.join(", "));
+        problems.at(preset, reason);
+        return Vec::new();
+    };
+    let base = written.name.as_ref().unwrap_or(preset).get_ref();
+    let all = found.slis.iter().map(|(end, sli)| {
+        objective(
+            written,
+            format!("{base}-{end}"),
+            *sli,
+            select.clone(),
+            problems,
+        )
+    });
+    all.collect()
+}
+
+fn objective(
+    written: &file::Slo,
+    name: String,
+    sli: Sli,
+    select: Selector,
+    problems: &mut Problems<'_>,
+) -> Objective {
+    let share = |share: &Option<Spanned<f64>>, default, problems: &mut Problems<'_>| {
+        let value = share.as_ref().map_or(default, |share| *share.get_ref());
+        if let Some(share) = share
+            && !(value > 0.0 && value <= 1.0)
+        {
+            problems.at(share, "must be a share above 0 and at most 1, such as 0.99");
+        }
+        value
+    };
+    let window = written
+        .window
+        .as_ref()
+        .map_or(DEFAULT_WINDOW, |window| window.get_ref().0);
+    if let Some(written) = &written.window
+        && !WINDOWS.contains(&window)
+    {
+        problems.at(written, "must be from 1h to 400days");
+    }
+    Objective {
+        name: name.into(),
+        objective: share(&written.objective, DEFAULT_OBJECTIVE, problems),
+        window,
+        judgement: Judgement {
+            sli,
+            select,
+            weight: weight(written, sli, problems),
+            min_output_tokens: written.min_output_tokens.unwrap_or(0),
+            warm_up: written.warm_up.unwrap_or(true),
+            slice: slice(
+                written,
+                share(&written.slice_target, DEFAULT_SLICE_TARGET, problems),
+                problems,
+            ),
+        },
+        min_events: written.min_events.unwrap_or(DEFAULT_MIN_EVENTS),
+        description: written.description.clone(),
+        runbook_url: written.runbook_url.clone(),
+        dashboard_url: written.dashboard_url.clone(),
+    }
+}
+
+/// By token only where tokens have values of their own.
+fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight {
+    let Some(weight) = &written.weight else {
+        return Weight::Request;
+    };
+    if *weight.get_ref() == Weight::Token {
+        match sli {
+            Sli::OutputTps(_) => {}
+            Sli::InterTokenLatency(most) if INTER_TOKEN_BOUNDS.contains(&most) => {}
+            Sli::InterTokenLatency(_) => {
+                let bounds: Vec<String> = INTER_TOKEN_BOUNDS.iter().map(f64::to_string).collect();
+                let reason = format!(
+                    "gaps are kept by class, so by token the threshold must be one of {} seconds",
+                    bounds.join(", ")
+                );
+                problems.at(weight, reason);
+            }
+            _ => problems.at(
+                weight,
+                "only `output_tps` and `inter_token_latency` can be weighted by token",
+            ),
+        }
+    }
+    *weight.get_ref()
+}
+
+fn slice(written: &file::Slo, target: f64, problems: &mut Problems<'_>) -> Option<Slice> {
+    let Some(slice) = &written.slice else {
+        if let Some(target) = &written.slice_target {
+            problems.at(target, "needs a `slice`, such as \"5m\"");
+        }
+        return None;
+    };
+    let every = slice.get_ref().0;
+    let whole = every.as_secs().is_multiple_of(60) && every.subsec_nanos() == 0;
+    if !whole || every.is_zero() || every > DAY {
+        problems.at(slice, "must be whole minutes, at most a day");
+    }
+    Some(Slice { every, target })
+}
+
+fn selector(
+    written: &file::Select,
+    routes: &[Arc<Route>],
+    measure: &Measure,
+    problems: &mut Problems<'_>,
+) -> Selector {
+    check_route(written.route.as_ref(), routes, problems);
+    if let Some(upstream) = &written.upstream
+        && !routes
+            .iter()
+            .any(|route| *route.upstream.name == **upstream.get_ref())
+    {
+        let reason = format!(
+            "no route leads to an upstream named `{}`",
+            upstream.get_ref()
+        );
+        problems.at(upstream, reason);
+    }
+    if let Some(workload) = &written.workload {
+        let wanted = workload.get_ref().as_str();
+        let known = measure.workloads.iter().any(|known| &*known.name == wanted)
+            || routes
+                .iter()
+                .any(|route| route.workload.as_deref() == Some(wanted));
+        if !known {
+            let reason = format!("there is no [[workload]] named `{wanted}`, and no route of it");
+            problems.at(workload, reason);
+        }
+    }
+    let text =
+        |written: &Option<Spanned<String>>| written.as_ref().map(|text| text.get_ref().clone());
+    Selector {
+        workload: text(&written.workload),
+        route: text(&written.route),
+        upstream: text(&written.upstream),
+        model: written.model.as_deref().map(Pattern::new),
+        agent: written.agent.as_deref().map(Pattern::new),
+    }
+}
+
+/// Every indicator that is written, with its threshold checked.
+fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
+    let mut found = Vec::new();
+    if let Some(availability) = &written.availability {
+        if !availability.get_ref() {
+            problems.at(availability, "is either `true` or not there");
+        }
+        found.push(Sli::Availability);
+    }
+    let spans: [(_, Threshold); 5] = [
+        (&written.ttft, Sli::Ttft),
+        (&written.time_to_first_answer, Sli::TimeToFirstAnswer),
+        (&written.duration, Sli::Duration),
+        (&written.inter_token_latency, Sli::InterTokenLatency),
+        (&written.longest_gap, Sli::LongestGap),
+    ];
+    for (spanned, sli) in spans {
+        if let Some(spanned) = spanned {
+            let most = spanned.get_ref().at_most.0;
+            if most.is_zero() {
+                problems.at(spanned, "must be longer than 0");
+            }
+            found.push(sli(most.as_secs_f64()));
+        }
+    }
+    let positive = |spanned: &Spanned<_>, value: f64, problems: &mut Problems<'_>| {
+        if !(value > 0.0 && value.is_finite()) {
+            problems.at(spanned, "must be a number above 0");
+        }
+    };
+    let speeds: [(_, Threshold); 2] = [
+        (&written.output_tps, Sli::OutputTps),
+        (&written.total_tps, Sli::TotalTps),
+    ];
+    for (spanned, sli) in speeds {
+        if let Some(spanned) = spanned {
+            let least = spanned.get_ref().at_least;
+            positive(&Spanned::new(spanned.span(), ()), least, problems);
+            found.push(sli(least));
+        }
+    }
+    if let Some(spanned) = &written.cost_usd {
+        let most = spanned.get_ref().at_most;
+        positive(&Spanned::new(spanned.span(), ()), most, problems);
+        found.push(Sli::CostUsd(most));
+    }
+    if let Some(spanned) = &written.stalls {
+        found.push(Sli::Stalls(spanned.get_ref().at_most));
+    }
+    found
+}

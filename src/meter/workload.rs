@@ -1,0 +1,195 @@
+//! Which workload a call belongs to. What its headers decide is decided when it begins,
+//! since they are not kept; what its model decides when that is known.
+
+use crate::attribution::Attribution;
+use crate::config::Workload;
+use crate::observer::CallStart;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The workload of one call.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    all: Arc<[Workload]>,
+    /// Those whose headers, route and agent match: a bit each.
+    candidates: u64,
+    /// The route's own.
+    fallback: Option<Arc<str>>,
+    /// The position of the one that matched, once it is known.
+    found: OnceLock<Option<usize>>,
+}
+
+impl Assignment {
+    pub(crate) fn new(
+        all: &Arc<[Workload]>,
+        start: &CallStart<'_>,
+        attribution: Option<&Attribution>,
+    ) -> Assignment {
+        let agent = attribution.and_then(|attribution| attribution.agent.as_deref());
+        let mut candidates = 0;
+        for (at, workload) in all.iter().enumerate().take(u64::BITS as usize) {
+            if possible(workload, start, agent) {
+                candidates |= 1 << at;
+            }
+        }
+        Assignment {
+            all: Arc::clone(all),
+            candidates,
+            fallback: start.workload.cloned(),
+            found: OnceLock::new(),
+        }
+    }
+
+    /// The name, as far as it can be told when the model asked for is `model`. What is
+    /// told with a model stays.
+    pub(crate) fn name(&self, model: impl FnOnce() -> Option<String>) -> Option<&Arc<str>> {
+        match self.found(model) {
+            Some(workload) => Some(&workload.name),
+            None => self.fallback.as_ref(),
+        }
+    }
+
+    /// The stall threshold of the workload, where it has its own.
+    pub(crate) fn stall_threshold(
+        &self,
+        model: impl FnOnce() -> Option<String>,
+    ) -> Option<Duration> {
+        self.found(model)?.stall_threshold
+    }
+
+    fn found(&self, model: impl FnOnce() -> Option<String>) -> Option<&Workload> {
+        if self.candidates == 0 {
+            return None;
+        }
+        let found = match self.found.get() {
+            Some(found) => *found,
+            None => {
+                let model = model();
+                let found = self.first(model.as_deref());
+                if model.is_some() {
+                    let _ = self.found.set(found);
+                }
+                found
+            }
+        };
+        found.map(|at| &self.all[at])
+    }
+
+    fn first(&self, model: Option<&str>) -> Option<usize> {
+        let candidate = |at: &usize| self.candidates & (1 << at) != 0;
+        let mut candidates = (0..self.all.len().min(u64::BITS as usize)).filter(candidate);
+        candidates.find(|at| {
+            let wanted = self.all[*at].model.as_ref();
+            wanted.is_none_or(|wanted| model.is_some_and(|model| wanted.matches(model)))
+        })
+    }
+}
+
+fn possible(workload: &Workload, start: &CallStart<'_>, agent: Option<&str>) -> bool {
+    let route = workload.route.as_deref();
+    route.is_none_or(|route| route == &**start.route)
+        && workload
+            .agent
+            .as_ref()
+            .is_none_or(|wanted| agent.is_some_and(|agent| wanted.matches(agent)))
+        && workload.headers.iter().all(|(name, value)| {
+            let mut values = start.headers.get_all(name).iter();
+            values.any(|found| found == value)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slo::Pattern;
+    use http::{HeaderMap, Method, Uri};
+    use std::time::{Instant, SystemTime};
+
+    fn workload(name: &str) -> Workload {
+        Workload {
+            name: name.into(),
+            route: None,
+            model: None,
+            agent: None,
+            headers: Vec::new(),
+            stall_threshold: None,
+        }
+    }
+
+    fn assigned(all: Vec<Workload>, agent: &str, header: &str) -> Assignment {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-kind", header.parse().expect("a header value"));
+        headers.insert("user-agent", agent.parse().expect("a header value"));
+        let attribution = Attribution::of_headers(&headers, true);
+        let fallback = "of-the-route".into();
+        let start = CallStart {
+            received: Instant::now(),
+            started_at: SystemTime::UNIX_EPOCH,
+            method: &Method::POST,
+            uri: &Uri::from_static("/"),
+            headers: &headers,
+            peer: None,
+            route: &"r".into(),
+            upstream: &"u".into(),
+            dialect: None,
+            workload: Some(&fallback),
+            inject_usage: false,
+        };
+        Assignment::new(&all.into(), &start, attribution.as_deref())
+    }
+
+    #[test]
+    fn the_first_that_matches_wins_and_the_routes_own_is_for_the_rest() {
+        let by_header = Workload {
+            headers: vec![("x-kind".parse().unwrap(), "live".parse().unwrap())],
+            ..workload("voice")
+        };
+        let by_model = Workload {
+            model: Some(Pattern::new("big-*")),
+            ..workload("batch")
+        };
+        let by_agent = Workload {
+            agent: Some(Pattern::new("codex*")),
+            route: Some("r".into()),
+            ..workload("agent")
+        };
+        let elsewhere = Workload {
+            route: Some("other".into()),
+            ..workload("elsewhere")
+        };
+        let all = vec![elsewhere, by_header, by_model, by_agent];
+        let name = |agent, header, model: &str| {
+            let assigned = assigned(all.clone(), agent, header);
+            assigned
+                .name(|| Some(model.to_owned()))
+                .map(|name| name.to_string())
+        };
+        assert_eq!(name("codex/1", "live", "big-1").as_deref(), Some("voice"));
+        assert_eq!(name("codex/1", "x", "big-1").as_deref(), Some("batch"));
+        assert_eq!(name("codex/1", "x", "small").as_deref(), Some("agent"));
+        assert_eq!(
+            name("curl/8", "x", "small").as_deref(),
+            Some("of-the-route")
+        );
+    }
+
+    #[test]
+    fn what_a_model_decides_waits_for_it_and_then_stays() {
+        let by_model = Workload {
+            model: Some(Pattern::new("big-*")),
+            stall_threshold: Some(Duration::from_millis(250)),
+            ..workload("batch")
+        };
+        let assigned = assigned(vec![by_model], "curl/8", "x");
+        assert_eq!(
+            assigned.name(|| None).map(|name| &**name),
+            Some("of-the-route")
+        );
+        let big = || Some("big-1".to_owned());
+        assert_eq!(
+            assigned.stall_threshold(big),
+            Some(Duration::from_millis(250))
+        );
+        assert_eq!(assigned.name(|| None).map(|name| &**name), Some("batch"));
+    }
+}

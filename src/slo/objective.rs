@@ -1,0 +1,262 @@
+//! One objective as data: what is promised, of which calls, over which window.
+
+use super::pattern::Pattern;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objectives of one process: each costs a few dozen series and 40 KB.
+pub const MAX_OBJECTIVES: usize = 100;
+
+/// A promise on the calls of some workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    /// Its name; the `slo` label.
+    pub name: Arc<str>,
+    /// The share of events that are to be good: above 0, at most 1.
+    pub objective: f64,
+    /// The time over which the promise is kept; the budget's period.
+    pub window: Duration,
+    /// What decides, event by event.
+    pub judgement: Judgement,
+    /// Events in the long window of an alert below which it does not fire.
+    pub min_events: u64,
+    /// What it is about, for those who are woken up.
+    pub description: Option<String>,
+    /// What to do about it.
+    pub runbook_url: Option<String>,
+    /// Where to look.
+    pub dashboard_url: Option<String>,
+}
+
+impl Objective {
+    /// The share of events that may be bad: 1 − objective. 0 where nothing may be.
+    pub fn budget(&self) -> f64 {
+        1.0 - self.objective
+    }
+
+    /// The largest burn rate this objective can show: all events bad, 1 ÷ budget.
+    pub fn max_burn(&self) -> f64 {
+        1.0 / self.budget()
+    }
+}
+
+/// What decides whether an event is good. Counts made under one judgement mean nothing
+/// under another; those of one that only moved its objective or its window stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// What is measured, and the threshold.
+    pub sli: Sli,
+    /// Which calls count.
+    pub select: Selector,
+    /// What an event is.
+    pub weight: Weight,
+    /// A call with fewer output tokens is excluded.
+    pub min_output_tokens: u64,
+    /// Whether calls during the warm-up of an upstream count.
+    pub warm_up: bool,
+    /// Slices of time in place of calls as events.
+    pub slice: Option<Slice>,
+}
+
+/// A service level indicator with its threshold. Times are seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sli {
+    /// No error of the upstream.
+    Availability,
+    /// Time to first token, at most.
+    Ttft(f64),
+    /// Decode speed, tokens per second, at least.
+    OutputTps(f64),
+    /// Speed with queue and prefill included, tokens per second, at least.
+    TotalTps(f64),
+    /// Time to the first token behind reasoning, at most.
+    TimeToFirstAnswer(f64),
+    /// End to end, at most.
+    Duration(f64),
+    /// Mean gap per token of a call, or, weighted by token, each token's gap; at most.
+    InterTokenLatency(f64),
+    /// Gaps over the stall threshold, at most.
+    Stalls(u64),
+    /// The longest gap between frames with tokens, at most.
+    LongestGap(f64),
+    /// Cost of a call in US dollars, at most.
+    CostUsd(f64),
+}
+
+impl Sli {
+    /// Its key in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Sli::Availability => "availability",
+            Sli::Ttft(_) => "ttft",
+            Sli::OutputTps(_) => "output_tps",
+            Sli::TotalTps(_) => "total_tps",
+            Sli::TimeToFirstAnswer(_) => "time_to_first_answer",
+            Sli::Duration(_) => "duration",
+            Sli::InterTokenLatency(_) => "inter_token_latency",
+            Sli::Stalls(_) => "stalls",
+            Sli::LongestGap(_) => "longest_gap",
+            Sli::CostUsd(_) => "cost_usd",
+        }
+    }
+
+    /// The threshold; none for availability.
+    pub fn threshold(self) -> Option<f64> {
+        match self {
+            Sli::Availability => None,
+            Sli::Stalls(most) => Some(most as f64),
+            Sli::Ttft(value)
+            | Sli::OutputTps(value)
+            | Sli::TotalTps(value)
+            | Sli::TimeToFirstAnswer(value)
+            | Sli::Duration(value)
+            | Sli::InterTokenLatency(value)
+            | Sli::LongestGap(value)
+            | Sli::CostUsd(value) => Some(value),
+        }
+    }
+
+    /// The same indicator at another threshold; availability has none.
+    pub fn with_threshold(self, value: f64) -> Sli {
+        match self {
+            Sli::Availability => Sli::Availability,
+            Sli::Ttft(_) => Sli::Ttft(value),
+            Sli::OutputTps(_) => Sli::OutputTps(value),
+            Sli::TotalTps(_) => Sli::TotalTps(value),
+            Sli::TimeToFirstAnswer(_) => Sli::TimeToFirstAnswer(value),
+            Sli::Duration(_) => Sli::Duration(value),
+            Sli::InterTokenLatency(_) => Sli::InterTokenLatency(value),
+            Sli::Stalls(_) => Sli::Stalls(value as u64),
+            Sli::LongestGap(_) => Sli::LongestGap(value),
+            Sli::CostUsd(_) => Sli::CostUsd(value),
+        }
+    }
+
+    /// Whether more is better.
+    pub fn at_least(self) -> bool {
+        matches!(self, Sli::OutputTps(_) | Sli::TotalTps(_))
+    }
+
+    /// In words, such as `ttft ≤ 0.5 s`.
+    pub fn in_words(self) -> String {
+        let Some(threshold) = self.threshold() else {
+            return "no upstream error".to_owned();
+        };
+        let (name, sign) = (self.as_str(), if self.at_least() { "≥" } else { "≤" });
+        let unit = match self {
+            Sli::OutputTps(_) | Sli::TotalTps(_) => " tokens/s",
+            Sli::Stalls(_) => "",
+            Sli::CostUsd(_) => " USD",
+            _ => " s",
+        };
+        format!("{name} {sign} {threshold}{unit}")
+    }
+}
+
+/// Which calls count. Absent parts match all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Selector {
+    /// The workload.
+    pub workload: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// The upstream.
+    pub upstream: Option<String>,
+    /// The model that answered, else the one asked for.
+    pub model: Option<Pattern>,
+    /// The agent, by its own name.
+    pub agent: Option<Pattern>,
+}
+
+impl Selector {
+    /// Whether a call with these names counts.
+    pub fn matches(&self, call: &Names<'_>) -> bool {
+        let is = |wanted: &Option<String>, name: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
+        };
+        let like = |wanted: &Option<Pattern>, name: Option<&str>| {
+            let wanted = wanted.as_ref();
+            wanted.is_none_or(|wanted| name.is_some_and(|name| wanted.matches(name)))
+        };
+        is(&self.workload, call.workload)
+            && is(&self.route, Some(call.route))
+            && is(&self.upstream, Some(call.upstream))
+            && like(&self.model, call.model)
+            && like(&self.agent, call.agent)
+    }
+}
+
+/// The names that a selector looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The workload.
+    pub workload: Option<&'a str>,
+    /// The route.
+    pub route: &'a str,
+    /// The upstream.
+    pub upstream: &'a str,
+    /// The model that answered, else the one asked for.
+    pub model: Option<&'a str>,
+    /// The agent.
+    pub agent: Option<&'a str>,
+}
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// A call.
+    #[default]
+    Request,
+    /// A token: a long stream weighs more, and shows while it runs.
+    Token,
+}
+
+/// Slices of time as events: a slice is good when at least `target` of its calls are.
+/// `target` 0.99 is the p99 call of the slice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Its length.
+    pub every: Duration,
+    /// The share of its calls that must be good.
+    pub target: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_without_parts_takes_every_call_and_each_part_narrows() {
+        let call = Names {
+            workload: Some("chat"),
+            route: "openai",
+            upstream: "openai",
+            model: Some("gpt-4.1-mini"),
+            agent: None,
+        };
+        let selector = Selector::default();
+        assert!(selector.matches(&call));
+        let narrowed = |change: fn(&mut Selector)| {
+            let mut selector = Selector::default();
+            change(&mut selector);
+            selector.matches(&call)
+        };
+        assert!(narrowed(|s| s.workload = Some("chat".into())));
+        assert!(!narrowed(|s| s.workload = Some("voice".into())));
+        assert!(!narrowed(|s| s.route = Some("other".into())));
+        assert!(narrowed(|s| s.model = Some(Pattern::new("gpt-*"))));
+        assert!(!narrowed(|s| s.model = Some(Pattern::new("o3"))));
+        assert!(!narrowed(|s| s.agent = Some(Pattern::new("*"))), "no agent");
+    }
+
+    #[test]
+    fn thresholds_read_as_written() {
+        assert_eq!(Sli::Ttft(0.5).in_words(), "ttft ≤ 0.5 s");
+        assert_eq!(Sli::OutputTps(30.0).in_words(), "output_tps ≥ 30 tokens/s");
+        assert_eq!(Sli::Availability.in_words(), "no upstream error");
+    }
+}
