@@ -36,6 +36,10 @@ pub enum Command {
     Sim(SimArgs),
     /// Put a recorded response through the meter and print its call record
     Replay(ReplayArgs),
+    /// Print every metric there is: kind, unit, labels, meaning
+    Metrics(MetricsArgs),
+    /// Print the Grafana dashboards, or write them into a folder
+    Dashboards(DashboardsArgs),
 }
 
 /// Where the configuration comes from.
@@ -143,6 +147,25 @@ pub struct ReplayArgs {
     /// Time between frames as the meter is told it; nothing waits
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
     pub gap: std::time::Duration,
+}
+
+/// Options of `metrics`.
+#[derive(Debug, Clone, Args)]
+pub struct MetricsArgs {
+    /// One JSON object per metric, with its buckets, in place of a Markdown table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `dashboards`.
+#[derive(Debug, Clone, Args)]
+pub struct DashboardsArgs {
+    /// The one to print [default: the list of them]
+    #[arg(value_name = "NAME", conflicts_with = "write")]
+    pub name: Option<String>,
+    /// Write all of them and a provisioning file into this folder
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
 }
 
 fn dialect(name: &str) -> Result<Dialect, String> {

@@ -1,8 +1,10 @@
 //! One file per command: wires the rooms together for it.
 
 mod check;
+mod dashboards;
 mod demo;
 mod logging;
+mod metrics;
 mod replay;
 mod run;
 mod serve;
@@ -28,6 +30,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Sim(args) => serving(sim::sim(args)),
         Command::Check(args) => check::check(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Metrics(args) => printed(metrics::metrics(&args)?),
+        Command::Dashboards(args) => printed(dashboards::dashboards(&args)?),
     }
 }
 
@@ -42,6 +46,17 @@ fn serving(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error
     // What is still blocked (a disk, a name look-up) must not hold up the end.
     runtime.shutdown_background();
     result
+}
+
+/// Puts a whole text on standard output. A reader that has seen enough is no error.
+fn printed(text: String) -> Result<(), Error> {
+    use std::io::{ErrorKind, Write};
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Loads the configuration and says where it came from.

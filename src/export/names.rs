@@ -4,7 +4,8 @@
 use crate::meter::INTER_TOKEN_BOUNDS;
 
 /// How a metric behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Only rises.
     Counter,
@@ -15,7 +16,8 @@ pub enum Kind {
 }
 
 /// What a metric is measured in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A number of things.
     Count,
@@ -49,7 +51,7 @@ impl Unit {
 }
 
 /// One metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Metric {
     /// Its name, prefix included.
     pub name: &'static str,
@@ -120,7 +122,7 @@ const fn metric(
 }
 
 /// The labels of what is known per model.
-const MODEL: &[&str] = &["upstream", "route", "model", "workload"];
+pub(crate) const MODEL: &[&str] = &["upstream", "route", "model", "workload"];
 
 /// vLLM's, so that panels line up.
 const FIRST_TOKEN: &[f64] = &[

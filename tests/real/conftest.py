@@ -1,18 +1,25 @@
 """The parts every test talks to: a real engine, the simulated backend, and the proxy in front of each."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
+import string
+import time
 
 import pytest
 
+import traffic
+import vllm_metrics
 from gauge import Gauge
 from processes import answers, free_port, running
+from prometheus import Prometheus, prometheus
 
 HERE = pathlib.Path(__file__).parent
 PROJECT = HERE.parent.parent
 MODEL = PROJECT / ".cache/real/model/tiny.gguf"
 ANY_PORT = "127.0.0.1:0"
+TRAFFIC_SECONDS = float(os.environ.get("TOKENGAUGE_TRAFFIC_SECONDS", 20))
 # The same text for the same request, and usage even where a dialect leaves it to the caller.
 SIMULATED = "seed=7,usage=on,tokens=96,ttft=30ms,gap=2ms"
 
@@ -53,12 +60,13 @@ def simulator(logs, tokengauge):
 
 @pytest.fixture(scope="session")
 def gauge(logs, tokengauge):
-    """Starts a proxy in front of a backend: `gauge(name, upstream)`."""
+    """Starts a proxy in front of a backend: `gauge(name, upstream)`, or `gauge(name, config=file)`."""
     with contextlib.ExitStack() as processes:
 
-        def start(name, upstream):
+        def start(name, upstream=None, config=None):
             log = logs / f"{name}-calls.jsonl"
-            command = [tokengauge, "run", "--upstream", upstream, "--listen", ANY_PORT, "--admin", ANY_PORT]
+            source = ["--config", config] if config else ["--upstream", upstream]
+            command = [tokengauge, "run", *source, "--listen", ANY_PORT, "--admin", ANY_PORT]
             process = processes.enter_context(
                 running([*command, "--call-log", log], logs / f"{name}.log", expected_exit=0)
             )
@@ -83,3 +91,30 @@ def simulator_gauge(gauge, simulator):
 def unreachable_gauge(gauge):
     """A proxy whose upstream refuses connections."""
     return gauge("unreachable-gauge", f"http://127.0.0.1:{free_port()}")
+
+
+@dataclasses.dataclass
+class Observed:
+    """A proxy with traffic of every kind behind it, and the Prometheus that watched."""
+
+    gauge: Gauge
+    prometheus: Prometheus
+    traces: set
+
+
+@pytest.fixture(scope="session")
+def observed(logs, gauge, simulator, engine):
+    config = logs / "observed.toml"
+    template = string.Template((HERE / "observed.toml").read_text())
+    config.write_text(template.substitute(simulator=simulator, engine=engine, gone=f"http://127.0.0.1:{free_port()}"))
+    proxy = gauge("observed", config=config)
+    with vllm_metrics.serving() as vllm:
+        targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
+        with prometheus(logs / "observed", targets) as watching:
+            watching.wait_for('up{job="tokengauge"}')
+            traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
+            traffic.bursts(proxy.url)
+            watching.wait_for(f"sum(tokengauge_requests_total) == {proxy.metric('tokengauge_requests_total')}")
+            watching.wait_for("sum(tokengauge_streams_in_flight) == 0", lambda value: value == 0)
+            watching.end = time.time()
+            yield Observed(proxy, watching, traces)

@@ -1,0 +1,112 @@
+//! `tokengauge dashboards`: the Grafana dashboards that belong to this build's metrics.
+
+use crate::Error;
+use crate::cli::DashboardsArgs;
+use std::path::Path;
+
+/// Name, which question it answers, and the JSON that Grafana reads.
+const DASHBOARDS: &[(&str, &str, &str)] = &[
+    (
+        "speed",
+        "How fast are answers, and where does the time go?",
+        include_str!("../../dashboards/speed.json"),
+    ),
+    (
+        "capacity",
+        "How much more can the backends take?",
+        include_str!("../../dashboards/capacity.json"),
+    ),
+    (
+        "traffic-and-cost",
+        "Who calls what, and how does it end?",
+        include_str!("../../dashboards/traffic-and-cost.json"),
+    ),
+    (
+        "proxy",
+        "Is tokengauge itself well?",
+        include_str!("../../dashboards/proxy.json"),
+    ),
+];
+/// What makes Grafana load them from a folder.
+const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
+
+pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
+    match (&args.write, &args.name) {
+        (Some(folder), _) => write(folder),
+        (None, Some(name)) => one(name),
+        (None, None) => Ok(list()),
+    }
+}
+
+fn list() -> String {
+    let row = |(name, question, _): &(&str, &str, &str)| format!("{name:<18} {question}\n");
+    DASHBOARDS.iter().map(row).collect()
+}
+
+fn one(name: &str) -> Result<String, Error> {
+    let found = DASHBOARDS.iter().find(|(known, ..)| *known == name);
+    let json = found.map(|(_, _, json)| (*json).to_owned());
+    json.ok_or_else(|| {
+        let reason = format!("there is no dashboard {name}; there are:\n{}", list());
+        Error::Failed(reason.trim_end().to_owned())
+    })
+}
+
+/// Writes all of them; says which files.
+fn write(folder: &Path) -> Result<String, Error> {
+    let failed = |path: &Path, error: std::io::Error| {
+        Error::Failed(format!("cannot write {}: {error}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let files = DASHBOARDS
+        .iter()
+        .map(|(name, _, json)| (format!("{name}.json"), *json));
+    let mut written = String::new();
+    for (name, text) in files.chain([("provisioning.yaml".to_owned(), PROVISIONING)]) {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+        written += &format!("{}\n", path.display());
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(name: Option<&str>, write: Option<&Path>) -> Result<String, Error> {
+        dashboards(&DashboardsArgs {
+            name: name.map(str::to_owned),
+            write: write.map(Path::to_owned),
+        })
+    }
+
+    #[test]
+    fn every_listed_dashboard_prints_itself() {
+        for line in ask(None, None).expect("a list").lines() {
+            let name = line.split_whitespace().next().expect("a name");
+            let json: serde_json::Value =
+                serde_json::from_str(&ask(Some(name), None).expect(name)).expect(name);
+            assert_eq!(json["uid"], format!("tokengauge-{name}"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = ask(Some("sped"), None).expect_err("unknown").to_string();
+        assert!(
+            error.contains("no dashboard sped") && error.contains("capacity"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn all_are_written_into_a_folder_that_need_not_exist() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = ask(None, Some(&folder.path().join("a/b"))).expect("written");
+        assert_eq!(written.lines().count(), DASHBOARDS.len() + 1);
+        for path in written.lines() {
+            assert!(std::fs::metadata(path).expect(path).len() > 100, "{path}");
+        }
+    }
+}

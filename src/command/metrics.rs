@@ -1,0 +1,60 @@
+//! `tokengauge metrics`: the table of metrics, as the README has it or as JSON lines.
+
+use crate::Error;
+use crate::cli::MetricsArgs;
+use crate::export::names::{self, Kind, MODEL, Metric};
+
+pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
+    if args.json {
+        let lines = names::ALL.iter().map(serde_json::to_string);
+        let lines: Result<Vec<_>, _> = lines.collect();
+        return lines
+            .map(|lines| lines.join("\n") + "\n")
+            .map_err(|error| Error::Failed(error.to_string()));
+    }
+    let head = "| metric | kind | labels | what it is |\n|---|---|---|---|\n";
+    Ok(head.to_owned() + &names::ALL.iter().map(row).collect::<String>())
+}
+
+/// One row of the README's reference; `…` stands for the labels of a model.
+fn row(metric: &Metric) -> String {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let labels = match metric.labels.strip_prefix(MODEL) {
+        Some([]) => "…".to_owned(),
+        Some(more) => format!("… + {}", more.join(", ")),
+        None => metric.labels.join(", "),
+    };
+    format!(
+        "| `{}` | {kind} | {labels} | {} |\n",
+        metric.name, metric.help
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_that_of_the_readme() {
+        let table = metrics(&MetricsArgs { json: false }).expect("a table");
+        assert!(include_str!("../../README.md").contains(&table), "{table}");
+    }
+
+    #[test]
+    fn a_json_line_tells_everything_about_a_metric() {
+        let lines = metrics(&MetricsArgs { json: true }).expect("lines");
+        let first: serde_json::Value =
+            serde_json::from_str(lines.lines().next().expect("one")).expect("JSON");
+        assert_eq!(first["name"], "tokengauge_requests_total");
+        assert_eq!(
+            (&first["kind"], &first["unit"]),
+            (&"counter".into(), &"count".into())
+        );
+        assert_eq!(first["labels"][4], "outcome");
+        assert_eq!(lines.lines().count(), names::ALL.len());
+    }
+}

@@ -1,0 +1,58 @@
+// What a dashboard may hold, made from Grafana's own types. JSON has no enums, so each enum becomes its values.
+import type { Dashboard, GraphFieldConfig, Panel, RowPanel } from "@grafana/schema";
+import type * as BarGauge from "@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen";
+import type * as Gauge from "@grafana/schema/dist/esm/raw/composable/gauge/panelcfg/x/GaugePanelCfg_types.gen";
+import type * as Heatmap from "@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen";
+import type * as Stat from "@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen";
+import type * as Table from "@grafana/schema/dist/esm/raw/composable/table/panelcfg/x/TablePanelCfg_types.gen";
+import type * as TimeSeries from "@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen";
+
+type Literal<T extends string | number> = `${T}` extends `${infer N extends number}` ? N | T : `${T}`;
+// Any number may stand for an enum of numbers, but only the wide types make a record without required keys.
+type Wide<T extends string | number> = {} extends Record<T, 1> ? true : false;
+type Plain<T> = T extends boolean | null | undefined ? T
+  : T extends string | number ? (Wide<T> extends true ? T : Literal<T>)
+  : T extends (infer E)[] ? Plain<E>[]
+  : T extends object ? { [K in keyof T]: Plain<T[K]> }
+  : T;
+
+// The package leaves queries open: this is the part of Grafana's Prometheus query that we use.
+type Query = {
+  refId: string;
+  datasource: { type: "prometheus"; uid: "${datasource}" };
+  editorMode: "code";
+  expr: string;
+  legendFormat?: string;
+  instant: boolean;
+  range: boolean;
+  format?: "time_series" | "table" | "heatmap";
+  exemplar?: boolean;
+};
+
+type Common = Omit<Panel, "type" | "options" | "fieldConfig" | "targets" | "id" | "title" | "description" | "gridPos" | "datasource">;
+type Of<Type extends string, Options, Custom> = Plain<Common & Required<Pick<Panel, "id" | "title" | "description" | "gridPos">>> & {
+  type: Type;
+  datasource: Query["datasource"];
+  targets: Query[];
+  options: Plain<Options>;
+  fieldConfig: {
+    defaults: Omit<Plain<NonNullable<Panel["fieldConfig"]>["defaults"]>, "custom" | "unit"> & { unit: string; custom?: Plain<Custom> };
+    overrides: Plain<NonNullable<Panel["fieldConfig"]>["overrides"]>;
+  };
+};
+
+type AnyPanel =
+  | Of<"timeseries", TimeSeries.Options, GraphFieldConfig>
+  | Of<"heatmap", Heatmap.Options, Heatmap.FieldConfig>
+  | Of<"stat", Stat.Options, never>
+  | Of<"gauge", Gauge.Options, never>
+  | Of<"bargauge", BarGauge.Options, never>
+  | Of<"table", Partial<Table.Options>, Table.FieldConfig>
+  | Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: [] };
+
+/** A dashboard of ours. */
+export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion"> & {
+  id: null;
+  schemaVersion: 42;
+  panels: AnyPanel[];
+};

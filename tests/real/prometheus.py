@@ -1,0 +1,112 @@
+"""A real Prometheus on a free port, and how to ask it."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import pathlib
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+from processes import answers, free_port, running
+
+SCRAPE_SECONDS = 1
+DATA_SECONDS = 30
+
+
+@dataclasses.dataclass
+class Prometheus:
+    """The HTTP API of a running Prometheus, and the span of time that it was watched for."""
+
+    url: str
+    start: float
+    end: float | None = None
+
+    def ask(self, path, **parameters):
+        query = urllib.parse.urlencode(parameters, doseq=True)
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}?{query}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def query(self, expression, at=None):
+        """Labels and value of every series at an instant."""
+        found = self.ask("query", query=expression, **({"time": at} if at else {}))["result"]
+        return [(one["metric"], float(one["value"][1])) for one in found]
+
+    def value(self, expression, at=None):
+        """The one value of an expression that has one; None where there is none."""
+        values = [value for _, value in self.query(expression, at)]
+        assert len(values) < 2, f"{expression} has {len(values)} values"
+        return values[0] if values else None
+
+    def query_range(self, expression, step=1):
+        """Labels and points of every series over the whole time."""
+        found = self.ask("query_range", query=expression, start=self.start, end=self.end or time.time(), step=step)
+        return [(one["metric"], [(at, float(value)) for at, value in one["values"]]) for one in found["result"]]
+
+    def exemplars(self, expression):
+        found = self.ask("query_exemplars", query=expression, start=self.start, end=time.time())
+        return [exemplar for series in found for exemplar in series["exemplars"]]
+
+    def series(self, selector):
+        return self.ask("series", **{"match[]": selector}, start=self.start, end=time.time())
+
+    def label_values(self, label, selector):
+        return self.ask(f"label/{label}/values", **{"match[]": selector}, start=self.start, end=time.time())
+
+    def wait_for(self, expression, holds=lambda value: value > 0, within=DATA_SECONDS):
+        """Polls until the expression has a value that holds, and returns that."""
+        deadline = time.monotonic() + within
+        while not ((value := self.value(expression)) is not None and holds(value)):
+            assert time.monotonic() < deadline, f"{expression} was {value} for {within} s"
+            time.sleep(0.1)
+        return value
+
+
+def finite(points):
+    return [value for _, value in points if math.isfinite(value)]
+
+
+@contextlib.contextmanager
+def prometheus(folder: pathlib.Path, targets, rules=(), alertmanager=None, evaluation_seconds=1):
+    """Starts Prometheus scraping `targets`, a dict of job name → addresses, every second."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "global": {
+            "scrape_interval": f"{SCRAPE_SECONDS}s",
+            "scrape_timeout": f"{SCRAPE_SECONDS}s",
+            "evaluation_interval": f"{evaluation_seconds}s",
+        },
+        "rule_files": [str(file) for file in rules],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": addresses}]} for job, addresses in targets.items()
+        ],
+    }
+    if alertmanager:
+        config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
+    file = folder / "prometheus.yml"
+    # JSON is YAML.
+    file.write_text(json.dumps(config))
+    checked("promtool", "check", "config", file)
+    address = f"127.0.0.1:{free_port()}"
+    command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+    command += [f"--web.listen-address={address}", "--enable-feature=exemplar-storage", "--log.level=warn"]
+    with running(command, folder / "prometheus.log") as process:
+        url = f"http://{address}"
+        process.wait_for(lambda: answers(f"{url}/-/ready"), "readiness")
+        yield Prometheus(url, time.time())
+
+
+def checked(*command, text=None):
+    """What a checking tool printed; it must be content."""
+    command = [str(part) for part in command]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr

@@ -1,0 +1,187 @@
+"""The Grafana dashboards: every query finds data in a real run, uses only our metrics, and Grafana's types accept them."""
+
+import itertools
+import json
+import math
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import table
+import vllm_metrics
+from prometheus import finite
+
+PROJECT = pathlib.Path(__file__).parent.parent.parent
+FILES = sorted((PROJECT / "dashboards").glob("*.json"))
+GRAFANA = PROJECT / ".cache/real/grafana"
+HERE = pathlib.Path(__file__).parent
+OTHER_EXPORTERS = set(re.findall(r"^([\w:]+){", vllm_metrics.exposition(1), re.MULTILINE))
+OTHER_EXPORTERS |= {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
+# Units of Grafana that say what is measured; "none" and "short" are for plain numbers.
+UNITS = {"s", "bytes", "percentunit", "short", "none", "reqps", "cps", "currencyUSD", "suffix: tok/s", "dateTimeAsIso", "bool_yes_no"}
+
+every_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+
+
+def loaded(file):
+    return json.loads(file.read_text())
+
+
+def panels(dashboard):
+    """Without rows."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def queries():
+    """Every query of every panel: name, expression, whether it is asked for one instant."""
+    found = [(file, panel, target) for file in FILES for panel in panels(loaded(file)) for target in panel["targets"]]
+    named = [(f"{file.stem}: {panel['title']} {target['refId']}", target) for file, panel, target in found]
+    return [pytest.param(target["expr"], target["instant"], id=name) for name, target in named]
+
+
+def variables():
+    found = [(file, variable) for file in FILES for variable in loaded(file)["templating"]["list"]]
+    queried = [(f"{file.stem}: {one['name']}", one) for file, one in found if one["type"] == "query"]
+    return [pytest.param(one["query"]["query"], id=name) for name, one in queried]
+
+
+def filled_in(expression, seconds):
+    """As Grafana asks it with All chosen everywhere."""
+    expression = expression.replace("$__rate_interval", "10s").replace("$__interval", "1s")
+    expression = expression.replace("$__range", f"{seconds}s")
+    return re.sub(r"\$(upstream|route|model|workload|instance|slo)\b", ".*", expression)
+
+
+@pytest.mark.parametrize("expression, instant", queries())
+def test_every_query_of_a_panel_finds_data_in_a_real_run(observed, expression, instant):
+    prometheus = observed.prometheus
+    expression = filled_in(expression, math.ceil(prometheus.end - prometheus.start))
+    assert "$" not in expression
+    if instant:
+        values = finite(prometheus.query(expression, prometheus.end))
+    else:
+        values = finite(itertools.chain.from_iterable(points for _, points in prometheus.query_range(expression)))
+    assert values, expression
+
+
+@pytest.mark.parametrize("query", variables())
+def test_every_variable_has_values(observed, query):
+    selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
+    assert observed.prometheus.label_values(label, filled_in(selector, 60)), query
+
+
+@pytest.mark.parametrize("expression, instant", queries())
+def test_a_query_uses_only_metrics_and_labels_of_the_table(tokengauge, expression, instant):
+    assert not table.wrong(expression, table.metrics(tokengauge), OTHER_EXPORTERS)
+
+
+def test_a_wrong_metric_or_label_would_be_noticed(tokengauge):
+    metrics = table.metrics(tokengauge)
+    for expression, problem in {
+        "rate(tokengauge_request_total[5m])": "metric tokengauge_request_total",
+        'tokengauge_requests_total{modle="x"}': "tokengauge_requests_total by label modle",
+        "sum by (session) (rate(tokengauge_requests_total[5m]))": "grouping by session",
+        "tokengauge_token_ratio{}": "metric tokengauge_token_ratio",
+        'tokengauge_requests_total{le="1"}': "tokengauge_requests_total by label le",
+    }.items():
+        assert table.wrong(expression, metrics) == [problem]
+    assert not table.wrong('a_b:c{x="}"} / on (le) sum by (le) (rate(tokengauge_token_ratio_bucket{le="1"}[5m]))', metrics, {"a_b:c"})
+
+
+@every_dashboard
+def test_it_is_provisionable_as_it_is(file):
+    dashboard = loaded(file)
+    assert (dashboard["id"], dashboard["uid"], dashboard["schemaVersion"]) == (None, f"tokengauge-{file.stem}", 42)
+    assert "__inputs" not in dashboard
+    first, *others = dashboard["templating"]["list"]
+    assert (first["type"], first["name"], first["query"]) == ("datasource", "datasource", "prometheus")
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    assert all(variable["datasource"] == source for variable in others)
+    for panel in panels(dashboard):
+        assert panel["datasource"] == source
+        assert all(target["datasource"] == source for target in panel["targets"])
+    names = {variable["name"] for variable in others}
+    used = set(re.findall(r'"\$(\w+)"', " ".join(target["expr"] for panel in panels(dashboard) for target in panel["targets"])))
+    assert used == names, "variables that are defined, and those that are used"
+
+
+@every_dashboard
+def test_every_panel_says_what_it_shows_in_which_unit(file):
+    for panel in panels(loaded(file)):
+        title = panel["title"]
+        assert title and panel["fieldConfig"]["defaults"]["unit"] in UNITS, title
+        assert len(panel["description"]) > 15 and panel["description"].endswith("."), title
+        assert panel["targets"], title
+        named = all("legendFormat" in target for target in panel["targets"])
+        assert named or panel["type"] in {"stat", "gauge", "table", "heatmap"}, f"{title}: a line without a legend"
+        for target in panel["targets"]:
+            rates = re.findall(r"\[([^\]:]+)(?::[^\]]*)?\]", target["expr"])
+            allowed = {"$__range"} if target["instant"] else {"$__rate_interval", "$__range"}
+            assert set(rates) <= allowed, f"{title}: {rates}"
+
+
+@every_dashboard
+def test_panels_fill_the_grid_without_overlap(file):
+    taken = {}
+    dashboard = loaded(file)
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        assert 0 <= at["x"] and at["x"] + at["w"] <= 24, panel["title"]
+        for cell in itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])):
+            assert cell not in taken, f"{panel['title']} lies over {taken.get(cell)}"
+            taken[cell] = panel["title"]
+    # Every line of the grid is full: no holes at the right.
+    for y in {y for _, y in taken}:
+        assert sum(1 for x in range(24) if (x, y) in taken) == 24, f"a hole in line {y}"
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_each_dashboard_is_one_of_a_kind():
+    dashboards = [loaded(file) for file in FILES]
+    for key in ("uid", "title"):
+        assert len({dashboard[key] for dashboard in dashboards}) == len(FILES)
+
+
+def types_complain(folder, dashboards):
+    """What the TypeScript compiler says of dashboards, given as name → JSON text."""
+    for part in ("types.ts", "tsconfig.json"):
+        shutil.copy(HERE / "grafana" / part, folder)
+    (folder / "node_modules").symlink_to(GRAFANA / "node_modules")
+    for number, text in enumerate(dashboards.values()):
+        source = f'import type {{ Ours }} from "./types";\nexport const dashboard: Ours = {text.rstrip()};\n'
+        (folder / f"dashboard{number}.ts").write_text(source)
+    command = ["node", GRAFANA / "node_modules/typescript/bin/tsc", "--project", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return done.stdout + done.stderr
+
+
+def test_grafanas_own_types_accept_every_dashboard(tmp_path):
+    assert types_complain(tmp_path, {file.stem: file.read_text() for file in FILES}) == ""
+
+
+def test_grafanas_own_types_would_notice_a_mistake(tmp_path):
+    text = FILES[0].read_text()
+    mistakes = {
+        "an option that does not exist": text.replace('"showLegend"', '"showLegends"', 1),
+        "a value that does not exist": text.replace('"drawStyle": "line"', '"drawStyle": "lines"', 1),
+        "a panel that does not exist": text.replace('"type": "timeseries"', '"type": "graph"', 1),
+        "a query by another name": text.replace('"expr"', '"query"', 1),
+        "a variable of another type": text.replace('"refresh": 2', '"refresh": 7', 1),
+    }
+    assert all(changed != text for changed in mistakes.values())
+    complaints = types_complain(tmp_path, mistakes)
+    for number, mistake in enumerate(mistakes):
+        assert f"dashboard{number}.ts" in complaints, mistake
+
+
+def test_the_binary_carries_the_dashboards(tokengauge, tmp_path):
+    written = subprocess.run([tokengauge, "dashboards", "--write", tmp_path], capture_output=True, text=True, check=True)
+    assert {pathlib.Path(line).name for line in written.stdout.splitlines()} == {file.name for file in FILES} | {"provisioning.yaml"}
+    for file in FILES:
+        assert (tmp_path / file.name).read_text() == file.read_text()
+        printed = subprocess.run([tokengauge, "dashboards", file.stem], capture_output=True, text=True, check=True)
+        assert printed.stdout == file.read_text()

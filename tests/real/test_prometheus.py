@@ -1,0 +1,72 @@
+"""What a real Prometheus makes of /metrics: it is clean, complete, and agrees with the call log."""
+
+import collections
+
+import pytest
+
+import table
+from prometheus import checked, finite
+
+# Zero is what these should be; that they exist is what counts.
+MAY_BE_ZERO = {
+    "tokengauge_meter_lagged_frames_total",
+    "tokengauge_meter_skipped_bodies_total",
+    "tokengauge_meter_dropped_calls_total",
+    "tokengauge_meter_panics_total",
+    "tokengauge_meter_queue_bytes",
+    "tokengauge_export_failures_total",
+}
+
+
+def test_promtool_has_nothing_to_say_about_the_metrics(observed):
+    assert checked("promtool", "check", "metrics", text=observed.gauge.scrape("/metrics")) == ""
+
+
+def test_every_metric_of_the_table_has_data(observed, tokengauge):
+    for name, metric in table.metrics(tokengauge).items():
+        selector = f'{name}_count{{job="tokengauge"}}' if metric["kind"] == "histogram" else f'{name}{{job="tokengauge"}}'
+        values = [value for _, points in observed.prometheus.query_range(selector) for value in finite(points)]
+        assert values, f"{name} has no series"
+        assert name in MAY_BE_ZERO or max(values) > 0, f"{name} never moved"
+
+
+def test_every_series_has_the_labels_of_the_table_and_no_others(observed, tokengauge):
+    known = {name: metric for metric in table.metrics(tokengauge).values() for name in table.exposed(metric)}
+    own_of_prometheus = ("up", "scrape_")
+    for series in observed.prometheus.series('{job="tokengauge"}'):
+        name = series.pop("__name__")
+        if name.startswith(own_of_prometheus):
+            continue
+        labels = set(series) - table.SCRAPE_LABELS - ({"le"} if name.endswith("_bucket") else set())
+        assert labels == set(known[name]["labels"]), f"{name}{series}"
+
+
+def test_every_histogram_has_the_buckets_of_the_table(observed, tokengauge):
+    for name, metric in table.metrics(tokengauge).items():
+        if metric["kind"] == "histogram":
+            bounds = {float(bound) for bound in observed.prometheus.label_values("le", f"{name}_bucket")}
+            assert bounds == {*metric["buckets"], float("inf")}, name
+
+
+def test_the_counters_are_the_sums_of_the_call_log(observed):
+    logged = observed.gauge.logged()
+    at = observed.prometheus.end
+    outcomes = collections.Counter((record["upstream"], record["outcome"]) for record in logged)
+    counted = observed.prometheus.query("sum by (upstream, outcome) (tokengauge_requests_total) > 0", at)
+    assert {(labels["upstream"], labels["outcome"]): int(value) for labels, value in counted} == outcomes
+    output = sum(record["tokens"]["normalised"]["output"] or 0 for record in logged if record["streamed"])
+    counted = observed.prometheus.value('sum(tokengauge_tokens_total{direction="output",source="counted"})', at)
+    assert counted >= output > 10_000
+    stalls = sum(record["stalls"] for record in logged)
+    assert observed.prometheus.value("sum(tokengauge_stalls_total)", at) == stalls > 0
+
+
+@pytest.mark.parametrize("outcome", ["complete", "client_cancelled", "upstream_reset", "error_event", "http_error", "timeout", "unreachable"])
+def test_the_traffic_ends_in_every_way_that_an_upstream_or_an_agent_can_end_it(observed, outcome):
+    assert observed.prometheus.value(f'sum(tokengauge_requests_total{{outcome="{outcome}"}})', observed.prometheus.end) > 0
+
+
+def test_models_beyond_the_bound_are_one_series(observed):
+    models = observed.prometheus.label_values("model", "tokengauge_requests_total")
+    assert {"gpt-sim", "tiny", "other", "unknown"} <= set(models)
+    assert len(models) <= 16 + 2
