@@ -13,8 +13,16 @@ MAY_BE_ZERO = {
     "tokengauge_meter_skipped_bodies_total",
     "tokengauge_meter_dropped_calls_total",
     "tokengauge_meter_panics_total",
+    "tokengauge_observer_panics_total",
+    "tokengauge_rate_limited_total",
+    "tokengauge_runtime_global_queue_depth",
     "tokengauge_meter_queue_bytes",
     "tokengauge_export_failures_total",
+}
+
+# Without a series in this run, and why.
+NO_SERIES = {
+    "tokengauge_cost_usd_total": "no price is configured",
 }
 
 
@@ -23,10 +31,14 @@ def test_promtool_has_nothing_to_say_about_the_metrics(observed):
 
 
 def test_every_metric_of_the_table_has_data(observed, tokengauge):
-    for name, metric in table.metrics(tokengauge).items():
+    metrics = table.metrics(tokengauge)
+    assert NO_SERIES.keys() <= metrics.keys()
+    for name, metric in metrics.items():
         selector = f'{name}_count{{job="tokengauge"}}' if metric["kind"] == "histogram" else f'{name}{{job="tokengauge"}}'
         values = [value for _, points in observed.prometheus.query_range(selector) for value in finite(points)]
-        assert values, f"{name} has no series"
+        assert bool(values) != (name in NO_SERIES), f"{name} has {len(values)} samples"
+        if name in NO_SERIES:
+            continue
         assert name in MAY_BE_ZERO or max(values) > 0, f"{name} never moved"
 
 
@@ -70,3 +82,11 @@ def test_models_beyond_the_bound_are_one_series(observed):
     models = observed.prometheus.label_values("model", "tokengauge_requests_total")
     assert {"gpt-sim", "tiny", "other", "unknown"} <= set(models)
     assert len(models) <= 16 + 2
+
+
+def test_exemplars_lead_to_traces_that_agents_began(observed):
+    for name in ("time_to_first_token_seconds", "output_tokens_per_second"):
+        exemplars = observed.prometheus.exemplars(f"tokengauge_{name}_bucket")
+        traces = {exemplar["labels"]["trace_id"] for exemplar in exemplars}
+        assert len(traces) > 5, f"{name}: {exemplars[:3]}"
+        assert traces <= observed.traces, "an exemplar names a trace that nobody sent"
