@@ -76,7 +76,7 @@ async fn a_chunk_leaves_before_the_next_is_there() {
     for n in 0..50 {
         let chunk = format!("data: {n:03}\n\n");
         backend
-            .write(format!("{:x}\r\n{chunk}\r\n", chunk.len()))
+            .write(format!("{:X}\r\n{chunk}\r\n", chunk.len()))
             .await;
         assert_eq!(
             agent.read_until(b"\n\n\r\n").await,

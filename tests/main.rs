@@ -7,6 +7,7 @@ mod corpus;
 #[cfg(target_os = "linux")]
 mod forward_bulk;
 mod forward_bytes;
+mod forward_express;
 mod forward_failures;
 mod forward_http2;
 mod forward_measure;

@@ -5,7 +5,7 @@ use super::upstream::Endpoint;
 use crate::observer::{Failure, FailureKind};
 use http::header::{COOKIE, HOST};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderValue, Request, Version};
 
 /// Points a request at an endpoint, over HTTP/1.
 pub(super) fn http1<B>(
@@ -30,7 +30,7 @@ pub(super) fn http2<B>(
 ) -> Result<(), Failure> {
     *request.version_mut() = Version::HTTP_2;
     *request.uri_mut() = absolute(endpoint, target)?;
-    remove_in_order(request.headers_mut(), &HOST);
+    super::headers::remove_in_order(request.headers_mut(), &HOST);
     Ok(())
 }
 
@@ -55,16 +55,4 @@ fn join_cookies(headers: &mut HeaderMap) {
     {
         headers.insert(COOKIE, joined);
     }
-}
-
-/// [`HeaderMap::remove`] would move the last field to where the removed one was.
-fn remove_in_order(headers: &mut HeaderMap, gone: &HeaderName) {
-    if !headers.contains_key(gone) {
-        return;
-    }
-    let mut kept = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers.iter().filter(|(name, _)| *name != gone) {
-        kept.append(name.clone(), value.clone());
-    }
-    *headers = kept;
 }

@@ -59,6 +59,12 @@ pub enum BodyError {
     /// The upstream's body broke off; over HTTP/2 the reason is passed on.
     #[error("the upstream's response broke off")]
     Upstream(#[from] hyper::Error),
+    /// The upstream's HTTP/1 body broke off.
+    #[error("the upstream's response broke off: {0}")]
+    Broken(#[from] super::http1::Broken),
+    /// Nobody reads it any more.
+    #[error("the agent left")]
+    Agent,
     /// Nothing moved for too long.
     #[error("the upstream sent nothing for too long")]
     Idle,

@@ -1,16 +1,17 @@
 //! One connection to an endpoint: opened, checked, spoken over.
 
+use super::http1::{Heads, HeadsControl};
 use super::refusal::failure;
 use super::upload::Upload;
 use super::upstream::Slot;
 use crate::config::Timeouts;
 use crate::observer::{Failure, FailureKind};
-use bytes::Bytes;
+use bytes::BytesMut;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -32,6 +33,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// A socket to an endpoint.
+#[derive(Debug)]
 pub(super) enum Io {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -41,21 +43,26 @@ pub(super) enum Io {
 /// exchange it serves, so that no chunk passes from task to task.
 pub(super) struct Http1 {
     pub send: http1::SendRequest<Upload>,
-    connection: Option<http1::Connection<TokioIo<Io>, Upload>>,
+    connection: Option<http1::Connection<TokioIo<Heads<Io>>, Upload>>,
+    control: Arc<HeadsControl>,
     ended: bool,
 }
 
 impl Http1 {
-    pub async fn open(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        let (send, connection) = http1::Builder::new()
+    /// Makes a socket speak HTTP/1.
+    pub fn new(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
+        let heads = Heads::new(io, head_bytes);
+        let control = heads.control();
+        let mut builder = http1::Builder::new();
+        builder
             .preserve_header_case(true)
             .max_header_size(head_bytes)
-            .max_buf_size(BUFFER.max(head_bytes))
-            .handshake(TokioIo::new(io))
-            .await?;
+            .max_buf_size(BUFFER.max(head_bytes));
+        let (send, connection) = at_once(builder.handshake(TokioIo::new(heads)))?;
         Ok(Http1 {
             send,
             connection: Some(connection),
+            control,
             ended: false,
         })
     }
@@ -78,16 +85,34 @@ impl Http1 {
         self.connection = None;
     }
 
-    /// The socket of a connection that has become something else, and what was read of that.
-    pub fn into_io(mut self) -> Option<(Io, Bytes)> {
+    /// What the socket has shown.
+    pub fn control(&self) -> &HeadsControl {
+        &self.control
+    }
+
+    /// The socket of a connection that has become something else, or whose client has
+    /// nothing to do but to read a body; and what was read of that.
+    pub fn into_io(mut self) -> Option<(Io, BytesMut)> {
         let parts = self.connection.take()?.into_parts();
-        Some((parts.io.into_inner(), parts.read_buf))
+        let (io, ahead) = parts.io.into_inner().into_inner();
+        // The client is shown heads alone.
+        parts.read_buf.is_empty().then_some((io, ahead))
     }
 
     /// Whether it can take a request now. Nobody is woken by it until it is polled again.
     pub fn is_idle(&mut self) -> bool {
+        self.control.next();
         let mut unobserved = Context::from_waker(Waker::noop());
         self.poll(&mut unobserved).is_pending() && self.send.is_ready()
+    }
+}
+
+/// The handshake of HTTP/1 has nothing to wait for.
+fn at_once<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Result<T> {
+    let mut unobserved = Context::from_waker(Waker::noop());
+    match pin!(handshake).poll(&mut unobserved) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("hyper makes an HTTP/1 connection without waiting"),
     }
 }
 

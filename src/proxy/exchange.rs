@@ -1,6 +1,7 @@
 //! One request over one connection, until its response head is there.
 
 use super::connection::Http1;
+use super::direct::Past;
 use super::refusal::failure;
 use super::tap::now;
 use super::timer::Timer;
@@ -16,7 +17,7 @@ use hyper::client::conn::TrySendError;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 /// A response head, and the instants around it.
@@ -43,6 +44,7 @@ pub(super) async fn exchange(
     request: Request<Upload>,
     watch: &Watch,
     timeouts: &Timeouts,
+    interim: Option<Past>,
 ) -> Result<Answered, Unanswered> {
     let empty = request.body().is_end_stream();
     let mut wait = Wait {
@@ -51,6 +53,7 @@ pub(super) async fn exchange(
         timer: Timer::default(),
         written: None,
         empty,
+        interim,
     };
     let (answer, wire) = match wire {
         Wire::Http1(mut http1) => (
@@ -80,6 +83,8 @@ struct Wait<'a> {
     written: Option<Instant>,
     /// There is no body whose end could be seen to pass.
     empty: bool,
+    /// Takes interim responses to the agent.
+    interim: Option<Past>,
 }
 
 type Answer = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
@@ -90,17 +95,29 @@ impl Wait<'_> {
         http1: &mut Http1,
         request: Request<Upload>,
     ) -> Result<Response<Incoming>, Unanswered> {
+        let mut interim = self.interim.take();
         let mut answer = pin!(http1.send.try_send_request(request));
+        let mut answered = None;
         let mut poll_answer = |cx: &mut Context<'_>| {
-            let ended = http1.poll(cx).is_ready();
-            match answer.as_mut().poll(cx) {
-                // It gives back what it did not send when it is gone.
-                Poll::Pending if ended => {
+            if answered.is_none() {
+                let ended = http1.poll(cx).is_ready();
+                let mut polled = answer.as_mut().poll(cx);
+                if polled.is_pending() && ended {
+                    // It gives back what it did not send when it is gone.
                     http1.close();
-                    answer.as_mut().poll(cx)
+                    polled = answer.as_mut().poll(cx);
                 }
-                polled => polled,
+                if !matches!(polled, Poll::Ready(Err(_))) {
+                    pass_interim(http1, interim.as_mut(), cx);
+                }
+                answered = Some(ready!(polled));
             }
+            // The final head is not to come between.
+            let unsent = interim.as_mut().map(|past| past.poll_unsent(cx));
+            if unsent.is_some_and(|unsent| unsent.is_pending()) {
+                return Poll::Pending;
+            }
+            Poll::Ready(answered.take().expect("polled until it is ready"))
         };
         poll_fn(|cx| self.poll(cx, &mut poll_answer)).await
     }
@@ -145,6 +162,19 @@ impl Wait<'_> {
                     format!("got nothing of the request body for {limit:?}"),
                 )
             }
+        }
+    }
+}
+
+/// Passes interim responses on as they came, if the server has nothing to write.
+fn pass_interim(http1: &Http1, past: Option<&mut Past>, cx: &mut Context<'_>) {
+    let interim = http1.control().interim();
+    let Some(past) = past else { return };
+    // An agent that cannot be written to is found out by the server.
+    let _ = past.poll_unsent(cx);
+    for head in interim {
+        if past.agent().is_clear() {
+            let _ = past.send(cx, &head);
         }
     }
 }

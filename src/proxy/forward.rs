@@ -3,23 +3,23 @@
 use super::ConnectionInfo;
 use super::address;
 use super::body::Body;
+use super::direct::Past;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
 use super::limit::Limiter;
 use super::refusal::{blame, failure, refuse, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
-use super::tap::{self, Streaming, now};
+use super::tap::now;
 use super::tls;
-use super::upgrade::Tunnel;
 use super::upload::{self, Gate, Upload};
 use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
-use crate::observer::{CallStart, Failure, FailureKind, Observer, Phase};
-use http::header::{CONTENT_LENGTH, EXPECT};
+use crate::observer::{CallStart, Failure, FailureKind, Observer};
+use http::header::EXPECT;
 use http::uri::Uri;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, request, response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, request};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
@@ -119,6 +119,7 @@ impl Forwarder {
             route,
             upstream: &self.upstreams[place],
             connection,
+            method: parts.method.clone(),
             agent_version: parts.version,
         };
         match forwarding.run(parts, body, &call).await {
@@ -153,22 +154,23 @@ impl Forwarder {
 }
 
 /// A request on its way.
-struct Forwarding<'a> {
-    route: &'a Route,
-    upstream: &'a Upstream,
-    connection: &'a ConnectionInfo,
-    agent_version: Version,
+pub(super) struct Forwarding<'a> {
+    pub route: &'a Route,
+    pub upstream: &'a Upstream,
+    pub connection: &'a ConnectionInfo,
+    pub method: Method,
+    pub agent_version: Version,
 }
 
 /// What became of a request that was sent.
-struct Sent {
-    answered: Answered,
-    endpoint: Arc<Endpoint>,
-    held: Taken,
-    upgrade: Option<OnUpgrade>,
-    rewritten: bool,
+pub(super) struct Sent {
+    pub answered: Answered,
+    pub endpoint: Arc<Endpoint>,
+    pub held: Taken,
+    pub upgrade: Option<OnUpgrade>,
+    pub rewritten: bool,
     /// What the request's head cost here.
-    cost: Duration,
+    pub cost: Duration,
 }
 
 /// A request ready to be sent anywhere.
@@ -200,7 +202,8 @@ impl Forwarding<'_> {
             let connected = now();
             watch.tell(|observer| observer.connected(connected, reused));
             self.address(&mut ready, &endpoint, &wire)?;
-            match exchange(wire, ready.request, watch, &self.upstream.settings.timeouts).await {
+            let timeouts = &self.upstream.settings.timeouts;
+            match exchange(wire, ready.request, watch, timeouts, self.interim()).await {
                 Ok(answered) => {
                     cost += answered.written.saturating_duration_since(connected);
                     let Ready {
@@ -225,6 +228,12 @@ impl Forwarding<'_> {
                 }
             }
         }
+    }
+
+    /// Where interim responses go.
+    fn interim(&self) -> Option<Past> {
+        let agent = self.connection.direct.clone()?;
+        (self.agent_version == Version::HTTP_11).then(|| Past::new(agent))
     }
 
     async fn prepare(
@@ -323,119 +332,6 @@ impl Forwarding<'_> {
             }
         }
     }
-
-    /// Makes the response head of the upstream's the agent's, and taps the body.
-    fn respond(&self, sent: Sent, call: Call) -> Response<Body> {
-        let Sent {
-            answered,
-            endpoint,
-            held,
-            upgrade,
-            rewritten,
-            cost,
-        } = sent;
-        let Answered {
-            response, wire, at, ..
-        } = answered;
-        let (mut parts, incoming) = response.into_parts();
-        let watch = Arc::clone(call.watch());
-        watch.tell(|observer| observer.head(at, parts.status, &parts.headers));
-        let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-        headers::agent_response(&mut parts, self.route);
-        parts.version = Version::HTTP_11;
-        let body = match (wire, upgrade) {
-            (Wire::Http1(http1), Some(agent)) if switching => {
-                let (idle, drain) = (
-                    self.upstream.settings.timeouts.idle,
-                    self.connection.drain.clone(),
-                );
-                Tunnel {
-                    http1,
-                    agent,
-                    call,
-                    held,
-                    idle,
-                    drain,
-                }
-                .start();
-                Body::empty()
-            }
-            _ if switching => {
-                let failure = failure(
-                    FailureKind::Protocol,
-                    "switched protocols though nobody asked for it".to_owned(),
-                );
-                return refuse(
-                    call,
-                    &blame(failure, &self.upstream.settings, &endpoint, &watch),
-                );
-            }
-            (wire, _) => self.body(
-                wire,
-                incoming,
-                endpoint,
-                Streamed {
-                    call,
-                    held,
-                    rewritten,
-                },
-                &mut parts,
-            ),
-        };
-        let cost = cost + now().saturating_duration_since(at);
-        watch.tell(|observer| observer.overhead(Phase::Head, cost));
-        Response::from_parts(parts, body)
-    }
-
-    fn body(
-        &self,
-        wire: Wire,
-        incoming: Incoming,
-        endpoint: Arc<Endpoint>,
-        streamed: Streamed,
-        parts: &mut response::Parts,
-    ) -> Body {
-        let source = match wire {
-            Wire::Http1(http1) => tap::Source::Http1 {
-                incoming,
-                http1,
-                endpoint,
-            },
-            Wire::Http2 { stream, .. } => tap::Source::Http2 {
-                incoming,
-                _stream: stream,
-            },
-        };
-        let Streamed {
-            call,
-            held,
-            rewritten,
-        } = streamed;
-        let filter = (rewritten && rewrite::filters(parts))
-            .then(|| call.watch().ask(|observer| observer.response_filter()));
-        let idle = self.upstream.settings.timeouts.idle;
-        let mut streaming = Streaming::new(source, call, idle, held);
-        if let Some(filter) = filter.flatten().flatten() {
-            streaming = streaming.filtered(filter);
-        }
-        streaming.finish_if_empty();
-        if !streaming.is_over() {
-            return Body::streaming(streaming);
-        }
-        match parts.headers.get(CONTENT_LENGTH) {
-            Some(length) if self.agent_version < Version::HTTP_2 => {
-                Body::unsent(length.to_str().ok().and_then(|length| length.parse().ok()))
-            }
-            _ => Body::empty(),
-        }
-    }
-}
-
-/// What a response under way holds.
-struct Streamed {
-    call: Call,
-    held: Taken,
-    rewritten: bool,
 }
 
 fn expects_continue(headers: &HeaderMap) -> bool {

@@ -133,6 +133,18 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     *headers = kept;
 }
 
+/// [`HeaderMap::remove`] would move the last field to where the removed one was.
+pub(super) fn remove_in_order(headers: &mut HeaderMap, gone: &HeaderName) {
+    if !headers.contains_key(gone) {
+        return;
+    }
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers.iter().filter(|(name, _)| *name != gone) {
+        kept.append(name.clone(), value.clone());
+    }
+    *headers = kept;
+}
+
 fn add_via(headers: &mut HeaderMap, received: Version) {
     let via = match received {
         Version::HTTP_10 => "1.0 tokengauge",
@@ -170,7 +182,7 @@ fn append_to_list(headers: &mut HeaderMap, name: HeaderName, item: &[u8]) {
     }
 }
 
-fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+pub(super) fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     tokens(headers, name).any(|token| token.eq_ignore_ascii_case(wanted))
 }
 

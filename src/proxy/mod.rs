@@ -3,14 +3,17 @@
 mod address;
 mod body;
 mod connection;
+mod direct;
 mod drain;
 mod exchange;
 mod filter;
 mod forward;
 pub mod headers;
+mod http1;
 pub mod limit;
 pub mod listener;
 mod refusal;
+mod respond;
 mod rewrite;
 mod route;
 mod tap;
@@ -22,8 +25,10 @@ mod upstream;
 mod watch;
 
 pub use body::{Body, BodyError};
+pub use direct::{Direct, Served};
 pub use drain::{Drain, Shutdown};
 pub use forward::Forwarder;
+pub use http1::Broken;
 pub use listener::{BindError, Bound, Drained, serve};
 
 use std::net::SocketAddr;
@@ -37,4 +42,6 @@ pub struct ConnectionInfo {
     pub tls: bool,
     /// Tells when to end; keeps the connection counted as open.
     pub drain: Drain,
+    /// The socket itself, where chunks may leave past the server.
+    pub direct: Option<Direct>,
 }

@@ -1,56 +1,40 @@
 //! The response body on its way to the agent: read the clock, keep a reference, pass the
 //! frame on, measure afterwards.
 
+mod express;
+mod kept;
+mod source;
+
+pub(super) use source::Source;
+
 use super::body::BodyError;
-use super::connection::Http1;
+use super::direct::Direct;
 use super::filter::Filtering;
 use super::timer::IdleTimer;
-use super::upstream::{Endpoint, Taken};
-use super::watch::{Call, Watch};
-use crate::observer::{End, FailureKind, Filter, Frame, Phase};
+use super::upstream::Taken;
+use super::watch::Call;
+use crate::observer::{End, FailureKind, Filter, Frame};
 use bytes::Bytes;
-use http_body::{Body, SizeHint};
-use hyper::body::Incoming;
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use express::{Express, Passed};
+use http_body::SizeHint;
+use kept::{Kept, Last};
+use source::Polled;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Time that measuring may take at once, before traffic has its turn again.
-const BUDGET: Duration = Duration::from_micros(200);
-/// Bytes that wait for their measurement before it is done without a pause in the traffic.
-const KEEP: usize = 16 * 1024;
-/// Bytes that wait at most; frames beyond are not measured.
-const KEEP_AT_MOST: usize = 256 * 1024;
-/// A frame that takes longer to measure, twice in a row, makes measuring rest.
-const SLOW: Duration = Duration::from_millis(5);
-/// How many times as long as it took it rests then.
-const REST: u32 = 4;
+/// Pieces that one stream passes on before others have their turn.
+const TURNS: usize = 16;
 
 /// Reads the clock. Nothing else in the proxy does.
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Where a response body comes from.
-pub(super) enum Source {
-    /// HTTP/1: the connection is polled here, and goes home afterwards.
-    Http1 {
-        incoming: Incoming,
-        http1: Box<Http1>,
-        endpoint: Arc<Endpoint>,
-    },
-    /// HTTP/2: a task of the connection's own drives it.
-    Http2 { incoming: Incoming, _stream: Taken },
-    /// Nothing more comes.
-    Over,
-}
-
 /// A response body under way.
 pub(super) struct Streaming {
     source: Source,
     filter: Option<Filtering>,
+    express: Option<Box<Express>>,
     kept: Kept,
     /// `None` once it is over.
     call: Option<Call>,
@@ -58,14 +42,13 @@ pub(super) struct Streaming {
     outstanding: Option<Taken>,
 }
 
-type Polled = Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>>;
-
 impl Streaming {
     pub fn new(source: Source, call: Call, idle: Duration, outstanding: Taken) -> Streaming {
         let idle = IdleTimer::new(idle);
         Streaming {
             source,
             filter: None,
+            express: None,
             kept: Kept::default(),
             call: Some(call),
             idle,
@@ -76,6 +59,16 @@ impl Streaming {
     /// Lets `filter` edit the body.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
         self.filter = Some(Filtering::new(filter));
+        self.express = None;
+        self
+    }
+
+    /// Lets chunks leave as they came, past the server, which gets this body for an
+    /// HTTP/1.1 agent and will write it chunked.
+    pub fn past_the_server(mut self, agent: Direct) -> Streaming {
+        if self.source.is_chunked() && self.filter.is_none() {
+            self.express = Some(Box::new(Express::new(agent)));
+        }
         self
     }
 
@@ -104,9 +97,16 @@ impl Streaming {
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         if self.call.is_none() {
-            return Poll::Ready(self.filter.as_mut().and_then(Filtering::rest).map(Ok));
+            return self.rest();
         }
-        if self.kept.bytes >= KEEP {
+        if self
+            .express
+            .as_mut()
+            .is_some_and(|express| express.is_open())
+        {
+            return self.poll_express(cx);
+        }
+        if self.kept.is_full() {
             self.measure();
         }
         loop {
@@ -115,20 +115,80 @@ impl Streaming {
                 Poll::Ready(frame) => frame,
             };
             match self.passed(frame) {
-                Some(frame) => return Poll::Ready(Some(frame)),
-                None if self.call.is_none() => {
-                    return Poll::Ready(self.filter.as_mut().and_then(Filtering::rest).map(Ok));
+                Some(frame) => {
+                    if let Some(express) = &mut self.express {
+                        express.hands_over();
+                    }
+                    return Poll::Ready(Some(frame));
                 }
+                None if self.call.is_none() => return self.rest(),
                 // The filter held everything back.
                 None => {}
             }
         }
     }
 
-    /// Notes a frame, and gives what leaves in its place.
+    fn rest(&mut self) -> Polled {
+        Poll::Ready(self.filter.as_mut().and_then(Filtering::rest).map(Ok))
+    }
+
+    /// Passes on what comes until nothing comes, measuring each piece when it has left.
+    fn poll_express(&mut self, cx: &mut Context<'_>) -> Polled {
+        for _ in 0..TURNS {
+            let Some(express) = &mut self.express else {
+                return self.poll_frame(cx);
+            };
+            match express.poll_unsent(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.agent_left(),
+            }
+            let passed = self.source.poll_piece(cx, |cx, piece, buffer| {
+                let at = now();
+                (at, express.pass(cx, &piece, buffer), piece.payload)
+            });
+            match passed {
+                Poll::Pending => return self.nothing_yet(cx),
+                Poll::Ready(Ok(Some((at, Ok(Passed::Sent), payload)))) => self.sent(at, payload),
+                Poll::Ready(Ok(Some((_, Ok(Passed::Left), payload)))) => {
+                    self.express = None;
+                    let frame = self.passed(Some(Ok(http_body::Frame::data(payload))));
+                    return Poll::Ready(frame);
+                }
+                Poll::Ready(Ok(Some((_, Err(_), _)))) => return self.agent_left(),
+                // The server writes the end, and the trailers.
+                Poll::Ready(Ok(None)) => self.express = None,
+                Poll::Ready(Err(error)) => {
+                    let frame = self.passed(Some(Err(error)));
+                    return Poll::Ready(frame);
+                }
+            }
+        }
+        // Others wait for this thread, too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// A piece has left, or is about to as fast as the agent takes it.
+    fn sent(&mut self, at: Instant, payload: Bytes) {
+        let Some(call) = &self.call else { return };
+        call.watch().moved(at);
+        if !payload.is_empty() {
+            self.kept.keep(Frame { at, bytes: payload });
+        }
+        self.kept.written = true;
+        self.kept.show(call.watch());
+    }
+
+    fn agent_left(&mut self) -> Polled {
+        self.over(now(), End::ClientCancelled);
+        Poll::Ready(Some(Err(BodyError::Agent)))
+    }
+
+    /// Notes what came, and gives what leaves in its place.
     fn passed(
         &mut self,
-        frame: Option<Result<http_body::Frame<Bytes>, hyper::Error>>,
+        frame: Option<Result<http_body::Frame<Bytes>, BodyError>>,
     ) -> Option<Result<http_body::Frame<Bytes>, BodyError>> {
         let at = now();
         match frame {
@@ -147,7 +207,7 @@ impl Streaming {
             Some(Err(error)) => {
                 self.filter = None;
                 self.over(at, End::UpstreamReset);
-                Some(Err(error.into()))
+                Some(Err(error))
             }
             None => {
                 self.over(at, End::Complete);
@@ -202,12 +262,7 @@ impl Streaming {
         self.source.finish();
         self.outstanding = None;
         let Some(call) = self.call.take() else { return };
-        let last = Last {
-            kept: std::mem::take(&mut self.kept),
-            call: Some(call),
-            at,
-            end,
-        };
+        let last = Last::new(std::mem::take(&mut self.kept), call, at, end);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(last.told());
         }
@@ -220,12 +275,7 @@ impl Drop for Streaming {
             // Nobody reads this body any more; the upstream hears of it first.
             self.source = Source::Over;
             let kept = std::mem::take(&mut self.kept);
-            drop(Last {
-                kept,
-                call: Some(call),
-                at: now(),
-                end: End::ClientCancelled,
-            });
+            drop(Last::new(kept, call, now(), End::ClientCancelled));
         }
     }
 }
@@ -235,200 +285,5 @@ impl std::fmt::Debug for Streaming {
         f.debug_struct("Streaming")
             .field("over", &self.is_over())
             .finish_non_exhaustive()
-    }
-}
-
-impl Source {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-        match self {
-            Source::Http1 {
-                incoming, http1, ..
-            } => poll_http1(incoming, http1, cx),
-            Source::Http2 { incoming, .. } => Pin::new(incoming).poll_frame(cx),
-            Source::Over => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Source::Http1 { incoming, .. } | Source::Http2 { incoming, .. } => {
-                incoming.is_end_stream()
-            }
-            Source::Over => true,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Source::Http1 { incoming, .. } | Source::Http2 { incoming, .. } => incoming.size_hint(),
-            Source::Over => SizeHint::with_exact(0),
-        }
-    }
-
-    fn finish(&mut self) {
-        if let Source::Http1 {
-            http1,
-            endpoint,
-            incoming,
-        } = std::mem::replace(self, Source::Over)
-        {
-            drop(incoming);
-            endpoint.give_back(http1);
-        }
-    }
-}
-
-/// Takes what has arrived, else moves the connection and looks again. Only the connection
-/// fills `incoming`, and it is polled right here: nobody has to be woken for that.
-fn poll_http1(
-    incoming: &mut Incoming,
-    http1: &mut Http1,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-    let mut unobserved = Context::from_waker(Waker::noop());
-    if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(&mut unobserved) {
-        return Poll::Ready(frame);
-    }
-    if http1.poll(cx).is_ready() {
-        // What it knows of its end is in `incoming` when it is gone.
-        http1.close();
-    }
-    Pin::new(incoming).poll_frame(&mut unobserved)
-}
-
-/// Frames that are not going to be measured.
-#[derive(Default)]
-struct Skipped {
-    frames: u64,
-    bytes: u64,
-}
-
-impl Skipped {
-    fn add(&mut self, frame: &Frame) {
-        self.frames += 1;
-        self.bytes += frame.bytes.len() as u64;
-    }
-}
-
-/// Frames that left and are not measured yet.
-#[derive(Default)]
-struct Kept {
-    frames: VecDeque<Frame>,
-    bytes: usize,
-    skipped: Skipped,
-    /// The server had its turn to write them.
-    written: bool,
-    slowest: Duration,
-    /// Frames in a row that took too long to measure.
-    slow: u32,
-    rest_until: Option<Instant>,
-}
-
-impl Kept {
-    fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    fn keep(&mut self, frame: Frame) {
-        self.written = false;
-        if self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty() {
-            self.skipped.add(&frame);
-            return;
-        }
-        self.bytes += frame.bytes.len();
-        self.frames.push_back(frame);
-    }
-
-    /// Shows what there is, as far as the budget goes; whether to leave it at that.
-    fn show(&mut self, watch: &Watch) -> bool {
-        let began = now();
-        if self.rests(began) {
-            return true;
-        }
-        if let Some(first) = self.frames.front() {
-            self.slowest = self.slowest.max(began.saturating_duration_since(first.at));
-        }
-        let mut last = began;
-        while let Some(frame) = self.frames.pop_front() {
-            self.bytes -= frame.bytes.len();
-            watch.response_frame(frame);
-            let at = now();
-            self.pace(at, at.saturating_duration_since(last));
-            last = at;
-            if self.rests(at) {
-                return true;
-            }
-            if !self.frames.is_empty() && at.saturating_duration_since(began) > BUDGET {
-                return false;
-            }
-        }
-        let skipped = std::mem::take(&mut self.skipped);
-        if skipped.frames > 0 {
-            watch.tell(|call| call.lagged(skipped.frames, skipped.bytes));
-        }
-        true
-    }
-
-    /// Lets measuring rest when it is so slow that traffic would feel it. Once may be an
-    /// accident of scheduling.
-    fn pace(&mut self, at: Instant, cost: Duration) {
-        self.slow = if cost > SLOW { self.slow + 1 } else { 0 };
-        self.rest_until = self.is_slow().then(|| at + cost * REST);
-    }
-
-    fn is_slow(&self) -> bool {
-        self.slow > 1
-    }
-
-    fn rests(&self, at: Instant) -> bool {
-        self.rest_until.is_some_and(|until| at < until)
-    }
-
-    /// Shows what is left when the body is over; whether that was all.
-    fn show_last(&mut self, watch: &Watch) -> bool {
-        if self.is_slow() {
-            self.rest_until = None;
-            self.frames.iter().for_each(|frame| self.skipped.add(frame));
-            self.frames.clear();
-            self.bytes = 0;
-        }
-        self.show(watch) && self.frames.is_empty()
-    }
-}
-
-/// What is left to tell when a body is over. Told when it is dropped, so that nothing
-/// that ends a task can lose it.
-struct Last {
-    kept: Kept,
-    call: Option<Call>,
-    at: Instant,
-    end: End,
-}
-
-impl Last {
-    async fn told(mut self) {
-        while !self
-            .call
-            .as_ref()
-            .is_none_or(|call| self.kept.show_last(call.watch()))
-        {
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        let Some(call) = self.call.take() else { return };
-        while !self.kept.show_last(call.watch()) {}
-        let slowest = self.kept.slowest;
-        if slowest > Duration::ZERO {
-            call.watch()
-                .tell(|observer| observer.overhead(Phase::Chunk, slowest));
-        }
-        call.end(self.at, self.end.clone());
     }
 }

@@ -63,7 +63,7 @@ async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, watch: &Watch) -> End 
     let Ok(agent) = agent.await else {
         return End::ClientCancelled;
     };
-    relay(TokioIo::new(agent), upstream, read_already, watch).await
+    relay(TokioIo::new(agent), upstream, read_already.freeze(), watch).await
 }
 
 async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, watch: &Watch) -> End

@@ -47,6 +47,7 @@ pub(super) struct Endpoint {
     sweeping: AtomicBool,
     max_idle: usize,
     idle_for: Duration,
+    head_bytes: usize,
 }
 
 struct Idle {
@@ -122,7 +123,7 @@ impl Upstream {
         let endpoints = settings
             .endpoints
             .iter()
-            .map(|endpoint| Arc::new(Endpoint::new(endpoint, settings)))
+            .map(|endpoint| Arc::new(Endpoint::new(endpoint, settings, head_bytes)))
             .collect();
         Ok(Upstream {
             settings: Arc::clone(settings),
@@ -244,7 +245,7 @@ impl Upstream {
         let opened = if http2 {
             endpoint.open_http2(io).await
         } else {
-            self.open_http1(io).await
+            self.open_http1(io)
         };
         opened.map_err(|error| {
             failure(
@@ -254,10 +255,8 @@ impl Upstream {
         })
     }
 
-    async fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
-        Ok(Wire::Http1(Box::new(
-            Http1::open(io, self.head_bytes).await?,
-        )))
+    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
+        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
     }
 }
 
@@ -270,7 +269,11 @@ impl Tls {
 }
 
 impl Endpoint {
-    fn new(settings: &config::Endpoint, upstream: &config::Upstream) -> Endpoint {
+    fn new(
+        settings: &config::Endpoint,
+        upstream: &config::Upstream,
+        head_bytes: usize,
+    ) -> Endpoint {
         let default_port = if settings.scheme == Scheme::HTTPS {
             443
         } else {
@@ -291,6 +294,7 @@ impl Endpoint {
             sweeping: AtomicBool::new(false),
             max_idle: upstream.max_idle,
             idle_for: upstream.idle_for,
+            head_bytes,
         }
     }
 
@@ -302,6 +306,15 @@ impl Endpoint {
 
     fn is_ejected(&self) -> bool {
         self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
+    }
+
+    /// Gives the socket of an HTTP/1 connection back.
+    pub fn take_back(self: &Arc<Self>, io: Io) {
+        if self.max_idle > 0
+            && let Ok(http1) = Http1::new(io, self.head_bytes)
+        {
+            self.give_back(Box::new(http1));
+        }
     }
 
     /// Gives an HTTP/1 connection back; it is kept if it can serve once more.

@@ -12,7 +12,7 @@ use tokengauge::config::{
     Upstream,
 };
 use tokengauge::observer::Observer;
-use tokengauge::proxy::{ConnectionInfo, Forwarder, Shutdown};
+use tokengauge::proxy::{ConnectionInfo, Forwarder, Served, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -142,17 +142,23 @@ pub struct Proxy {
 async fn serve(listener: TcpListener, forwarder: Arc<Forwarder>, shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     while let Ok((tcp, peer)) = listener.accept().await {
+        tcp.set_nodelay(true).unwrap();
+        let (served, direct) = Served::new(tcp);
         let connection = ConnectionInfo {
             peer,
             tls: false,
             drain: shutdown.drain(),
+            direct: Some(direct),
         };
-        connections.spawn(serve_connection(tcp, Arc::clone(&forwarder), connection));
+        connections.spawn(serve_connection(served, Arc::clone(&forwarder), connection));
     }
 }
 
-async fn serve_connection(tcp: TcpStream, forwarder: Arc<Forwarder>, connection: ConnectionInfo) {
-    tcp.set_nodelay(true).unwrap();
+async fn serve_connection(
+    tcp: Served<TcpStream>,
+    forwarder: Arc<Forwarder>,
+    connection: ConnectionInfo,
+) {
     let service = hyper::service::service_fn(move |request| {
         let (forwarder, connection) = (Arc::clone(&forwarder), connection.clone());
         async move { Ok::<_, Infallible>(forwarder.forward(request, &connection).await) }

@@ -40,6 +40,7 @@ fn connection(peer: &str, tls: bool) -> ConnectionInfo {
         peer: peer.parse().expect("an address"),
         tls,
         drain: Shutdown::new().drain(),
+        direct: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::pace::{Overdue, Pace, Paced};
 use crate::config::Limits;
+use crate::proxy::direct::Served;
 use crate::proxy::drain::{Stage, UnderWay};
 use crate::proxy::tls::Acceptor;
 use crate::proxy::{Body, ConnectionInfo, Drain, Forwarder, Shutdown};
@@ -91,7 +92,12 @@ pub(super) async fn serve(
     let _ = tcp.set_nodelay(true);
     let pace = Pace::new(Instant::now(), server.head_timeout);
     let tls = acceptor.is_some();
-    let info = |drain| ConnectionInfo { peer, tls, drain };
+    let info = |drain| ConnectionInfo {
+        peer,
+        tls,
+        drain,
+        direct: None,
+    };
     let Some(acceptor) = acceptor else {
         return serve_http(&server, tcp, info(drain), pace).await;
     };
@@ -108,12 +114,14 @@ pub(super) async fn serve(
     }
 }
 
-async fn serve_http<I>(server: &Arc<Server>, io: I, info: ConnectionInfo, pace: Pace)
+async fn serve_http<I>(server: &Arc<Server>, io: I, mut info: ConnectionInfo, pace: Pace)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pace = Arc::new(pace);
     let (peer, mut drain) = (info.peer, info.drain.clone());
+    let (io, direct) = Served::new(io);
+    info.direct = Some(direct);
     let shared = Arc::new(Shared {
         server: Arc::clone(server),
         pace: Arc::clone(&pace),

@@ -1,0 +1,191 @@
+//! An agent's socket that two write to: the server that speaks HTTP over it, and a body
+//! whose chunks leave as they came, past the server.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A socket as the server has it.
+#[derive(Debug)]
+pub struct Served<I>(Arc<Mutex<Socket<I>>>);
+
+/// The same socket as a body has it. Both are polled by the connection's one task, so
+/// nobody ever waits for the lock.
+#[derive(Clone)]
+pub struct Direct(Arc<dyn Write>);
+
+#[derive(Debug)]
+struct Socket<I> {
+    io: I,
+    /// How often the server wrote.
+    writes: u64,
+    /// Nothing of what the server wrote is left.
+    flushed: bool,
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
+    /// One socket, two handles.
+    pub fn new(io: I) -> (Served<I>, Direct) {
+        let socket = Arc::new(Mutex::new(Socket {
+            io,
+            writes: 0,
+            flushed: true,
+        }));
+        (Served(Arc::clone(&socket)), Direct(socket))
+    }
+}
+
+impl Direct {
+    /// How often the server wrote until now.
+    pub(super) fn writes(&self) -> u64 {
+        self.0.written().0
+    }
+
+    /// Whether all that the server wrote has left.
+    pub(super) fn is_clear(&self) -> bool {
+        self.0.written().1
+    }
+
+    /// Whether the server wrote since then, and all of it has left.
+    pub(super) fn is_clear_since(&self, writes: u64) -> bool {
+        let (now, flushed) = self.0.written();
+        now > writes && flushed
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.0.poll_write(cx, bytes) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            polled => polled,
+        }
+    }
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct").finish_non_exhaustive()
+    }
+}
+
+/// Writes past the server, where that has nothing to write.
+#[derive(Debug)]
+pub(super) struct Past {
+    agent: Direct,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+impl Past {
+    pub fn new(agent: Direct) -> Past {
+        Past {
+            agent,
+            unsent: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    pub fn agent(&self) -> &Direct {
+        &self.agent
+    }
+
+    /// Writes what the socket takes and keeps the rest.
+    pub fn send(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.agent.poll_write(cx, bytes) {
+                Poll::Ready(written) => bytes = &bytes[written?..],
+                Poll::Pending => {
+                    self.unsent.extend_from_slice(bytes);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was left over.
+    pub fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.unsent.len() {
+            self.sent += ready!(self.agent.poll_write(cx, &self.unsent[self.sent..]))?;
+        }
+        if self.sent > 0 {
+            (self.unsent, self.sent) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a body does to a socket, whether it is TLS or not.
+trait Write: Send + Sync {
+    fn written(&self) -> (u64, bool);
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+}
+
+impl<I: AsyncWrite + Unpin + Send> Write for Mutex<Socket<I>> {
+    fn written(&self) -> (u64, bool) {
+        let socket = locked(self);
+        (socket.writes, socket.flushed)
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let io = &mut locked(self).io;
+        let written = ready!(Pin::new(&mut *io).poll_write(cx, bytes))?;
+        // TLS writes when it is flushed.
+        let _ = Pin::new(io).poll_flush(cx)?;
+        Poll::Ready(Ok(written))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Served<I> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut locked(&self.0).io).poll_read(cx, buf)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Served<I> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut socket = locked(&self.0);
+        socket.writes += 1;
+        socket.flushed = false;
+        Pin::new(&mut socket.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut socket = locked(&self.0);
+        socket.writes += 1;
+        socket.flushed = false;
+        Pin::new(&mut socket.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        locked(&self.0).io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut socket = locked(&self.0);
+        ready!(Pin::new(&mut socket.io).poll_flush(cx))?;
+        socket.flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut locked(&self.0).io).poll_shutdown(cx)
+    }
+}

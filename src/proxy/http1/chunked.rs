@@ -1,0 +1,286 @@
+//! The chunked coding of a response (RFC 9112 §7.1), read strictly, so that what was read
+//! may leave as it came.
+
+use super::Broken;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::ops::Range;
+
+/// A size line, extensions included, is no longer.
+const LONGEST_LINE: usize = 4 * 1024;
+/// All trailers together are no longer.
+const LONGEST_TRAILERS: usize = 16 * 1024;
+/// Trailer fields, as in a head.
+const TRAILERS: usize = 100;
+
+/// Where a chunked body is.
+#[derive(Debug, Default)]
+pub(super) struct Chunked(Place);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before a size line.
+    #[default]
+    Size,
+    /// So many bytes of a chunk are still to come, its line end not counted.
+    Data(u64),
+    /// So many bytes of the line end after a chunk are still to come.
+    LineEnd(u8),
+    /// After the last size line.
+    Trailers,
+}
+
+/// What a piece of the body held.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// The content, framing removed.
+    pub payload: Bytes,
+    /// The part that is whole: what lies behind it is to be shown again with what follows.
+    pub whole: usize,
+    /// The part before the last size line: it may leave as it came.
+    pub content: usize,
+    /// Set when the body is over.
+    pub trailers: Option<HeaderMap>,
+}
+
+impl Chunked {
+    /// Whether nothing of a chunk is pending.
+    pub fn is_between_chunks(&self) -> bool {
+        self.0 == Place::Size
+    }
+
+    /// Reads what has come. A size line or a trailer section that is not whole stays unread.
+    pub fn read(&mut self, raw: &[u8]) -> Result<Read, Broken> {
+        let mut read = Read::default();
+        let mut payload = Payload::new(raw);
+        let mut at = 0;
+        while at < raw.len() {
+            match self.0 {
+                Place::Size => {
+                    let Some((size, length)) = size_line(&raw[at..])? else {
+                        break;
+                    };
+                    self.0 = if size == 0 {
+                        read.content = at;
+                        Place::Trailers
+                    } else {
+                        Place::Data(size)
+                    };
+                    at += length;
+                }
+                Place::Data(left) => {
+                    let here = (raw.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+                    payload.add(at..at + here);
+                    at += here;
+                    self.0 = match left - here as u64 {
+                        0 => Place::LineEnd(2),
+                        left => Place::Data(left),
+                    };
+                }
+                Place::LineEnd(left) => {
+                    let expected = if left == 2 { b'\r' } else { b'\n' };
+                    if raw[at] != expected {
+                        return Err(Broken::Chunk);
+                    }
+                    at += 1;
+                    self.0 = if left == 2 {
+                        Place::LineEnd(1)
+                    } else {
+                        Place::Size
+                    };
+                }
+                Place::Trailers => {
+                    let Some((trailers, length)) = trailers(&raw[at..])? else {
+                        break;
+                    };
+                    at += length;
+                    read.trailers = Some(trailers);
+                    break;
+                }
+            }
+        }
+        if self.0 != Place::Trailers {
+            read.content = at;
+        }
+        read.whole = at;
+        read.payload = payload.bytes();
+        Ok(read)
+    }
+}
+
+/// The content of a piece: mostly one run of bytes.
+struct Payload<'a> {
+    raw: &'a [u8],
+    first: Range<usize>,
+    joined: BytesMut,
+}
+
+impl<'a> Payload<'a> {
+    fn new(raw: &'a [u8]) -> Payload<'a> {
+        Payload {
+            raw,
+            first: 0..0,
+            joined: BytesMut::new(),
+        }
+    }
+
+    fn add(&mut self, run: Range<usize>) {
+        if self.first.is_empty() {
+            self.first = run;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.reserve(self.raw.len() - self.first.start);
+            self.joined.extend_from_slice(&self.raw[self.first.clone()]);
+        }
+        self.joined.extend_from_slice(&self.raw[run]);
+    }
+
+    fn bytes(self) -> Bytes {
+        if self.joined.is_empty() {
+            Bytes::copy_from_slice(&self.raw[self.first])
+        } else {
+            self.joined.freeze()
+        }
+    }
+}
+
+/// A size line's size and length; `None` where it is not whole.
+fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, Broken> {
+    let Some(end) = memchr::memchr(b'\n', raw) else {
+        return if raw.len() > LONGEST_LINE {
+            Err(Broken::Chunk)
+        } else {
+            Ok(None)
+        };
+    };
+    let line = raw[..end].strip_suffix(b"\r").ok_or(Broken::Chunk)?;
+    if line.len() > LONGEST_LINE {
+        return Err(Broken::Chunk);
+    }
+    let digits = line
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    if digits == 0 || digits > 16 {
+        return Err(Broken::Chunk);
+    }
+    let size = line[..digits].iter().fold(0u64, |size, digit| {
+        size << 4 | u64::from((*digit as char).to_digit(16).unwrap_or_default())
+    });
+    let rest = line[digits..].trim_ascii_start();
+    let extension = rest.is_empty() || rest[0] == b';';
+    if !extension || rest.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
+        return Err(Broken::Chunk);
+    }
+    Ok(Some((size, end + 1)))
+}
+
+/// The trailer section and its length; `None` where it is not whole.
+fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, Broken> {
+    if raw.starts_with(b"\r\n") {
+        return Ok(Some((HeaderMap::new(), 2)));
+    }
+    let mut fields = [httparse::EMPTY_HEADER; TRAILERS];
+    match httparse::parse_headers(raw, &mut fields).map_err(|_| Broken::Trailers)? {
+        httparse::Status::Partial if raw.len() > LONGEST_TRAILERS => Err(Broken::Trailers),
+        httparse::Status::Partial => Ok(None),
+        httparse::Status::Complete((length, fields)) => {
+            let mut map = HeaderMap::with_capacity(fields.len());
+            for field in fields {
+                let name = HeaderName::from_bytes(field.name.as_bytes());
+                let value = HeaderValue::from_bytes(field.value);
+                let (Ok(name), Ok(value)) = (name, value) else {
+                    return Err(Broken::Trailers);
+                };
+                map.append(name, value);
+            }
+            Ok(Some((map, length)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] =
+        b"5\r\nhello\r\n1;quality=\"high\"\r\n \r\n000A  \r\n0123456789\r\n00\r\nx-sum: 7\r\n\r\n";
+    const CONTENT: &[u8] = b"hello 0123456789";
+
+    #[derive(Default)]
+    struct Whole {
+        payload: Vec<u8>,
+        forwarded: Vec<u8>,
+        trailers: Option<HeaderMap>,
+    }
+
+    /// Reads a body that comes in pieces, keeping unread what is not whole.
+    fn in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Whole, Broken> {
+        let (mut chunked, mut held) = (Chunked::default(), Vec::new());
+        let mut whole = Whole::default();
+        for piece in pieces {
+            held.extend_from_slice(piece);
+            let read = chunked.read(&held)?;
+            whole.payload.extend_from_slice(&read.payload);
+            whole.forwarded.extend_from_slice(&held[..read.content]);
+            held.drain(..read.whole);
+            whole.trailers = whole.trailers.or(read.trailers);
+        }
+        Ok(whole)
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_reads_the_same_and_leaves_as_it_came() {
+        for cut in 0..=BODY.len() {
+            let (one, other) = BODY.split_at(cut);
+            let whole = in_pieces([one, other].into_iter()).expect("good");
+            assert_eq!(whole.payload, CONTENT, "{cut}");
+            assert!(BODY.starts_with(&whole.forwarded), "{cut}");
+            assert!(whole.forwarded.ends_with(b"0123456789\r\n"), "{cut}");
+            assert_eq!(whole.trailers.expect("over")["x-sum"], "7", "{cut}");
+        }
+        let whole = in_pieces(BODY.chunks(1)).expect("good");
+        assert_eq!(whole.payload, CONTENT);
+    }
+
+    #[test]
+    fn what_two_readers_could_take_for_different_bodies_is_refused() {
+        for body in [
+            &b"5\nhello\r\n"[..],
+            b"\r\n5\r\nhello\r\n",
+            b"+5\r\nhello\r\n",
+            b"0x5\r\nhello\r\n",
+            b"-1\r\n",
+            b"5 5\r\nhello\r\n",
+            b"5;a=\rb\r\nhello\r\n",
+            b"5\r\nhelloX\n",
+            b"5\r\nhello\n\n",
+            b"11111111111111111\r\n",
+            b"0\r\nno colon\r\n\r\n",
+        ] {
+            assert!(
+                in_pieces([body].into_iter()).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(body)
+            );
+        }
+    }
+
+    #[test]
+    fn lines_and_trailers_without_end_are_refused() {
+        let line = [b"5;".as_slice(), &[b'a'; LONGEST_LINE]].concat();
+        assert!(in_pieces(line.chunks(100)).is_err());
+        let trailers = [b"0\r\nx: ".as_slice(), &[b'a'; LONGEST_TRAILERS]].concat();
+        assert!(in_pieces(trailers.chunks(100)).is_err());
+    }
+
+    #[test]
+    fn what_follows_the_end_is_not_read() {
+        let read = Chunked::default()
+            .read(b"1\r\na\r\n0\r\n\r\nHTTP/1.1")
+            .expect("good");
+        assert_eq!((read.whole, read.content), (11, 6));
+        assert!(read.trailers.is_some());
+    }
+}

@@ -1,0 +1,201 @@
+//! An upstream's response on its way to the agent: the head made fit, the body tapped.
+
+use super::body::Body;
+use super::connection::Http1;
+use super::exchange::Answered;
+use super::forward::{Forwarding, Sent};
+use super::headers;
+use super::http1;
+use super::refusal::{blame, failure, refuse};
+use super::rewrite;
+use super::tap::{Source, Streaming, now};
+use super::upgrade::Tunnel;
+use super::upstream::{Endpoint, Taken, Wire};
+use super::watch::{Call, Watch};
+use crate::observer::{FailureKind, Phase};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Response, StatusCode, Version, response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use std::sync::Arc;
+
+impl Forwarding<'_> {
+    /// Makes the response head of the upstream's the agent's, and taps the body.
+    pub fn respond(&self, sent: Sent, call: Call) -> Response<Body> {
+        let Sent {
+            answered,
+            endpoint,
+            held,
+            upgrade,
+            rewritten,
+            cost,
+        } = sent;
+        let Answered {
+            response, wire, at, ..
+        } = answered;
+        let (mut parts, incoming) = response.into_parts();
+        let watch = Arc::clone(call.watch());
+        watch.tell(|observer| observer.head(at, parts.status, &parts.headers));
+        let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+        let delivery = Delivery::of(&mut parts);
+        headers::agent_response(&mut parts, self.route);
+        parts.version = Version::HTTP_11;
+        let body = match (wire, upgrade) {
+            (Wire::Http1(http1), Some(agent)) if switching => {
+                let (idle, drain) = (
+                    self.upstream.settings.timeouts.idle,
+                    self.connection.drain.clone(),
+                );
+                Tunnel {
+                    http1,
+                    agent,
+                    call,
+                    held,
+                    idle,
+                    drain,
+                }
+                .start();
+                Body::empty()
+            }
+            _ if switching => {
+                let failure = failure(
+                    FailureKind::Protocol,
+                    "switched protocols though nobody asked for it".to_owned(),
+                );
+                return refuse(
+                    call,
+                    &blame(failure, &self.upstream.settings, &endpoint, &watch),
+                );
+            }
+            (wire, _) => {
+                let source = source(wire, incoming, endpoint, delivery, &watch);
+                let mut streaming = self.streaming(source, call, held);
+                if rewritten && rewrite::filters(&mut parts) {
+                    streaming = filtered(streaming, &watch);
+                }
+                self.body(streaming, &parts)
+            }
+        };
+        let cost = cost + now().saturating_duration_since(at);
+        watch.tell(|observer| observer.overhead(Phase::Head, cost));
+        Response::from_parts(parts, body)
+    }
+
+    fn streaming(&self, source: Source, call: Call, held: Taken) -> Streaming {
+        let idle = self.upstream.settings.timeouts.idle;
+        let streaming = Streaming::new(source, call, idle, held);
+        match &self.connection.direct {
+            Some(agent) if self.is_written_chunked() => streaming.past_the_server(agent.clone()),
+            _ => streaming,
+        }
+    }
+
+    /// Whether the agent gets a body of unknown length in chunks.
+    fn is_written_chunked(&self) -> bool {
+        self.agent_version == Version::HTTP_11 && self.method != Method::HEAD
+    }
+
+    fn body(&self, mut streaming: Streaming, parts: &response::Parts) -> Body {
+        streaming.finish_if_empty();
+        if !streaming.is_over() {
+            return Body::streaming(streaming);
+        }
+        match parts.headers.get(CONTENT_LENGTH) {
+            Some(length) if self.agent_version < Version::HTTP_2 => {
+                Body::unsent(length.to_str().ok().and_then(|length| length.parse().ok()))
+            }
+            _ => Body::empty(),
+        }
+    }
+}
+
+fn filtered(streaming: Streaming, watch: &Watch) -> Streaming {
+    match watch.ask(|observer| observer.response_filter()).flatten() {
+        Some(filter) => streaming.filtered(filter),
+        None => streaming,
+    }
+}
+
+/// How a response comes over HTTP/1.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    chunked: bool,
+    /// The connection ends with it.
+    last: bool,
+}
+
+impl Delivery {
+    /// Reads it from a head before the fields of the connection go. A length beside
+    /// chunks is wrong and goes, too (RFC 9112 §6.3).
+    fn of(parts: &mut response::Parts) -> Delivery {
+        let coded = parts.headers.contains_key(TRANSFER_ENCODING);
+        if coded {
+            headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
+        }
+        let closes = headers::has_token(&parts.headers, &CONNECTION, "close");
+        let stays = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
+        Delivery {
+            chunked: coded && is_chunked(&parts.headers),
+            last: closes || (parts.version < Version::HTTP_11 && !stays),
+        }
+    }
+}
+
+/// Whether the last coding is `chunked`.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    let last = last.and_then(|value| value.to_str().ok()?.rsplit(',').next());
+    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
+}
+
+fn source(
+    wire: Wire,
+    incoming: Incoming,
+    endpoint: Arc<Endpoint>,
+    delivery: Delivery,
+    watch: &Watch,
+) -> Source {
+    match wire {
+        Wire::Http1(http1) => http1_source(http1, incoming, endpoint, delivery, watch),
+        Wire::Http2 { stream, .. } => Source::Http2 {
+            incoming,
+            _stream: stream,
+        },
+    }
+}
+
+/// Takes the connection from its client when that has nothing to do but to read.
+fn http1_source(
+    http1: Box<Http1>,
+    incoming: Incoming,
+    endpoint: Arc<Endpoint>,
+    delivery: Delivery,
+    watch: &Watch,
+) -> Source {
+    if watch.when_sent().is_none() || !http1.control().is_flushed() {
+        http1.control().open();
+        return Source::Duplex {
+            incoming,
+            http1,
+            endpoint,
+        };
+    }
+    // The client has judged the head.
+    let length = if incoming.is_end_stream() {
+        Some(0)
+    } else {
+        incoming.size_hint().exact()
+    };
+    drop(incoming);
+    let Some((io, ahead)) = http1.into_io() else {
+        return Source::Lost;
+    };
+    let mut response = http1::Response::new(io, ahead, length, delivery.chunked);
+    if delivery.last {
+        response = response.not_reusable();
+    }
+    Source::Http1 {
+        response: Box::new(response),
+        endpoint,
+    }
+}

@@ -1,0 +1,229 @@
+//! Chunks between two HTTP/1.1 sides leave as they came, framing included; and what else
+//! comes of reading the upstream's socket where its chunks are wanted.
+
+use crate::support::agent::Raw;
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::Upstream;
+use tokengauge::observer::End;
+
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// An agent and a backend, between whom a response in chunks has begun.
+async fn streaming(head: &str) -> (Upstream, Proxy, Raw, Raw) {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent
+        .write("GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\n\r\n")
+        .await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend.write(format!("{head}3\r\none\r\n")).await;
+    agent.read_head().await;
+    assert_eq!(agent.read_exact(8).await, b"3\r\none\r\n");
+    (upstream, proxy, agent, backend)
+}
+
+#[tokio::test]
+async fn framing_leaves_as_it_came_however_it_is_cut() {
+    const REST: &str = "0a;name=\"value\"\r\n0123456789\r\n1 \r\n!\r\n00000003\r\nend\r\n";
+    for size in [1, 2, 3, 7, REST.len()] {
+        let (_upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
+        for piece in REST.as_bytes().chunks(size) {
+            backend.write(piece).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            agent.read_exact(REST.len()).await,
+            REST.as_bytes(),
+            "{size}"
+        );
+        backend.write("0\r\n\r\n").await;
+        assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.response(), b"one0123456789!end", "{size}");
+        assert_eq!(call.ended(), Some(End::Complete));
+    }
+}
+
+#[tokio::test]
+async fn the_last_chunk_and_the_end_leave_together_and_the_connection_serves_again() {
+    let (upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
+    backend.write("3\r\ntwo\r\n0\r\n\r\n").await;
+    assert_eq!(agent.read_exact(13).await, b"3\r\ntwo\r\n0\r\n\r\n");
+    proxy.recorder.only_call().await;
+    agent.write("GET /2 HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert!(backend.read_head().await.starts_with("GET /2 "));
+    backend
+        .write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    agent.read_head().await;
+    assert_eq!(agent.read_exact(2).await, b"ok");
+    let calls = proxy.recorder.ended_calls(2).await;
+    assert_eq!(calls[1].reused(), [true]);
+    drop(upstream);
+}
+
+#[tokio::test]
+async fn a_connection_with_something_behind_the_end_is_not_used_again() {
+    let (upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
+    backend
+        .write("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        .await;
+    assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+    proxy.recorder.only_call().await;
+    agent.write("GET /2 HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut other = upstream.accept().await;
+    assert!(other.read_head().await.starts_with("GET /2 "));
+    backend.closed().await;
+}
+
+#[tokio::test]
+async fn trailers_follow_chunks_that_left_as_they_came() {
+    let head = "HTTP/1.1 200 OK\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (_upstream, proxy, mut agent, mut backend) = streaming(head).await;
+    backend.write("3\r\ntwo\r\n").await;
+    assert_eq!(agent.read_exact(8).await, b"3\r\ntwo\r\n");
+    backend.write("0\r\nx-sum: 7\r\n\r\n").await;
+    let end = String::from_utf8(agent.read_until(b"\r\n\r\n").await).expect("text");
+    assert_eq!(end.to_ascii_lowercase(), "0\r\nx-sum: 7\r\n\r\n");
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(call.ended(), Some(End::Complete));
+}
+
+#[tokio::test]
+async fn malformed_framing_breaks_the_body_off_where_it_is_wrong() {
+    for wrong in [
+        "2\r\nabX\r\n",
+        "zz\r\n",
+        "3\nabc\r\n",
+        "0\r\nno colon\r\n\r\n",
+    ] {
+        let (_upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
+        backend.write("3\r\ntwo\r\n").await;
+        assert_eq!(agent.read_exact(8).await, b"3\r\ntwo\r\n");
+        backend.write(wrong).await;
+        let rest = agent.read_to_end().await;
+        assert!(!rest.ends_with(b"0\r\n\r\n"), "{wrong:?}: {rest:?}");
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.ended(), Some(End::UpstreamReset), "{wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_reads_slowly_gets_every_byte() {
+    const CHUNKS: usize = 2_000;
+    let (_upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
+    let chunk = format!("1000\r\n{}\r\n", "0123456789abcdef".repeat(256));
+    let sending = tokio::spawn({
+        let chunk = chunk.clone();
+        async move {
+            for _ in 0..CHUNKS {
+                backend.write(&chunk).await;
+            }
+            backend.write("0\r\n\r\n").await;
+            backend
+        }
+    });
+    for n in 0..CHUNKS {
+        if n % 500 == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert!(
+            agent.read_exact(chunk.len()).await == chunk.as_bytes(),
+            "{n}"
+        );
+    }
+    assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+    sending.await.expect("sent");
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(call.ended(), Some(End::Complete));
+    assert_eq!(call.response().len(), 3 + CHUNKS * 4096);
+}
+
+#[tokio::test]
+async fn interim_responses_reach_the_agent_as_they_came() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    for hint in [
+        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n",
+        "HTTP/1.1 102 Processing\r\n\r\n",
+    ] {
+        backend.write(hint).await;
+        assert_eq!(agent.read_head().await, hint);
+    }
+    backend
+        .write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    assert!(agent.read_head().await.starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(agent.read_exact(2).await, b"ok");
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(
+        (call.status(), call.ended()),
+        (Some(200), Some(End::Complete))
+    );
+}
+
+#[tokio::test]
+async fn an_agent_of_http_1_0_gets_no_interim_response() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend
+        .write("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    let head = agent.read_head().await;
+    assert!(head.contains(" 200 OK\r\n"), "{head}");
+}
+
+#[tokio::test]
+async fn a_response_that_begins_during_the_upload_flows_beside_it() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent
+        .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        .await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    assert_eq!(backend.read_exact(8).await, b"3\r\none\r\n");
+    backend.write(format!("{CHUNKED}3\r\nONE\r\n")).await;
+    agent.read_head().await;
+    assert_eq!(agent.read_exact(8).await, b"3\r\nONE\r\n");
+    agent.write("3\r\ntwo\r\n").await;
+    assert_eq!(backend.read_exact(8).await, b"3\r\ntwo\r\n");
+    backend.write("3\r\nTWO\r\n").await;
+    assert_eq!(agent.read_exact(8).await, b"3\r\nTWO\r\n");
+    agent.write("0\r\n\r\n").await;
+    assert_eq!(backend.read_exact(5).await, b"0\r\n\r\n");
+    backend.write("0\r\n\r\n").await;
+    assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(call.request(), b"onetwo");
+    assert_eq!(call.response(), b"ONETWO");
+    assert_eq!(call.ended(), Some(End::Complete));
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_does_not_reach_the_agent() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend
+        .write(format!("{head}5\r\nhello\r\n0\r\n\r\n"))
+        .await;
+    let head = agent.read_head().await.to_ascii_lowercase();
+    assert!(!head.contains("content-length"), "{head}");
+    assert_eq!(agent.read_exact(15).await, b"5\r\nhello\r\n0\r\n\r\n");
+}
