@@ -34,6 +34,9 @@ pub enum Command {
     Check(CheckArgs),
     /// Run the simulated backend alone
     Sim(SimArgs),
+    /// Ask a running proxy how its service level objectives stand
+    #[command(subcommand)]
+    Slo(SloCommand),
     /// Put a recorded response through the meter and print its call record
     Replay(ReplayArgs),
     /// Print every metric there is: kind, unit, labels, meaning
@@ -114,6 +117,24 @@ pub struct SimArgs {
     /// Print one JSON line per call: what was really done
     #[arg(long)]
     pub print: bool,
+}
+
+/// What to do with objectives.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SloCommand {
+    /// Print how every objective stands: budget left, burn rates, time to exhaustion
+    Status(StatusArgs),
+}
+
+/// Options of `slo status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Where the proxy's operators connect
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN)]
+    pub admin: SocketAddr,
+    /// Print the API's JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `replay`.

@@ -19,6 +19,7 @@
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates; time is an argument
 //! export/          the table of names, the registry, Prometheus' text, the call log
+//! fetch.rs         one HTTP request to somebody who is no upstream
 //! admin/           health, /metrics, the JSON API
 //! sim/             a simulated backend with a known truth, and simulated agents
 //! ```
@@ -34,6 +35,7 @@ pub mod cli;
 pub mod command;
 pub mod config;
 pub mod export;
+pub mod fetch;
 pub mod meter;
 pub mod observer;
 pub mod proxy;

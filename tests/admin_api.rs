@@ -6,12 +6,13 @@ use crate::meter_support::{Bench, DONE, PATIENCE, finish, thoughts, words};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokengauge::admin::{self, Admin, Readiness};
 use tokengauge::config::{Config, Measure};
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{RecentCalls, Subscriber};
 use tokengauge::observer::End;
+use tokengauge::slo::Slos;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -51,7 +52,10 @@ impl Server {
             vec![Arc::clone(&prometheus) as _, Arc::clone(&recent) as _];
         let bench = Bench::new(measure, subscribers);
         let readiness = Arc::new(Readiness::default());
+        let measure = Measure::default();
+        let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
         let state = Admin {
+            slos,
             meter: Arc::clone(&bench.meter),
             recent,
             prometheus,

@@ -37,6 +37,7 @@ mod sim_faults;
 mod sim_stream;
 mod sim_support;
 mod slo_config;
+mod slo_counting;
 mod support;
 mod tls_handshake;
 mod tls_listener;

@@ -3,6 +3,7 @@
 use super::Admin;
 use crate::call::CallRecord;
 use crate::meter::StreamNow;
+use crate::slo::Status;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -15,6 +16,11 @@ const DEFAULT_LIMIT: usize = 100;
 #[derive(Serialize)]
 struct Calls<'a> {
     calls: Vec<&'a CallRecord>,
+}
+
+#[derive(Serialize)]
+struct Slos {
+    slos: Vec<Status>,
 }
 
 #[derive(Serialize)]
@@ -42,6 +48,12 @@ pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuer
         }
         Err(problem) => error(StatusCode::BAD_REQUEST, &problem),
     }
+}
+
+/// How every objective stands.
+pub(super) async fn slos(State(admin): State<Admin>) -> Response {
+    let slos = admin.slos.status((admin.clock)());
+    Json(Slos { slos }).into_response()
 }
 
 /// The `limit` of a query: a whole number, 1 or more.

@@ -6,6 +6,7 @@ mod health;
 
 use crate::export::prometheus::Prometheus;
 use crate::meter::{Meter, RecentCalls};
+use crate::slo::Slos;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -27,6 +28,8 @@ pub struct Admin {
     pub recent: Arc<RecentCalls>,
     /// The metrics.
     pub prometheus: Arc<Prometheus>,
+    /// The promises.
+    pub slos: Arc<Slos>,
     /// Whether traffic is welcome.
     pub readiness: Arc<Readiness>,
     /// The monotonic clock.
@@ -56,6 +59,7 @@ fn router(admin: Admin) -> Router {
         .route("/metrics", get(metrics))
         .route("/api/v1/calls", get(api::calls))
         .route("/api/v1/streams", get(api::streams))
+        .route("/api/v1/slos", get(api::slos))
         .fallback(|| async {
             api::error(
                 StatusCode::NOT_FOUND,

@@ -5,11 +5,13 @@ mod dashboards;
 mod demo;
 mod logging;
 mod metrics;
+mod objectives;
 mod replay;
 mod run;
 mod serve;
 mod signals;
 mod sim;
+mod slo;
 
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
@@ -29,6 +31,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Demo(args) => serving(demo::demo(args)),
         Command::Sim(args) => serving(sim::sim(args)),
         Command::Check(args) => check::check(&args),
+        Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),
         Command::Metrics(args) => printed(metrics::metrics(&args)?),
         Command::Dashboards(args) => printed(dashboards::dashboards(&args)?),

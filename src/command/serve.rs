@@ -1,6 +1,7 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
+use super::objectives::{self, Objectives};
 use crate::Error;
 use crate::admin::{self, Admin, Readiness};
 use crate::config::Config;
@@ -8,6 +9,7 @@ use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
 use crate::export::prometheus::Prometheus;
 use crate::export::runtime;
+use crate::export::slo;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::proxy::listener::{self, Bound};
@@ -29,6 +31,7 @@ pub(super) struct Proxy {
     admin_listener: Option<TcpListener>,
     forwarder: Arc<Forwarder>,
     admin: Admin,
+    objectives: Objectives,
     shutdown: Shutdown,
 }
 
@@ -38,12 +41,19 @@ impl Proxy {
     pub(super) async fn bind(config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
-        let prometheus = Prometheus::new(&config.routes, &config.measure, Instant::now());
+        let prometheus = Prometheus::with_thresholds(
+            &config.routes,
+            &config.measure,
+            Instant::now(),
+            &slo::thresholds(&config.slos),
+        );
         let recent = RecentCalls::new(config.measure.recent_calls);
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![prometheus.clone(), recent.clone()];
         if let Some(path) = call_log {
             subscribers.push(open_call_log(path, &prometheus)?);
         }
+        let (slos, store) = objectives::open(&config)?;
+        subscribers.push(slos.clone());
         let meter = Meter::new(config.measure.clone(), subscribers);
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
@@ -54,13 +64,17 @@ impl Proxy {
             let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
             panics.absolute(theirs.observer_panics());
         });
+        let theirs = Arc::clone(&slos);
+        prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
         prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
         let bound = config
             .listeners
             .iter()
             .map(Bound::bind)
             .collect::<Result<_, _>>();
+        let objectives = Objectives::start(&slos, store, &meter);
         let admin = Admin {
+            slos,
             meter,
             recent,
             prometheus,
@@ -73,6 +87,7 @@ impl Proxy {
             forwarder,
             config,
             admin,
+            objectives,
             shutdown,
         })
     }
@@ -100,7 +115,13 @@ impl Proxy {
         let (limits, patience) = (self.config.limits, self.config.drain_timeout);
         let drained =
             listener::serve(self.bound, self.forwarder, &limits, self.shutdown, patience).await;
-        let flushed = tokio::task::spawn_blocking(move || meter.flush(FLUSH_WITHIN)).await;
+        let objectives = self.objectives;
+        let end = move || {
+            let flushed = meter.flush(FLUSH_WITHIN);
+            objectives.stop();
+            flushed
+        };
+        let flushed = tokio::task::spawn_blocking(end).await;
         if !matches!(flushed, Ok(true)) {
             tracing::warn!("the last call records did not reach the call log in time");
         }

@@ -73,7 +73,11 @@ impl Config {
         };
         let file: File =
             toml::from_str(text).map_err(|error| invalid(vec![located(text, &error)]))?;
-        super::resolve::config(file, text).map_err(invalid)
+        let config = super::resolve::config(file, text).map_err(invalid)?;
+        Ok(Config {
+            origin: origin.to_owned(),
+            ..config
+        })
     }
 }
 

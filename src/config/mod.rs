@@ -46,6 +46,8 @@ pub struct Config {
     pub slos: Vec<Arc<Objective>>,
     /// Where what must survive a restart is kept; nothing is without it.
     pub state_dir: Option<PathBuf>,
+    /// Where it was read from.
+    pub origin: String,
     /// A digest of the text, for records of what changed.
     pub digest: String,
 }

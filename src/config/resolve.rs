@@ -47,6 +47,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         drain_timeout,
         slos,
         state_dir: file.state_dir,
+        origin: String::new(),
         digest: digest(text),
     })
 }

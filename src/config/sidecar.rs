@@ -48,6 +48,7 @@ impl Config {
             drain_timeout: DEFAULT_DRAIN,
             slos: Vec::new(),
             state_dir: None,
+            origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
         })
     }

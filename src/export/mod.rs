@@ -8,6 +8,7 @@ pub mod process;
 pub mod prometheus;
 pub mod registry;
 pub mod runtime;
+pub mod slo;
 pub mod text;
 
 mod labels;

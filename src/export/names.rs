@@ -411,6 +411,34 @@ pub const RUNTIME_GLOBAL_QUEUE_DEPTH: Metric = gauge(
     &["runtime"],
     "Tasks in the shared queue of the tokio runtime.",
 );
+/// The promises, event by event.
+pub const SLO_EVENTS: Metric = counter(
+    "tokengauge_slo_events_total",
+    Unit::Count,
+    &["slo", "verdict", "reason"],
+    "Events of an objective, calls or tokens or slices of time, by verdict and reason.",
+);
+/// What is promised.
+pub const SLO_OBJECTIVE_RATIO: Metric = gauge(
+    "tokengauge_slo_objective_ratio",
+    Unit::Ratio,
+    &["slo"],
+    "The share of events that is promised to be good.",
+);
+/// What is left.
+pub const SLO_ERROR_BUDGET_REMAINING: Metric = gauge(
+    "tokengauge_slo_error_budget_remaining_ratio",
+    Unit::Ratio,
+    &["slo"],
+    "What is left of the error budget by this process's own counts: 1 untouched, 0 spent, below 0 overspent.",
+);
+/// How fast it goes.
+pub const SLO_BURN_RATE: Metric = gauge(
+    "tokengauge_slo_burn_rate",
+    Unit::Ratio,
+    &["slo", "window"],
+    "How fast the error budget is spent by this process's own counts; 1 spends it exactly.",
+);
 /// CPU time.
 pub const PROCESS_CPU_SECONDS: Metric = counter(
     "process_cpu_seconds_total",
@@ -476,6 +504,10 @@ pub const ALL: &[Metric] = &[
     RUNTIME_WORKERS,
     RUNTIME_ALIVE_TASKS,
     RUNTIME_GLOBAL_QUEUE_DEPTH,
+    SLO_EVENTS,
+    SLO_OBJECTIVE_RATIO,
+    SLO_ERROR_BUDGET_REMAINING,
+    SLO_BURN_RATE,
     PROCESS_CPU_SECONDS,
     PROCESS_RESIDENT_MEMORY,
     PROCESS_OPEN_FDS,

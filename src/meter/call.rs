@@ -41,6 +41,8 @@ pub(crate) struct Head {
     pub(crate) operation: Operation,
     /// The model that the path names.
     path_model: Option<Box<str>>,
+    /// Whether a stream is asked for, where the path says.
+    path_stream: Option<bool>,
     /// Whether the answer has no body, whatever its head says.
     bodiless: bool,
     pub(crate) attribution: Option<Box<Attribution>>,
@@ -69,6 +71,7 @@ impl Head {
             dialect,
             operation: detected.operation,
             path_model: detected.model.map(String::into_boxed_str),
+            path_stream: detected.stream,
             bodiless: start.method == Method::HEAD,
             attribution,
             request: Mutex::new(request),
@@ -85,6 +88,19 @@ impl Head {
             .as_deref()
             .map(str::to_owned)
             .or_else(of_body)
+    }
+
+    /// Whether a stream was asked for, and whether several choices; as far as it is
+    /// known by now.
+    pub(crate) fn asked(&self) -> (Option<bool>, bool) {
+        let request = self.request.try_lock().ok();
+        let facts = request
+            .as_ref()
+            .and_then(|request| request.facts.as_deref());
+        let stream = facts.and_then(|facts| facts.stream);
+        let choices = facts.and_then(|facts| facts.choices);
+        let several = choices.is_some_and(|choices| choices > 1);
+        (self.path_stream.or(stream), several)
     }
 
     /// The workload, as far as it is known by now.
@@ -286,15 +302,16 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(head: Head, received: Instant) -> Call {
+        let head = Arc::new(head);
         let registry = &head.shared.registry;
-        let live = registry.begin(head.id, &head.lane, received, head.started_at);
+        let live = registry.begin(head.id, &head, received, head.started_at);
         let state = State {
             run: Run::new(live),
             latest: Some(received),
             ..State::default()
         };
         Call {
-            head: Arc::new(head),
+            head,
             state: Mutex::new(Some(state)),
         }
     }
@@ -334,6 +351,9 @@ impl Call {
         };
         let decoder = Decoder::new(head.dialect, &response, head.shared.limits());
         if head.dialect != Dialect::Unknown || decoder.is_stream() {
+            if let Some(live) = &state.run.live {
+                live.streamed(decoder.is_stream());
+            }
             let compressed = encoding.is_some_and(|encoding| encoding != "identity");
             state.reading = Reading::new(decoder, compressed);
         }
@@ -354,6 +374,9 @@ impl CallObserver for Call {
             state.saw(at);
             state.connected = Some(at);
             state.warm_up = head.lane.reached(at, &head.shared.measure);
+            if let Some(live) = &state.run.live {
+                live.warm_up(state.warm_up);
+            }
         });
     }
 

@@ -13,6 +13,9 @@ use std::time::Instant;
 
 /// The call is over: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(head: &Arc<Head>, mut state: State, at: Instant, end: End) {
+    if let Some(live) = &state.run.live {
+        live.over();
+    }
     if let Some(mut turns) = state.turns.take() {
         turns.end(head, &mut state, at, &end);
         return;

@@ -1,10 +1,12 @@
 //! The streams in flight, for those who look while they run.
 
+use super::call::Head;
 use super::counts::ByChannel;
 use super::lane::{InFlight, Lane};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
@@ -54,12 +56,54 @@ pub struct TokensNow {
     pub output: u64,
 }
 
+/// A call or a turn under way, for those who judge it while it runs.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The id its record will have.
+    pub id: Uuid,
+    /// When its request head had been read.
+    pub received: Instant,
+    /// The route that matched.
+    pub route: Arc<str>,
+    /// The upstream it went to.
+    pub upstream: Arc<str>,
+    /// Its workload, as far as it is known by now.
+    pub workload: Option<Arc<str>>,
+    /// The model that answers, else the one asked for.
+    pub model: Option<String>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// The trace that the agent named.
+    pub trace_id: Option<String>,
+    /// Whether it is a stream, by its answer, else as it was asked for.
+    pub streamed: Option<bool>,
+    /// Whether several choices were asked for.
+    pub several_choices: bool,
+    /// Whether the upstream had just come up.
+    pub warm_up: bool,
+    /// The first frame with tokens, and how many came in it.
+    pub first: Option<(Instant, u64)>,
+    /// Whether a token other than reasoning came.
+    pub answered: bool,
+    /// The last frame with tokens.
+    pub last: Option<Instant>,
+    /// Tokens of all channels.
+    pub tokens: u64,
+}
+
+/// It has ended: its record is being made, or is.
+const OVER: u8 = 1;
+const WARM_UP: u8 = 2;
+const STREAM: u8 = 4;
+const BODY: u8 = 8;
+
 /// The live side of one generation. Leaves the registry when dropped.
-#[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) id: Uuid,
     pub(crate) started_at: SystemTime,
     pub(crate) received: Instant,
+    head: Arc<Head>,
+    flags: AtomicU8,
     flight: InFlight,
     now: Mutex<Now>,
     registry: Weak<Registry>,
@@ -70,6 +114,8 @@ pub(crate) struct Live {
 struct Now {
     model: Option<Box<str>>,
     tokens: ByChannel,
+    /// The first frame with tokens, and how many came in it.
+    first: Option<(Instant, u64)>,
     /// The last two frames with tokens.
     frames: [Option<Instant>; 2],
     /// Where the window began, and the tokens then.
@@ -92,6 +138,56 @@ impl Live {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nobody shall judge it any more while it runs.
+    pub(crate) fn over(&self) {
+        self.flags.fetch_or(OVER, Ordering::Relaxed);
+    }
+
+    /// Whether the upstream had just come up.
+    pub(crate) fn warm_up(&self, warm_up: bool) {
+        let flag = if warm_up { WARM_UP } else { 0 };
+        self.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+
+    /// The answer is a stream, or is not.
+    pub(crate) fn streamed(&self, streamed: bool) {
+        let flag = if streamed { STREAM } else { BODY };
+        self.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+
+    /// Where it stands; `None` once it is over.
+    fn progress(&self) -> Option<Progress> {
+        let flags = self.flags.load(Ordering::Relaxed);
+        if flags & OVER != 0 {
+            return None;
+        }
+        let (asked, several_choices) = self.head.asked();
+        let streamed = match flags & (STREAM | BODY) {
+            0 => asked,
+            flag => Some(flag & STREAM != 0),
+        };
+        let attribution = self.head.attribution.as_deref();
+        let now = self.now();
+        let model = now.model.as_deref().map(str::to_owned);
+        Some(Progress {
+            id: self.id,
+            received: self.received,
+            route: Arc::clone(&self.lane().route),
+            upstream: Arc::clone(&self.lane().upstream),
+            workload: self.head.workload().cloned(),
+            model: model.or_else(|| self.head.model_requested()),
+            agent: attribution.and_then(|attribution| attribution.agent.clone()),
+            trace_id: attribution.and_then(|attribution| attribution.trace_id.clone()),
+            streamed,
+            several_choices,
+            warm_up: flags & WARM_UP != 0,
+            first: now.first,
+            answered: now.tokens.answered() > 0,
+            last: now.frames[1],
+            tokens: now.tokens.all(),
+        })
+    }
+
     /// The model's name became known.
     pub(crate) fn model(&self, model: &str) {
         let mut now = self.now();
@@ -104,6 +200,7 @@ impl Live {
     pub(crate) fn frame(&self, at: Instant, tokens: ByChannel) {
         let mut now = self.now();
         now.tokens = tokens;
+        now.first.get_or_insert((at, tokens.all()));
         now.frames = [now.frames[1], Some(at)];
         let (since, before) = *now.window.get_or_insert((at, tokens.all()));
         let elapsed = at.saturating_duration_since(since);
@@ -182,7 +279,7 @@ impl Registry {
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: Uuid,
-        lane: &Arc<Lane>,
+        head: &Arc<Head>,
         received: Instant,
         started_at: SystemTime,
     ) -> Arc<Live> {
@@ -190,7 +287,9 @@ impl Registry {
             id,
             started_at,
             received,
-            flight: InFlight::begin(lane),
+            head: Arc::clone(head),
+            flags: AtomicU8::new(0),
+            flight: InFlight::begin(&head.lane),
             now: Mutex::default(),
             registry: Arc::downgrade(self),
         });
@@ -208,6 +307,27 @@ impl Registry {
         threshold: Duration,
     ) -> HashMap<(Arc<str>, Arc<str>), u32> {
         let mut stalled = HashMap::new();
+        self.each(|live| {
+            if live.stalled(at, threshold) {
+                let lane = live.lane();
+                let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+                *stalled.entry(place).or_default() += 1;
+            }
+        });
+        stalled
+    }
+
+    /// Where every stream stands.
+    pub(crate) fn progress(&self, mut visit: impl FnMut(Progress)) {
+        self.each(|live| {
+            if let Some(progress) = live.progress() {
+                visit(progress);
+            }
+        });
+    }
+
+    /// Every stream, the list being held for a few of them at a time.
+    fn each(&self, mut visit: impl FnMut(&Live)) {
         let mut from = Bound::Unbounded;
         loop {
             let some: Vec<_> = {
@@ -216,15 +336,11 @@ impl Registry {
                 next.map(|(id, live)| (*id, live.clone())).collect()
             };
             let Some((last, _)) = some.last() else {
-                return stalled;
+                return;
             };
             from = Bound::Excluded(*last);
             let alive = some.iter().filter_map(|(_, live)| live.upgrade());
-            for live in alive.filter(|live| live.stalled(at, threshold)) {
-                let lane = live.lane();
-                let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
-                *stalled.entry(place).or_default() += 1;
-            }
+            alive.for_each(|live| visit(&live));
         }
     }
 
@@ -241,8 +357,11 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lane::Lanes;
     use super::*;
+    use crate::config::Measure;
+    use crate::meter::Meter;
+    use crate::observer::CallStart;
+    use http::{HeaderMap, Method, Uri};
 
     fn tokens(answer: u64) -> ByChannel {
         ByChannel {
@@ -252,8 +371,26 @@ mod tests {
     }
 
     fn begin(registry: &Arc<Registry>, start: Instant) -> Arc<Live> {
-        let lane = Lanes::default().lane(&"r".into(), &"u".into());
-        registry.begin(Uuid::now_v7(), &lane, start, SystemTime::UNIX_EPOCH)
+        let meter = Meter::new(Measure::default(), Vec::new());
+        begin_of(&meter, registry, start)
+    }
+
+    fn begin_of(meter: &Meter, registry: &Arc<Registry>, start: Instant) -> Arc<Live> {
+        let call = CallStart {
+            received: start,
+            started_at: SystemTime::UNIX_EPOCH,
+            method: &Method::POST,
+            uri: &Uri::from_static("/v1/chat/completions"),
+            headers: &HeaderMap::new(),
+            peer: None,
+            route: &"r".into(),
+            upstream: &"u".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        };
+        let head = Arc::new(Head::new(&meter.shared, &call));
+        registry.begin(Uuid::now_v7(), &head, start, SystemTime::UNIX_EPOCH)
     }
 
     #[test]
@@ -284,7 +421,10 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let second = Duration::from_secs(1);
-        let lives: Vec<_> = (0..3 * AT_ONCE).map(|_| begin(&registry, start)).collect();
+        let meter = Meter::new(Measure::default(), Vec::new());
+        let lives: Vec<_> = (0..3 * AT_ONCE)
+            .map(|_| begin_of(&meter, &registry, start))
+            .collect();
         assert!(
             registry.stalled(at(9000), second).is_empty(),
             "no token yet: that is not a stall"
@@ -307,8 +447,9 @@ mod tests {
     fn the_list_is_bounded_and_the_newest_come_first() {
         let registry = Arc::new(Registry::default());
         let start = Instant::now();
+        let meter = Meter::new(Measure::default(), Vec::new());
         let lives: Vec<_> = (0..MAX_LISTED + 10)
-            .map(|_| begin(&registry, start))
+            .map(|_| begin_of(&meter, &registry, start))
             .collect();
         assert_eq!(registry.snapshot(start, usize::MAX).len(), MAX_LISTED);
         let newest = registry.snapshot(start, 2);

@@ -36,7 +36,7 @@ use shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use live::{StreamNow, TokensNow};
+pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
 pub(crate) use subscriber::wait_behind;
 pub use subscriber::{Finding, Stream, Subscriber, Watch};
@@ -89,6 +89,11 @@ impl Meter {
     /// The newest streams in flight, at most `limit`, as they are at `now`.
     pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
         self.shared.registry.snapshot(now, limit)
+    }
+
+    /// Where every call under way stands.
+    pub fn progress(&self, visit: impl FnMut(Progress)) {
+        self.shared.registry.progress(visit);
     }
 
     /// Figures on measuring itself, as they are at `now`.

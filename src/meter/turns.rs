@@ -10,6 +10,7 @@ use crate::call::{Bytes, Dialect, Event};
 use crate::observer::{End, Frame, Side};
 use crate::wire::{Decoder, Framing, Limits, RealtimeRequests};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use uuid::Uuid;
 
@@ -56,7 +57,7 @@ impl Turns {
     }
 
     /// Bytes came from one side.
-    pub(crate) fn frame(&mut self, head: &Head, state: &mut State, from: Side, frame: &Frame) {
+    pub(crate) fn frame(&mut self, head: &Arc<Head>, state: &mut State, from: Side, frame: &Frame) {
         match from {
             Side::Agent => {
                 state.bytes.request += frame.bytes.len() as u64;
@@ -69,7 +70,7 @@ impl Turns {
         }
     }
 
-    fn answer(&mut self, head: &Head, state: &mut State, frame: &Frame) {
+    fn answer(&mut self, head: &Arc<Head>, state: &mut State, frame: &Frame) {
         state.bytes.response += frame.bytes.len() as u64;
         let Some(mut decoder) = self.decoder.take() else {
             return;
@@ -88,7 +89,7 @@ impl Turns {
         self.decoder = None;
     }
 
-    fn event(&mut self, head: &Head, state: &mut State, at: Instant, event: Event<'_>) {
+    fn event(&mut self, head: &Arc<Head>, state: &mut State, at: Instant, event: Event<'_>) {
         match event {
             Event::TurnStarted => {
                 self.depth += 1;
@@ -111,7 +112,7 @@ impl Turns {
     }
 
     /// Begins a turn where none is under way.
-    fn begin(&mut self, head: &Head, state: &mut State, at: Instant) {
+    fn begin(&mut self, head: &Arc<Head>, state: &mut State, at: Instant) {
         if self.turn.is_some() {
             return;
         }
@@ -124,7 +125,10 @@ impl Turns {
             received,
         };
         let registry = &head.shared.registry;
-        state.run.live = Some(registry.begin(turn.id, &head.lane, received, started_at));
+        let live = registry.begin(turn.id, head, received, started_at);
+        live.streamed(true);
+        live.warm_up(state.warm_up);
+        state.run.live = Some(live);
         self.turn = Some(turn);
     }
 
@@ -133,6 +137,9 @@ impl Turns {
         let Some(turn) = self.turn.take() else {
             return;
         };
+        if let Some(live) = &state.run.live {
+            live.over();
+        }
         self.depth = 0;
         self.recorded += 1;
         state.run.finish(head, at, true);

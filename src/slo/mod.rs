@@ -3,14 +3,33 @@
 //!
 //! [`Objective`] is one promise as the configuration gives it; [`tiers`] are the pairs
 //! of windows that its alerts look at. Both are data: the proxy counts by them, and the
-//! rules for Prometheus are made of them.
+//! rules for Prometheus are made of them. [`Slos`] counts: it takes finished calls from
+//! the meter, and once a second it looks at those under way, so that a missed deadline
+//! and a slow stream show when they happen and not when they end.
 
+mod audit;
+mod budget;
+mod calendar;
+mod engine;
 mod objective;
 mod pattern;
 mod preset;
+mod ring;
+mod state;
+mod status;
+mod tracker;
+mod verdict;
 mod windows;
 
+pub use audit::{Circumstances, changes};
+pub use budget::{burn_rate, exhausted_in, ratio, remaining};
+pub use engine::Slos;
 pub use objective::{Judgement, MAX_OBJECTIVES, Names, Objective, Selector, Sli, Slice, Weight};
 pub use pattern::Pattern;
 pub use preset::{PRESETS, Preset};
+pub use ring::Sum;
+pub use state::{Kept, Store};
+pub use status::{Burn, Status};
+pub use tracker::{Alert, Spent};
+pub use verdict::{Events, Finished, Reason, Verdict, judge, possible};
 pub use windows::{Severity, Tier, label, tiers};

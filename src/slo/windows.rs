@@ -1,7 +1,7 @@
 //! The windows that alerts look at, as data: those of the SRE workbook's multiwindow,
 //! multi-burn-rate alerts, at any length of the budget's period.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 const MINUTE: u64 = 60;
@@ -45,8 +45,10 @@ pub struct Tier {
     /// How loud.
     pub severity: Severity,
     /// The window that tells that it matters.
+    #[serde(serialize_with = "as_label")]
     pub long: Duration,
     /// The window that tells that it still goes on.
+    #[serde(serialize_with = "as_label")]
     pub short: Duration,
     /// The burn rate above which it fires.
     pub factor: f64,
@@ -104,6 +106,10 @@ fn scaled(window: u64, period: u64) -> u64 {
     }
     let exact = window as f64 * period as f64 / MONTH as f64;
     (exact / MINUTE as f64).round() as u64 * MINUTE
+}
+
+fn as_label<S: Serializer>(window: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&label(*window))
 }
 
 /// A window as Prometheus writes it: `5m`, `6h`, `30d`, `90m`.

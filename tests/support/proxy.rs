@@ -126,6 +126,7 @@ impl Setup {
             drain_timeout: Duration::from_secs(1),
             slos: Vec::new(),
             state_dir: None,
+            origin: String::new(),
             digest: String::new(),
         }
     }

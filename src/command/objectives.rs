@@ -1,0 +1,156 @@
+//! The threads behind the objectives: one looks once a second, one keeps the counts.
+
+use crate::Error;
+use crate::config::Config;
+use crate::meter::Meter;
+use crate::slo::{Circumstances, Slos, Store, changes};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Half of what a kill may cost, so that a slow disk has the other half.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// What runs for the objectives. Ends, and keeps the counts, when told.
+pub(super) struct Objectives {
+    stop: Vec<Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The objectives of `config`, going on from what was kept, and where they are kept.
+pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
+    let (now, wall) = (Instant::now(), SystemTime::now());
+    let slos = Slos::new(&config.slos, &config.measure, now, wall);
+    let Some(folder) = config
+        .state_dir
+        .as_deref()
+        .filter(|_| !config.slos.is_empty())
+    else {
+        return Ok((slos, None));
+    };
+    let failed = |error: io::Error| {
+        let folder = folder.display();
+        Error::Failed(format!(
+            "state_dir {folder}: {error}; it must be a folder that can be written to"
+        ))
+    };
+    let store = Store::open(folder).map_err(failed)?;
+    let kept = store.load();
+    let under = Circumstances {
+        at: humantime::format_rfc3339_seconds(wall).to_string(),
+        who: who(),
+        config: config.origin.clone(),
+        digest: config.digest.clone(),
+    };
+    store
+        .audit(&changes(&kept, &config.slos, &under))
+        .map_err(failed)?;
+    slos.restore(&kept, wall);
+    // What changed must not be told again after a kill.
+    slos.keep_again();
+    Ok((slos, Some(store)))
+}
+
+/// The account and the machine, as the system names them.
+fn who() -> String {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = variable("USER").or_else(|| variable("LOGNAME"));
+    let user = user.unwrap_or_else(|| match uid() {
+        Some(uid) => format!("uid {uid}"),
+        None => "unknown".to_owned(),
+    });
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let machine = machine.or_else(|| variable("HOSTNAME")).unwrap_or_default();
+    format!("{user}@{}", machine.trim())
+}
+
+#[cfg(unix)]
+fn uid() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata("/proc/self").ok()?.uid())
+}
+
+#[cfg(not(unix))]
+fn uid() -> Option<u32> {
+    None
+}
+
+impl Objectives {
+    /// Starts what `slos` needs; nothing where there are none.
+    pub(super) fn start(slos: &Arc<Slos>, store: Option<Store>, meter: &Arc<Meter>) -> Objectives {
+        let mut started = Objectives {
+            stop: Vec::new(),
+            threads: Vec::new(),
+        };
+        if slos.is_empty() {
+            return started;
+        }
+        let (theirs, meter) = (Arc::clone(slos), Arc::clone(meter));
+        started.thread("slo", move |stop| {
+            every(LOOK_EVERY, &stop, || {
+                theirs.tick(Instant::now(), SystemTime::now(), &meter);
+            });
+        });
+        if let Some(mut store) = store {
+            let theirs = Arc::clone(slos);
+            started.thread("slo-state", move |stop| {
+                keep(&mut store, &theirs);
+                every(KEEP_EVERY, &stop, || keep(&mut store, &theirs));
+                keep(&mut store, &theirs);
+            });
+        }
+        started
+    }
+
+    fn thread(&mut self, name: &str, run: impl FnOnce(Receiver<()>) + Send + 'static) {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        match thread.spawn(move || run(stopped)) {
+            Ok(thread) => {
+                self.stop.push(stop);
+                self.threads.push(thread);
+            }
+            Err(error) => tracing::error!(%error, name, "no thread: objectives are not kept up"),
+        }
+    }
+
+    /// Keeps the counts and ends. Blocks.
+    pub(super) fn stop(self) {
+        drop(self.stop);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the objectives panicked");
+            }
+        }
+    }
+}
+
+/// Acts every so often until told to stop. A panic costs that one time.
+fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
+    while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        let act = std::panic::AssertUnwindSafe(&mut act);
+        if std::panic::catch_unwind(act).is_err() {
+            tracing::error!("counting for objectives panicked");
+        }
+    }
+}
+
+fn keep(store: &mut Store, slos: &Slos) {
+    let Some(kept) = slos.kept(SystemTime::now()) else {
+        return;
+    };
+    match store.save(&kept) {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::warn!("another process keeps its counts in state_dir; ours are not kept");
+            slos.keep_again();
+        }
+        Err(error) => {
+            tracing::error!(%error, "the counts of the objectives cannot be kept");
+            slos.keep_again();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The objectives as series.
+
+use super::names;
+use super::registry::{Registry, Threshold};
+use crate::slo::{Objective, Sli, Slos};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bounds that make the share of calls on either side of an objective exact.
+pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
+    let of = |objective: &Arc<Objective>| {
+        let sli = objective.judgement.sli;
+        let metric = match sli {
+            Sli::Ttft(_) => &names::TIME_TO_FIRST_TOKEN,
+            Sli::TimeToFirstAnswer(_) => &names::TIME_TO_FIRST_ANSWER,
+            Sli::OutputTps(_) => &names::OUTPUT_TOKENS_PER_SECOND,
+            Sli::Duration(_) => &names::REQUEST_DURATION,
+            Sli::InterTokenLatency(_) => &names::TIME_PER_OUTPUT_TOKEN,
+            _ => return None,
+        };
+        let at = sli.threshold()?;
+        Some(Threshold {
+            metric: metric.name,
+            at,
+        })
+    };
+    objectives.iter().filter_map(of).collect()
+}
+
+/// Brings the series of the objectives up to `now`: every verdict and reason that can
+/// come is there from the start.
+pub fn refresh(registry: &Registry, slos: &Slos, now: Instant) {
+    for status in slos.status(now) {
+        let name = &*status.name;
+        for (verdict, reasons) in &status.events {
+            for (reason, count) in reasons {
+                let events = registry.counter(&names::SLO_EVENTS, &[name, verdict, reason]);
+                events.absolute(*count);
+            }
+        }
+        let set = |metric, value| registry.gauge(metric, &[name]).set(value);
+        set(&names::SLO_OBJECTIVE_RATIO, status.objective);
+        set(&names::SLO_ERROR_BUDGET_REMAINING, status.budget_remaining);
+        for burn in &status.burn {
+            let gauge = registry.gauge(&names::SLO_BURN_RATE, &[name, &burn.window]);
+            gauge.set(burn.rate);
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! What a call counts as, when it counts, and that it counts once.
+
+use crate::meter_support::{Bench, DONE, event, finish, words};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge::config::{Config, Measure};
+use tokengauge::meter::Subscriber;
+use tokengauge::observer::{CallObserver, End, FailureKind};
+use tokengauge::slo::{Slos, Status};
+
+/// Proxy, meter and objectives without a clock.
+struct Desk {
+    bench: Bench,
+    slos: Arc<Slos>,
+}
+
+fn wall(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_millis(millis)
+}
+
+fn config(slos: &str) -> Config {
+    let base = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
+                [[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
+    Config::parse(&format!("{base}{slos}"), "test").unwrap_or_else(|invalid| panic!("{invalid}"))
+}
+
+impl Desk {
+    fn new(slos: &str) -> Desk {
+        Desk::warmed(slos, 0)
+    }
+
+    fn warmed(slos: &str, warm_up_calls: u32) -> Desk {
+        let config = config(slos);
+        let measure = Measure {
+            warm_up_calls,
+            warm_up_for: Duration::ZERO,
+            ..config.measure
+        };
+        let slos = Slos::new(&config.slos, &measure, std::time::Instant::now(), wall(0));
+        let subscriber: Arc<dyn Subscriber> = slos.clone();
+        Desk {
+            bench: Bench::new(measure, vec![subscriber]),
+            slos,
+        }
+    }
+
+    fn tick(&self, millis: u64) {
+        let meter = &self.bench.meter;
+        self.slos.tick(self.bench.at(millis), wall(millis), meter);
+    }
+
+    fn status(&self, millis: u64) -> Status {
+        self.bench.findings();
+        self.slos.status(self.bench.at(millis)).remove(0)
+    }
+
+    /// Every count that is not 0, as `verdict reason`.
+    fn counts(&self, millis: u64) -> BTreeMap<String, u64> {
+        let status = self.status(millis);
+        let all = status.events.iter().flat_map(|(verdict, reasons)| {
+            let name = move |reason: &&str| format!("{verdict} {reason}");
+            reasons
+                .iter()
+                .map(move |(reason, count)| (name(reason), *count))
+        });
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Frames of `tokens` tokens, `gap` ms apart, the first at `first`; gives when the
+    /// last one came.
+    fn stream(
+        &self,
+        call: &dyn CallObserver,
+        first: u64,
+        gap: u64,
+        frames: u64,
+        tokens: usize,
+    ) -> u64 {
+        for frame in 0..frames {
+            self.bench.frame(call, first + frame * gap, words(tokens));
+        }
+        first + (frames - 1) * gap
+    }
+
+    fn complete(&self, call: &dyn CallObserver, at: u64) {
+        self.bench.frame(call, at, finish(None));
+        self.bench.frame(call, at, DONE);
+        call.ended(self.bench.at(at), End::Complete);
+    }
+}
+
+fn only(name: &str, count: u64) -> BTreeMap<String, u64> {
+    BTreeMap::from([(name.to_owned(), count)])
+}
+
+const TTFT: &str = "[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\n";
+const TOKENS: &str = "[[slo]]\nname = \"x\"\noutput_tps.at_least = 10\nweight = \"token\"\n";
+
+#[test]
+fn a_first_token_in_time_is_good_and_a_late_one_bad() {
+    for (first, expected) in [(2_000, "good met"), (2_001, "bad missed")] {
+        let desk = Desk::new(TTFT);
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, first, 20, 40, 1);
+        desk.complete(&*call, last + 1);
+        assert_eq!(desk.counts(9_000), only(expected, 1));
+    }
+}
+
+#[test]
+fn a_missed_deadline_counts_when_it_passes_and_not_again_when_the_stream_ends() {
+    let desk = Desk::new(TTFT);
+    let call = desk.bench.chat();
+    desk.tick(1_000);
+    desk.tick(2_200);
+    assert_eq!(
+        desk.counts(2_200),
+        BTreeMap::new(),
+        "a token of 2 s may still be on its way"
+    );
+    desk.tick(2_300);
+    assert_eq!(desk.counts(2_300), only("bad deadline", 1));
+    desk.tick(3_300);
+    let last = desk.stream(&*call, 5_000, 20, 40, 1);
+    desk.tick(6_000);
+    desk.complete(&*call, last + 1);
+    desk.tick(7_000);
+    assert_eq!(desk.counts(7_000), only("bad deadline", 1));
+    let spent = &desk.status(7_000).spent_by[0];
+    assert_eq!(spent.call, desk.bench.newest().id);
+}
+
+#[test]
+fn who_waits_in_vain_waits_too_long_however_it_ends() {
+    for (end, late) in [
+        (End::ClientCancelled, "bad deadline"),
+        (End::UpstreamReset, "bad deadline"),
+        (End::Failed(FailureKind::IdleTimeout), "bad deadline"),
+    ] {
+        for (at, expected) in [
+            (2_400, late),
+            (
+                1_900,
+                match end {
+                    End::ClientCancelled => "excluded client_cancelled",
+                    End::UpstreamReset => "excluded upstream_reset",
+                    _ => "excluded timeout",
+                },
+            ),
+        ] {
+            let desk = Desk::new(TTFT);
+            let call = desk.bench.chat();
+            call.ended(desk.bench.at(at), end.clone());
+            assert_eq!(desk.counts(3_000), only(expected, 1), "{end:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_in_one_body_has_no_deadline_for_its_first_token() {
+    let desk = Desk::new(TTFT);
+    let call = desk.bench.begin("/v1/chat/completions", &[]);
+    desk.bench
+        .send(&*call, br#"{"model":"asked","stream":false,"messages":[]}"#);
+    desk.tick(5_000);
+    desk.bench.answer(&*call, 200, "application/json");
+    let body = r#"{"model":"m","choices":[{"index":0,"message":{"content":"a b c"},"finish_reason":"stop"}]}"#;
+    desk.bench.frame(&*call, 6_000, body);
+    call.ended(desk.bench.at(6_000), End::Complete);
+    assert_eq!(desk.counts(7_000), only("excluded not_streamed", 1));
+}
+
+#[test]
+fn availability_is_the_upstreams() {
+    let desk = |end: &dyn Fn(&Desk)| {
+        let desk = Desk::new("[[slo]]\nname = \"x\"\navailability = true\n");
+        end(&desk);
+        desk.counts(9_000)
+    };
+    let status = |status: u16| {
+        desk(&move |desk| {
+            let call = desk.bench.begin("/v1/chat/completions", &[]);
+            desk.bench.send(&*call, b"{}");
+            desk.bench.answer(&*call, status, "application/json");
+            desk.bench.frame(&*call, 60, "{}");
+            call.ended(desk.bench.at(70), End::Complete);
+        })
+    };
+    assert_eq!(status(400), only("excluded client_error", 1));
+    assert_eq!(status(404), only("excluded client_error", 1));
+    assert_eq!(status(429), only("bad http_error", 1));
+    assert_eq!(status(500), only("bad http_error", 1));
+    assert_eq!(status(529), only("bad http_error", 1));
+    let ended = |end: End| {
+        desk(&move |desk| {
+            let call = desk.bench.chat();
+            let last = desk.stream(&*call, 100, 20, 40, 1);
+            call.ended(desk.bench.at(last + 1), end.clone());
+        })
+    };
+    assert_eq!(
+        ended(End::ClientCancelled),
+        only("excluded client_cancelled", 1)
+    );
+    assert_eq!(ended(End::UpstreamReset), only("bad upstream_reset", 1));
+    assert_eq!(
+        ended(End::Failed(FailureKind::Connect)),
+        only("bad unreachable", 1)
+    );
+    assert_eq!(
+        ended(End::Failed(FailureKind::RateLimited)),
+        only("excluded rejected", 1)
+    );
+    let error_inside = desk(&|desk| {
+        let call = desk.bench.chat();
+        desk.bench.frame(
+            &*call,
+            100,
+            "data: {\"error\":{\"type\":\"overloaded\"}}\n\n",
+        );
+        call.ended(desk.bench.at(101), End::Complete);
+    });
+    assert_eq!(error_inside, only("bad error_event", 1));
+    let complete = desk(&|desk| {
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, 100, 20, 40, 1);
+        desk.complete(&*call, last + 1);
+    });
+    assert_eq!(complete, only("good met", 1));
+}
+
+#[test]
+fn a_call_without_a_speed_is_excluded_with_its_reason() {
+    let slo = "[[slo]]\nname = \"x\"\noutput_tps.at_least = 30\n";
+    let desk = Desk::new(slo);
+    let call = desk.bench.chat();
+    let last = desk.stream(&*call, 100, 20, 5, 1);
+    desk.complete(&*call, last + 1);
+    assert_eq!(desk.counts(9_000), only("excluded too_few_tokens", 1));
+    let desk = Desk::new(&format!("{slo}min_output_tokens = 100\n"));
+    let call = desk.bench.chat();
+    let last = desk.stream(&*call, 100, 20, 80, 1);
+    desk.complete(&*call, last + 1);
+    assert_eq!(desk.counts(9_000), only("excluded too_few_tokens", 1));
+    let desk = Desk::new(slo);
+    let call = desk.bench.chat();
+    desk.bench.frame(&*call, 100, words(1));
+    call.ended(desk.bench.at(200), End::ClientCancelled);
+    assert_eq!(desk.counts(9_000), only("excluded client_cancelled", 1));
+}
+
+#[test]
+fn calls_during_the_warm_up_count_unless_the_objective_says_otherwise() {
+    for (warm_up, expected) in [("true", "bad missed"), ("false", "excluded warm_up")] {
+        let desk = Desk::warmed(&format!("{TTFT}warm_up = {warm_up}\n"), 1);
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, 2_100, 20, 40, 1);
+        desk.tick(4_000);
+        desk.complete(&*call, last + 1);
+        assert_eq!(desk.counts(9_000), only(expected, 1));
+    }
+}
+
+#[test]
+fn tokens_of_a_long_stream_count_by_segments_while_it_runs() {
+    let desk = Desk::new(TOKENS);
+    let call = desk.bench.chat();
+    // 20 tokens/s for 10 s, then 5 tokens/s for 10 s, then 20 tokens/s for 3 s.
+    desk.stream(&*call, 1_000, 50, 201, 1);
+    desk.tick(10_900);
+    assert_eq!(desk.counts(10_900), BTreeMap::new(), "no segment is over");
+    desk.tick(11_000);
+    assert_eq!(desk.counts(11_000), only("good met", 200));
+    desk.stream(&*call, 11_200, 200, 50, 1);
+    desk.tick(21_000);
+    let both = BTreeMap::from([("good met".to_owned(), 200), ("bad missed".to_owned(), 50)]);
+    assert_eq!(desk.counts(21_000), both);
+    let last = desk.stream(&*call, 21_050, 50, 60, 1);
+    desk.complete(&*call, last + 1);
+    let all = BTreeMap::from([("good met".to_owned(), 260), ("bad missed".to_owned(), 50)]);
+    assert_eq!(
+        desk.counts(25_000),
+        all,
+        "every token behind the first frame, once"
+    );
+    assert_eq!(desk.status(25_000).good, 260.0);
+}
+
+#[test]
+fn the_tokens_behind_a_gap_answer_for_it() {
+    let desk = Desk::new(TOKENS);
+    let call = desk.bench.chat();
+    desk.stream(&*call, 1_000, 50, 41, 1);
+    for second in 4..40 {
+        desk.tick(second * 1_000);
+    }
+    assert_eq!(
+        desk.counts(40_000),
+        only("good met", 40),
+        "closed at the last frame before the gap"
+    );
+    let last = desk.stream(&*call, 40_000, 50, 20, 1);
+    desk.complete(&*call, last + 1);
+    let all = BTreeMap::from([("good met".to_owned(), 40), ("bad missed".to_owned(), 20)]);
+    assert_eq!(desk.counts(45_000), all);
+}
+
+#[test]
+fn a_stream_that_is_cut_off_keeps_what_was_judged_of_it() {
+    let desk = Desk::new(TOKENS);
+    let call = desk.bench.chat();
+    let last = desk.stream(&*call, 1_000, 50, 240, 1);
+    desk.tick(11_500);
+    call.ended(desk.bench.at(last + 1), End::UpstreamReset);
+    let counts = desk.counts(20_000);
+    assert_eq!(counts.values().sum::<u64>(), 239, "{counts:?}");
+}
+
+#[test]
+fn gaps_stalls_and_the_whole_duration_have_thresholds_too() {
+    for (sli, expected) in [
+        ("longest_gap.at_most = \"250ms\"", "bad missed"),
+        ("longest_gap.at_most = \"700ms\"", "good met"),
+        ("stalls.at_most = 0", "good met"),
+        ("duration.at_most = \"1s\"", "bad missed"),
+        ("duration.at_most = \"10s\"", "good met"),
+        ("inter_token_latency.at_most = \"20ms\"", "bad missed"),
+        ("inter_token_latency.at_most = \"40ms\"", "good met"),
+        ("total_tps.at_least = 50", "bad missed"),
+        ("total_tps.at_least = 20", "good met"),
+        ("time_to_first_answer.at_most = \"100ms\"", "good met"),
+        ("cost_usd.at_most = 1", "excluded no_price"),
+    ] {
+        let desk = Desk::new(&format!("[[slo]]\nname = \"x\"\n{sli}\n"));
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, 100, 20, 40, 1);
+        let last = desk.stream(&*call, last + 600, 20, 20, 1);
+        desk.complete(&*call, last + 1);
+        assert_eq!(desk.counts(9_000), only(expected, 1), "{sli}");
+    }
+}
+
+#[test]
+fn gaps_count_token_by_token_where_asked() {
+    let slo = "[[slo]]\nname = \"x\"\ninter_token_latency.at_most = \"40ms\"\nweight = \"token\"\n";
+    let desk = Desk::new(slo);
+    let call = desk.bench.chat();
+    let last = desk.stream(&*call, 100, 20, 41, 1);
+    let last = desk.stream(&*call, last + 80, 80, 10, 1);
+    desk.complete(&*call, last + 1);
+    let all = BTreeMap::from([("good met".to_owned(), 40), ("bad missed".to_owned(), 10)]);
+    assert_eq!(desk.counts(9_000), all);
+}
+
+#[test]
+fn a_duration_is_missed_while_the_call_still_runs() {
+    let desk = Desk::new("[[slo]]\nname = \"x\"\nduration.at_most = \"3s\"\n");
+    let call = desk.bench.chat();
+    desk.stream(&*call, 100, 20, 40, 1);
+    desk.tick(3_300);
+    assert_eq!(desk.counts(3_300), only("bad deadline", 1));
+    call.ended(desk.bench.at(4_000), End::ClientCancelled);
+    assert_eq!(desk.counts(4_000), only("bad deadline", 1));
+}
+
+#[test]
+fn the_selector_decides_which_calls_count() {
+    let slo =
+        format!("{TTFT}select = {{ route = \"route\", model = \"as*\", agent = \"codex*\" }}\n");
+    for (agent, expected) in [("codex/1.0", 1), ("curl/8", 0)] {
+        let desk = Desk::new(&slo);
+        let call = desk
+            .bench
+            .begin("/v1/chat/completions", &[("user-agent", agent)]);
+        desk.bench
+            .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+        desk.tick(4_000);
+        call.ended(desk.bench.at(4_100), End::Failed(FailureKind::HeadTimeout));
+        let bad: u64 = desk.counts(5_000).values().sum();
+        assert_eq!(bad, expected, "{agent}");
+    }
+}
+
+#[test]
+fn slices_of_time_are_good_when_enough_of_their_calls_are() {
+    let slo = "[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\nslice = \"5m\"\nslice_target = 0.9\n";
+    let desk = Desk::new(slo);
+    let minute = 60_000;
+    let play = |begin: u64, ttft: u64| {
+        let call = desk
+            .bench
+            .begin_with("/v1/chat/completions", &[], |mut start| {
+                start.received = desk.bench.at(begin);
+                start
+            });
+        desk.bench
+            .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+        desk.bench.answer(&*call, 200, "text/event-stream");
+        let last = desk.stream(&*call, begin + ttft, 20, 5, 1);
+        desk.complete(&*call, last + 1);
+    };
+    // 1 700 000 000 is 200 s into a slice of 5 minutes: the first is over at 100 s.
+    (0..9).for_each(|n| play(n * 1_000, 100));
+    play(20_000, 2_500);
+    desk.bench.findings();
+    desk.tick(2 * minute);
+    assert_eq!(
+        desk.counts(2 * minute),
+        only("good met", 1),
+        "nine of ten are good"
+    );
+    (0..9).for_each(|n| play(2 * minute + n * 1_000, 100));
+    (0..2).for_each(|n| play(3 * minute + n * 1_000, 2_500));
+    desk.bench.findings();
+    desk.tick(7 * minute);
+    desk.tick(12 * minute);
+    let all = BTreeMap::from([
+        ("good met".to_owned(), 1),
+        ("bad missed".to_owned(), 1),
+        ("excluded no_traffic".to_owned(), 1),
+    ]);
+    assert_eq!(desk.counts(12 * minute), all);
+}
+
+#[test]
+fn budget_burn_and_alerts_follow_from_the_counts() {
+    let desk = Desk::new(&format!("{TTFT}objective = 0.9\n"));
+    let fresh = desk.status(0);
+    assert_eq!((fresh.budget_remaining, fresh.ratio), (1.0, None));
+    assert!(fresh.alerts.iter().all(|alert| !alert.firing));
+    for n in 0..100 {
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, if n < 5 { 2_500 } else { 500 }, 20, 5, 1);
+        desk.complete(&*call, last + 1);
+    }
+    let status = desk.status(3_000);
+    assert!(
+        (status.budget_remaining - 0.5).abs() < 1e-9,
+        "{}",
+        status.budget_remaining
+    );
+    assert_eq!(status.ratio, Some(0.95));
+    assert!(
+        (status.burn[0].rate - 0.5).abs() < 1e-9,
+        "{:?}",
+        status.burn
+    );
+    assert!(status.alerts.iter().all(|alert| !alert.firing));
+    for _ in 0..1_900 {
+        let call = desk.bench.chat();
+        call.ended(desk.bench.at(2_500), End::ClientCancelled);
+    }
+    let status = desk.status(3_000);
+    assert!(
+        status.budget_remaining < -8.0,
+        "{}",
+        status.budget_remaining
+    );
+    assert!(
+        status.alerts.iter().all(|alert| alert.firing),
+        "{:?}",
+        status.alerts
+    );
+    assert_eq!(status.exhausted_in_seconds, Some(0.0));
+    assert_eq!(status.spent_by.len(), 50, "bounded");
+}
+
+#[test]
+fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
+    let spend = |desk: &Desk, calls: usize| {
+        for _ in 0..calls {
+            let call = desk.bench.chat();
+            call.ended(desk.bench.at(2_500), End::ClientCancelled);
+        }
+        desk.bench.findings();
+    };
+    let first = Desk::new(TTFT);
+    spend(&first, 7);
+    let kept = first.slos.kept(wall(3_000)).expect("something changed");
+    assert_eq!(first.slos.kept(wall(3_000)), None, "nothing new");
+    let text = serde_json::to_string(&kept).expect("JSON");
+    let kept = serde_json::from_str(&text).expect("the same");
+    let week = Duration::from_secs(7 * 86_400);
+    for later in [
+        wall(60_000),
+        wall(0) + week,
+        wall(0) - week,
+        wall(0) + 5 * week,
+    ] {
+        let config = config(TTFT);
+        let now = std::time::Instant::now();
+        let slos = Slos::new(&config.slos, &config.measure, now, later);
+        slos.restore(&kept, later);
+        let status = slos.status(now).remove(0);
+        let expected = if later > wall(0) + 4 * week { 0.0 } else { 7.0 };
+        assert_eq!(status.bad, expected, "{later:?}");
+    }
+    let changed = |slo: &str| {
+        let desk = Desk::new(slo);
+        desk.slos.restore(&kept, wall(0));
+        desk.status(0).bad
+    };
+    assert_eq!(
+        changed(&format!("{TTFT}objective = 0.5\nwindow = \"7d\"\n")),
+        7.0
+    );
+    assert_eq!(changed(&TTFT.replace("2s", "3s")), 0.0, "judged otherwise");
+    assert_eq!(changed(&TTFT.replace("\"x\"", "\"y\"")), 0.0, "another");
+    let desk = Desk::new(TTFT);
+    spend(&desk, 3);
+    desk.slos
+        .tick(desk.bench.at(4_000), wall(0) - 52 * week, &desk.bench.meter);
+    spend(&desk, 2);
+    assert_eq!(desk.status(5_000).bad, 5.0, "the clock went back a year");
+    desk.slos.tick(
+        desk.bench.at(5_000),
+        wall(0) + 520 * week,
+        &desk.bench.meter,
+    );
+    assert_eq!(desk.status(5_000).bad, 5.0, "and forward ten");
+}
+
+#[test]
+fn an_objective_that_comes_back_finds_its_counts() {
+    let desk = Desk::new(TTFT);
+    let call = desk.bench.chat();
+    call.ended(desk.bench.at(2_500), End::ClientCancelled);
+    desk.bench.findings();
+    let kept = desk.slos.kept(wall(0)).expect("something");
+    let without = Desk::new(&TTFT.replace("\"x\"", "\"other\""));
+    without.slos.restore(&kept, wall(0));
+    without.slos.keep_again();
+    let kept = without.slos.kept(wall(1_000)).expect("something");
+    let again = Desk::new(TTFT);
+    again.slos.restore(&kept, wall(2_000));
+    assert_eq!(again.status(2_000).bad, 1.0);
+}
+
+#[test]
+fn reasoning_is_no_answer() {
+    let desk = Desk::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
+    let call = desk.bench.chat();
+    desk.bench
+        .frame(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
+    desk.tick(2_400);
+    assert_eq!(desk.counts(2_400), only("bad deadline", 1));
+}
