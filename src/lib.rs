@@ -15,7 +15,7 @@
 //! wire/            bytes → events: no clock, no sockets, no counting
 //! tokens/          o200k_base, incrementally; knows no dialect
 //! meter/           chunks + instants → call records
-//! trace.rs         W3C trace context: where a call stands in a trace
+//! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates; time is an argument
 //! export/          the table of names, the registry, Prometheus' text, the call log

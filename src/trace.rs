@@ -76,6 +76,39 @@ impl fmt::Display for TraceContext {
     }
 }
 
+/// The spans of one call: the call as the agent made it, and the request to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTrace {
+    /// The agent's span, where it sent one.
+    pub parent: Option<TraceContext>,
+    /// The call as the agent made it.
+    pub server: TraceContext,
+    /// The request to the upstream: a child of the call, in the same trace.
+    pub client: u64,
+    /// Whether the upstream is told, in the headers of its request.
+    pub propagates: bool,
+}
+
+impl CallTrace {
+    /// What the upstream is told: the parent of its own spans.
+    pub fn upstream(&self) -> TraceContext {
+        let span_id = self.client;
+        TraceContext {
+            span_id,
+            ..self.server
+        }
+    }
+
+    /// Whether the agent's trace goes on, and was not begun here.
+    pub fn continues(&self) -> bool {
+        self.parent.is_some()
+    }
+}
+
+/// Gives a call its spans, under the agent's where it sent one; decides whether they are
+/// recorded. Called on the traffic's threads: must be cheap.
+pub type Tracer = dyn Fn(Option<TraceContext>) -> CallTrace + Send + Sync;
+
 /// Exactly `length` lower-case hexadecimal digits.
 fn hexadecimal(text: &str, length: usize) -> Option<u128> {
     let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

@@ -30,6 +30,8 @@ mod meter_record;
 mod meter_series;
 mod meter_support;
 mod meter_validity;
+mod otlp_export;
+mod otlp_support;
 mod readme;
 mod serving;
 mod sim_dialects;

@@ -7,6 +7,7 @@ use crate::admin::{self, Admin, Readiness};
 use crate::config::Config;
 use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
+use crate::export::otlp::{Around, Otlp};
 use crate::export::prometheus::Prometheus;
 use crate::export::runtime;
 use crate::export::slo;
@@ -32,6 +33,7 @@ pub(super) struct Proxy {
     forwarder: Arc<Forwarder>,
     admin: Admin,
     objectives: Objectives,
+    otlp: Otlp,
     shutdown: Shutdown,
 }
 
@@ -54,7 +56,9 @@ impl Proxy {
         }
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
-        let meter = Meter::new(config.measure.clone(), subscribers);
+        let otlp = start_otlp(&config, &prometheus);
+        subscribers.extend(otlp.subscribers());
+        let meter = Meter::tracing(config.measure.clone(), subscribers, otlp.tracer());
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
@@ -88,6 +92,7 @@ impl Proxy {
             config,
             admin,
             objectives,
+            otlp,
             shutdown,
         })
     }
@@ -115,15 +120,19 @@ impl Proxy {
         let (limits, patience) = (self.config.limits, self.config.drain_timeout);
         let drained =
             listener::serve(self.bound, self.forwarder, &limits, self.shutdown, patience).await;
-        let objectives = self.objectives;
+        let (objectives, otlp) = (self.objectives, self.otlp);
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
             objectives.stop();
-            flushed
+            (flushed, otlp.shutdown(FLUSH_WITHIN))
         };
-        let flushed = tokio::task::spawn_blocking(end).await;
-        if !matches!(flushed, Ok(true)) {
+        let ended = tokio::task::spawn_blocking(end).await;
+        let (logged, exported) = ended.unwrap_or((false, false));
+        if !logged {
             tracing::warn!("the last call records did not reach the call log in time");
+        }
+        if !exported {
+            tracing::warn!("the last calls did not reach the OTLP receiver in time");
         }
         tracing::info!(cut = drained.cut, "ended");
         Ok(())
@@ -138,6 +147,22 @@ impl Proxy {
             eprintln!("admin on {address}");
         }
     }
+}
+
+/// Starts what the standard variables of OpenTelemetry ask for.
+fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
+    let failures = Arc::clone(prometheus);
+    let around = Around {
+        conventions: config.otlp.conventions,
+        instance: uuid::Uuid::new_v4().to_string(),
+        count: Arc::new(move |exporter, reason, items| {
+            failures.export_failures(exporter, reason).increment(items);
+        }),
+        clock: Instant::now,
+        runtime: tokio::runtime::Handle::current(),
+    };
+    let variables = |name: &str| std::env::var(name).ok();
+    Otlp::start(&variables, config.otlp.call_records, &around)
 }
 
 /// The admin address goes on answering while streams end.

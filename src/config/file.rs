@@ -1,7 +1,7 @@
 //! The configuration as written: TOML, unknown keys refused.
 
 use super::scalar::{Size, Span, Url};
-use super::{Config, Protocol};
+use super::{Config, Otlp, Protocol};
 use crate::call::Dialect;
 use crate::slo::Weight;
 use serde::Deserialize;
@@ -124,6 +124,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     #[serde(default)]
     pub(super) measure: Measure,
+    #[serde(default)]
+    pub(super) otlp: Otlp,
     #[serde(default)]
     pub(super) upstream: Vec<Spanned<Upstream>>,
     #[serde(default)]

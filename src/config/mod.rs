@@ -40,6 +40,8 @@ pub struct Config {
     pub limits: Limits,
     /// How calls are measured.
     pub measure: Measure,
+    /// What of OTLP the standard variables do not say.
+    pub otlp: Otlp,
     /// How long streams may go on after a SIGTERM.
     pub drain_timeout: Duration,
     /// What is promised; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
@@ -238,6 +240,28 @@ pub struct Measure {
     pub hash_users: bool,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
+}
+
+/// What of OTLP the standard variables do not say.
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Otlp {
+    /// Whether call records go out as logs.
+    pub call_records: bool,
+    /// Which version's names spans and metrics use.
+    pub conventions: Conventions,
+}
+
+/// A version of the GenAI conventions of OpenTelemetry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+pub enum Conventions {
+    /// v1.41.
+    #[default]
+    #[serde(rename = "v1.41")]
+    Current,
+    /// The draft of v1.36, before providers had a name of their own.
+    #[serde(rename = "v1.36")]
+    Draft,
 }
 
 impl Default for Timeouts {

@@ -44,6 +44,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         routes,
         limits,
         measure,
+        otlp: file.otlp,
         drain_timeout,
         slos,
         state_dir: file.state_dir,

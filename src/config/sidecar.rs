@@ -45,6 +45,7 @@ impl Config {
             routes: vec![Arc::new(route)],
             limits: Limits::default(),
             measure: Measure::default(),
+            otlp: Otlp::default(),
             drain_timeout: DEFAULT_DRAIN,
             slos: Vec::new(),
             state_dir: None,

@@ -1,9 +1,10 @@
-//! What goes out: Prometheus and the call log. `names` is the one table of metrics,
+//! What goes out: Prometheus, OTLP and the call log. `names` is the one table of metrics,
 //! `registry` what they hold.
 
 pub mod exemplar;
 pub mod log;
 pub mod names;
+pub mod otlp;
 pub mod process;
 pub mod prometheus;
 pub mod registry;

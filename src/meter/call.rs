@@ -16,8 +16,9 @@ use crate::attribution::Attribution;
 use crate::call;
 use crate::call::{Dialect, Operation};
 use crate::observer::{
-    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Phase, Side,
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
 };
+use crate::trace::{CallTrace, TraceContext};
 use crate::wire::{self, Decoder, ResponseHead};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -46,6 +47,7 @@ pub(crate) struct Head {
     /// Whether the answer has no body, whatever its head says.
     bodiless: bool,
     pub(crate) attribution: Option<Box<Attribution>>,
+    pub(crate) trace: Option<Box<CallTrace>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
 }
@@ -61,8 +63,11 @@ impl Head {
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
         }
+        let parent = || TraceContext::of_headers(start.headers);
+        let tracer = shared.tracer.as_ref();
         Head {
             shared: Arc::clone(shared),
+            trace: tracer.map(|tracer| Box::new(tracer(parent()))),
             lane: shared.lanes.lane(start.route, start.upstream),
             assignment,
             id: id(start.started_at),
@@ -164,6 +169,8 @@ pub(crate) struct State {
     pub(crate) endpoint: Option<Box<str>>,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
+    /// When the response head came.
+    pub(crate) answered: Option<Instant>,
     pub(crate) status: Option<u16>,
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
@@ -400,6 +407,7 @@ impl CallObserver for Call {
     fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap) {
         self.with(|head, state| {
             state.saw(at);
+            state.answered = Some(at);
             Call::read_head(head, state, status, headers);
         });
     }
@@ -467,6 +475,14 @@ impl CallObserver for Call {
             return None;
         }
         guarded(|| wire::inject::rewrite_request(body)).flatten()
+    }
+
+    fn upstream_trace(&self) -> Option<UpstreamTrace> {
+        let trace = self.head.trace.as_ref()?;
+        trace.propagates.then(|| UpstreamTrace {
+            traceparent: trace.upstream().header(),
+            keeps_state: trace.continues(),
+        })
     }
 
     fn response_filter(&self) -> Option<Box<dyn Filter>> {

@@ -19,6 +19,8 @@ pub(crate) struct Generation {
     pub(crate) counts: Counts,
     pub(crate) timeline: Timeline,
     pub(crate) model: Option<Box<str>>,
+    /// The first id of the response: some repeat it in every event.
+    pub(crate) response_id: Option<Box<str>>,
     pub(crate) usage: Option<Box<Usage>>,
     pub(crate) engine: Option<Box<EngineReport>>,
     /// The first error inside the body.
@@ -54,7 +56,11 @@ impl Generation {
             }
             Event::End => self.terminated = true,
             Event::Unparsed => self.unparsed = true,
-            Event::ResponseId(_) | Event::TurnStarted | Event::TurnEnded => {}
+            Event::ResponseId(id) => {
+                self.response_id
+                    .get_or_insert_with(|| clip(id, MAX_NAME).into());
+            }
+            Event::TurnStarted | Event::TurnEnded => {}
         }
     }
 

@@ -31,6 +31,7 @@ mod workload;
 
 use crate::config::Measure;
 use crate::observer::{CallObserver, CallStart, Observer};
+use crate::trace::Tracer;
 use call::{Call, Head};
 use shared::Shared;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
 pub(crate) use subscriber::wait_behind;
-pub use subscriber::{Finding, Stream, Subscriber, Watch};
+pub use subscriber::{Finding, Moments, Stream, Subscriber, Watch};
 pub use timeline::{INTER_TOKEN_BOUNDS, InterToken};
 
 /// Watches every call of the process.
@@ -71,6 +72,15 @@ impl Meter {
     /// with it. Panics while measuring are told without their message from now on, since
     /// it could quote a prompt.
     pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Arc<Meter> {
+        Meter::tracing(measure, subscribers, None)
+    }
+
+    /// The same, with each call's spans from `tracer` where there is one.
+    pub fn tracing(
+        measure: Measure,
+        subscribers: Vec<Arc<dyn Subscriber>>,
+        tracer: Option<Arc<Tracer>>,
+    ) -> Arc<Meter> {
         guard::hide_messages();
         let shared = Shared {
             memory: memory::Memory::new(measure.memory_bytes),
@@ -80,6 +90,7 @@ impl Meter {
             lanes: lane::Lanes::default(),
             registry: Arc::default(),
             tally: shared::Tally::default(),
+            tracer,
         };
         Arc::new(Meter {
             shared: Arc::new(shared),

@@ -3,7 +3,7 @@
 
 use super::call::{Head, State};
 use super::generation::Generation;
-use super::subscriber::Finding;
+use super::subscriber::{Finding, Moments};
 use super::verdict::{self, Facts};
 use crate::attribution::Attribution;
 use crate::call::{
@@ -12,6 +12,7 @@ use crate::call::{
 };
 use crate::config::Measure;
 use crate::observer::End;
+use crate::trace::CallTrace;
 use std::time::{Instant, SystemTime};
 use uuid::Uuid;
 
@@ -28,6 +29,7 @@ pub(crate) struct Closing<'a> {
     pub(crate) dialect: Dialect,
     /// Prompt tokens that we counted.
     pub(crate) input: Option<u64>,
+    pub(crate) trace: Option<CallTrace>,
 }
 
 impl<'a> Closing<'a> {
@@ -49,6 +51,7 @@ impl<'a> Closing<'a> {
             streamed: state.streamed(),
             dialect: state.dialect(head),
             input,
+            trace: head.trace.as_deref().copied(),
         }
     }
 }
@@ -94,7 +97,10 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         user: who.user,
         workload,
         experiment: who.experiment,
-        trace_id: who.trace_id,
+        trace_id: closing
+            .trace
+            .map(|trace| trace.server.trace())
+            .or(who.trace_id),
         warm_up: state.warm_up,
         tokens: tokens(generation, &facts, closing.input),
         seconds: durations(&closing, generation),
@@ -108,14 +114,33 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     };
     let decode = generation.timeline.all.filter(|_| unavailable.is_none());
     let total = generation.tokens().all();
+    let response_id = generation.response_id.clone();
     Finding {
         ended: closing.ended,
+        moments: moments(&closing, state),
+        trace: closing.trace,
+        response_id: response_id.map(String::from),
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
         decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
         inter_token: state.run.generation.timeline.inter_token.take(),
         head_overhead: state.head_overhead.take(),
         chunk_overhead: state.chunk_overhead.take(),
         record,
+    }
+}
+
+fn moments(closing: &Closing<'_>, state: &mut State) -> Moments {
+    let timeline = &mut state.run.generation.timeline;
+    Moments {
+        started_at: closing.started_at,
+        received: closing.received,
+        connected: closing.connected,
+        sent: closing.sent,
+        head: state.answered.filter(|at| *at >= closing.received),
+        first_token: timeline.all.map(|span| span.first),
+        first_answer: timeline.answer.map(|span| span.first),
+        last_token: timeline.all.map(|span| span.last),
+        stalls: std::mem::take(&mut timeline.stalled),
     }
 }
 

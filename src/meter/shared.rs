@@ -6,6 +6,7 @@ use super::memory::Memory;
 use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::config::Measure;
+use crate::trace::Tracer;
 use crate::wire::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     pub(crate) registry: Arc<Registry>,
     pub(crate) tally: Tally,
+    /// Gives calls their spans, where somebody traces.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 impl Shared {

@@ -3,10 +3,11 @@
 
 use super::timeline::InterToken;
 use crate::call::{CallRecord, Channel};
+use crate::trace::CallTrace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Finished calls that wait for the subscribers' thread; more are dropped and counted.
 const QUEUE: usize = 8192;
@@ -60,6 +61,12 @@ pub struct Finding {
     pub record: CallRecord,
     /// When the call ended.
     pub ended: Instant,
+    /// The other instants of the call.
+    pub moments: Moments,
+    /// Its spans, where somebody traces.
+    pub trace: Option<CallTrace>,
+    /// The response's own id.
+    pub response_id: Option<String>,
     /// Streams in flight on the upstream when the call began, itself included.
     pub concurrency: u32,
     /// Tokens after the first frame, and the seconds they took; where `output_tps` is known.
@@ -70,6 +77,36 @@ pub struct Finding {
     pub head_overhead: Option<Duration>,
     /// The most it spent on one piece of the response body.
     pub chunk_overhead: Option<Duration>,
+}
+
+/// When what happened in a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    /// The wall clock at `received`.
+    pub started_at: SystemTime,
+    /// The request head had been read.
+    pub received: Instant,
+    /// An upstream connection was ready.
+    pub connected: Option<Instant>,
+    /// The last byte of the request had been passed on.
+    pub sent: Option<Instant>,
+    /// The response head had come.
+    pub head: Option<Instant>,
+    /// The first generated text.
+    pub first_token: Option<Instant>,
+    /// The first generated text other than reasoning.
+    pub first_answer: Option<Instant>,
+    /// The last generated text.
+    pub last_token: Option<Instant>,
+    /// When the first few stalls ended, and how long they took.
+    pub stalls: Vec<(Instant, Duration)>,
+}
+
+impl Moments {
+    /// An instant of the call on the wall clock.
+    pub fn wall(&self, at: Instant) -> SystemTime {
+        self.started_at + at.saturating_duration_since(self.received)
+    }
 }
 
 enum Message {

@@ -9,6 +9,9 @@ pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
 
+/// Stalls of one generation that are kept one by one; the others are only counted.
+const MAX_STALLED: usize = 16;
+
 /// Inter-token latencies, token-weighted: a frame with k tokens after a gap counts
 /// k times gap/k. Kept by class, with the exact sum of each class.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +114,8 @@ pub(crate) struct Timeline {
     pub(crate) longest_gap: Option<Duration>,
     /// Gaps over the threshold.
     pub(crate) stalls: u64,
+    /// When the first stalls ended, and how long they took.
+    pub(crate) stalled: Vec<(Instant, Duration)>,
     /// Latencies by token.
     pub(crate) inter_token: Option<Box<InterToken>>,
     /// The highest running count so far: a merge can take a token back.
@@ -125,7 +130,12 @@ impl Timeline {
         if let Some(span) = &self.all {
             let gap = at.saturating_duration_since(span.last);
             self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
-            self.stalls += u64::from(gap > stall_threshold);
+            if gap > stall_threshold {
+                self.stalls += 1;
+                if self.stalled.len() < MAX_STALLED {
+                    self.stalled.push((at, gap));
+                }
+            }
         }
         self.weigh(at, running.all);
         Span::extend(&mut self.all, at, running.all);

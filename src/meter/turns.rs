@@ -8,6 +8,7 @@ use super::record::{self, Closing};
 use super::run::Run;
 use crate::call::{Bytes, Dialect, Event};
 use crate::observer::{End, Frame, Side};
+use crate::trace::CallTrace;
 use crate::wire::{Decoder, Framing, Limits, RealtimeRequests};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,11 +155,23 @@ impl Turns {
             streamed: Some(true),
             dialect: Dialect::OpenaiRealtime,
             input: None,
+            trace: self.trace(head),
         };
         let finding = record::finding(head, state, closing);
         state.run = Run::behind(state.run.generation.next());
         state.bytes = Bytes::default();
         head.shared.subscribers.finished(finding);
+    }
+
+    /// The spans of the turn just recorded: the first has those that the upstream was told
+    /// of, later ones follow below it in the same trace.
+    fn trace(&self, head: &Head) -> Option<CallTrace> {
+        let first = head.trace.as_deref().copied()?;
+        if self.recorded <= 1 {
+            return Some(first);
+        }
+        let tracer = head.shared.tracer.as_ref();
+        tracer.map(|tracer| tracer(Some(first.server)))
     }
 
     /// The connection is over.

@@ -7,6 +7,7 @@ use tokengauge::call::{CallRecord, Dialect};
 use tokengauge::config::Measure;
 use tokengauge::meter::{Finding, Meter, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
+use tokengauge::trace::Tracer;
 
 /// How long a test waits for the background at most.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,11 +28,19 @@ impl Default for Bench {
 }
 
 impl Bench {
-    pub fn new(measure: Measure, mut subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
+    pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
+        Bench::tracing(measure, subscribers, None)
+    }
+
+    pub fn tracing(
+        measure: Measure,
+        mut subscribers: Vec<Arc<dyn Subscriber>>,
+        tracer: Option<Arc<Tracer>>,
+    ) -> Bench {
         let recent = RecentCalls::new(10_000);
         subscribers.push(Arc::clone(&recent) as Arc<dyn Subscriber>);
         Bench {
-            meter: Meter::new(measure, subscribers),
+            meter: Meter::tracing(measure, subscribers, tracer),
             recent,
             start: Instant::now(),
             route: "route".into(),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{
-    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Protocol, Route, Timeouts,
+    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Otlp, Protocol, Route, Timeouts,
     Upstream,
 };
 use tokengauge::observer::Observer;
@@ -123,6 +123,7 @@ impl Setup {
             routes: vec![Arc::new(route)],
             limits: self.limits,
             measure: Measure::default(),
+            otlp: Otlp::default(),
             drain_timeout: Duration::from_secs(1),
             slos: Vec::new(),
             state_dir: None,

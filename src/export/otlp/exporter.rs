@@ -1,0 +1,40 @@
+//! The exporters of opentelemetry-otlp, on our own client. Address, headers and frame are
+//! the client's: what the exporters would read of the variables themselves is given them.
+
+use super::Failed;
+use super::client::Client;
+use opentelemetry_otlp::{
+    Compression, LogExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
+
+/// For spans.
+pub(super) fn spans(client: Client) -> Result<SpanExporter, Failed> {
+    let settings = client.settings();
+    let builder = SpanExporter::builder()
+        .with_http()
+        .with_endpoint(settings.url.to_string())
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(settings.timeout);
+    let builder = match settings.gzip {
+        true => builder.with_compression(Compression::Gzip),
+        false => builder,
+    };
+    let built = builder.with_http_client(client).build();
+    built.map_err(|error| Failed(error.to_string()))
+}
+
+/// For log records.
+pub(super) fn logs(client: Client) -> Result<LogExporter, Failed> {
+    let settings = client.settings();
+    let builder = LogExporter::builder()
+        .with_http()
+        .with_endpoint(settings.url.to_string())
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(settings.timeout);
+    let builder = match settings.gzip {
+        true => builder.with_compression(Compression::Gzip),
+        false => builder,
+    };
+    let built = builder.with_http_client(client).build();
+    built.map_err(|error| Failed(error.to_string()))
+}

@@ -1,0 +1,170 @@
+//! OTLP: finished calls as traces and logs, to where the standard variables say. Nothing
+//! here is waited for by traffic: what a receiver does not take in time is dropped and
+//! counted.
+
+mod client;
+pub mod conventions;
+mod exporter;
+mod grpc;
+mod logs;
+mod losses;
+mod resource;
+pub mod settings;
+mod span;
+mod traces;
+
+pub use losses::Count;
+
+use crate::config::Conventions;
+use crate::meter::Subscriber;
+use crate::trace::Tracer;
+use client::Client;
+use logs::Logs;
+use losses::Losses;
+use opentelemetry_sdk::Resource;
+use settings::{Destination, Settings, Signal, Variables};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use traces::Traces;
+
+/// What waits for an exporter when nothing is named.
+const DEFAULT_QUEUE: usize = 2048;
+
+/// Why a signal is not exported.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(String);
+
+/// What the exporters need of the process.
+pub struct Around {
+    /// Which names are used.
+    pub conventions: Conventions,
+    /// Names this process where the environment does not.
+    pub instance: String,
+    /// Counts what is lost.
+    pub count: Arc<Count>,
+    /// The monotonic clock; it only spaces out complaints.
+    pub clock: fn() -> Instant,
+    /// Where connections live.
+    pub runtime: Handle,
+}
+
+/// The exporters that were asked for.
+#[derive(Default)]
+pub struct Otlp {
+    traces: Option<Arc<Traces>>,
+    logs: Option<Arc<Logs>>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+impl Otlp {
+    /// Starts what the variables ask for. What cannot be started is told, and calls go on
+    /// without it. `call_records` is whether the configuration asks for them as logs.
+    pub fn start(variables: Variables<'_>, call_records: bool, around: &Around) -> Otlp {
+        let (settings, problems) = Settings::read(variables, call_records);
+        for problem in problems {
+            tracing::warn!(variable = problem.variable, "{}", problem.reason);
+        }
+        let resource = resource::resource(variables, &around.instance);
+        let start = Start {
+            around,
+            resource: &resource,
+        };
+        let traces = start.signal(Signal::Traces, settings.traces, |client, losses| {
+            Traces::start(client, losses, &resource, around.conventions)
+        });
+        let logs = start.signal(Signal::Logs, settings.logs, |client, losses| {
+            Logs::start(client, losses, &resource)
+        });
+        let tracer = traces
+            .is_some()
+            .then(|| traces::tracer(settings.propagates));
+        Otlp {
+            traces,
+            logs,
+            tracer,
+        }
+    }
+
+    /// Those who take finished calls.
+    pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
+        let traces = self
+            .traces
+            .iter()
+            .cloned()
+            .map(|one| one as Arc<dyn Subscriber>);
+        let logs = self
+            .logs
+            .iter()
+            .cloned()
+            .map(|one| one as Arc<dyn Subscriber>);
+        traces.chain(logs).collect()
+    }
+
+    /// Gives calls their spans, where they are exported.
+    pub fn tracer(&self) -> Option<Arc<Tracer>> {
+        self.tracer.clone()
+    }
+
+    /// Sends what waits, each signal within `patience`, and ends; says whether all of it
+    /// went out. Blocks.
+    pub fn shutdown(&self, patience: Duration) -> bool {
+        std::thread::scope(|scope| {
+            let traces = self.traces.as_deref();
+            let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(patience)));
+            let logs = self.logs.as_deref();
+            let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(patience)));
+            let all = [traces, logs].into_iter().flatten();
+            // Every one is waited for, whatever the first says.
+            let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
+            sent.into_iter().all(|sent| sent)
+        })
+    }
+}
+
+/// What starting one signal needs.
+struct Start<'a> {
+    around: &'a Around,
+    resource: &'a Resource,
+}
+
+impl Start<'_> {
+    fn signal<T>(
+        &self,
+        signal: Signal,
+        destination: Option<Destination>,
+        start: impl FnOnce(Client, Arc<Losses>) -> Result<T, Failed>,
+    ) -> Option<T> {
+        let destination = destination?;
+        let exporter = signal.exporter();
+        let to = destination.url.to_string();
+        let Around { count, clock, .. } = self.around;
+        let losses = Arc::new(Losses::new(exporter, Arc::clone(count), *clock));
+        let client = Client::new(
+            destination,
+            Arc::clone(&losses),
+            self.around.runtime.clone(),
+        );
+        let client = client.map_err(|error| Failed(error.to_string()));
+        match client.and_then(|client| start(client, losses)) {
+            Ok(started) => {
+                let service = self.resource.get(&"service.name".into());
+                let service = service.map(|name| name.to_string()).unwrap_or_default();
+                tracing::info!(exporter, to, service, "exporting");
+                Some(started)
+            }
+            Err(error) => {
+                tracing::error!(exporter, %error, "cannot export; calls go on without it");
+                None
+            }
+        }
+    }
+}
+
+/// The bound that a variable of the SDK sets, as the SDK reads it.
+fn bound(name: &str) -> usize {
+    let named = std::env::var(name).ok();
+    let bound = named.and_then(|value| value.parse().ok());
+    bound.unwrap_or(DEFAULT_QUEUE)
+}

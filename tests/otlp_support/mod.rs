@@ -1,0 +1,201 @@
+//! A receiver of OTLP that behaves as a test wants it, and exporters that send to it.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokengauge::config::Conventions;
+use tokengauge::export::otlp::{Around, Otlp};
+use tokio::net::TcpListener;
+
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a receiver does with a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// Answers with this instead of 200.
+    pub status: Option<u16>,
+    /// Answers with this gRPC status instead of 0.
+    pub grpc_status: u8,
+    /// Takes this long.
+    pub slow: Duration,
+}
+
+/// One message, unframed.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub path: String,
+    pub headers: HeaderMap,
+    pub message: Bytes,
+}
+
+#[derive(Clone)]
+pub struct Receiver {
+    pub address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl Receiver {
+    pub async fn start(manners: Manners) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let receiver = Receiver {
+            address: listener.local_addr().expect("an address"),
+            received: Arc::default(),
+        };
+        let theirs = receiver.clone();
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let receiver = theirs.clone();
+                let answer = service_fn(move |request| {
+                    let receiver = receiver.clone();
+                    async move { Ok::<_, Infallible>(receiver.answer(request, manners).await) }
+                });
+                tokio::spawn(async move {
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    let _ = server.serve_connection(TokioIo::new(tcp), answer).await;
+                });
+            }
+        });
+        receiver
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        manners: Manners,
+    ) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
+        tokio::time::sleep(manners.slow).await;
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes());
+        let grpc = parts.headers.get("content-type") == Some(&"application/grpc".parse().unwrap());
+        let mut message = body.unwrap_or_default();
+        if grpc {
+            assert_eq!(message[1..5], (message.len() as u32 - 5).to_be_bytes());
+            message = message.slice(5..);
+        }
+        self.received.lock().unwrap().push(Received {
+            path: parts.uri.path().to_owned(),
+            headers: parts.headers,
+            message,
+        });
+        let mut response = match grpc {
+            true => Response::new(trailed(manners.grpc_status)),
+            false => Response::new(Full::default().boxed()),
+        };
+        if let Some(status) = manners.status {
+            *response.status_mut() = status.try_into().expect("a status");
+        }
+        response
+    }
+
+    pub fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    fn messages<T: Message + Default>(&self, what: &str) -> Vec<T> {
+        let all = self.received();
+        let wanted = all.iter().filter(|received| received.path.contains(what));
+        wanted
+            .map(|received| T::decode(received.message.clone()).expect("a message"))
+            .collect()
+    }
+
+    pub fn spans(&self) -> Vec<Span> {
+        let messages = self.messages::<ExportTraceServiceRequest>("trace");
+        let all = messages
+            .into_iter()
+            .flat_map(|message| message.resource_spans);
+        let all = all.flat_map(|resource| resource.scope_spans);
+        all.flat_map(|scope| scope.spans).collect()
+    }
+
+    pub fn resources(&self) -> Vec<BTreeMap<String, String>> {
+        let messages = self.messages::<ExportTraceServiceRequest>("trace");
+        let all = messages
+            .into_iter()
+            .flat_map(|message| message.resource_spans);
+        let all = all.filter_map(|spans| spans.resource);
+        all.map(|resource| attributes(&resource.attributes))
+            .collect()
+    }
+
+    pub fn logs(&self) -> Vec<LogRecord> {
+        let messages = self.messages::<ExportLogsServiceRequest>("logs");
+        let all = messages
+            .into_iter()
+            .flat_map(|message| message.resource_logs);
+        let all = all.flat_map(|resource| resource.scope_logs);
+        all.flat_map(|scope| scope.log_records).collect()
+    }
+}
+
+/// The empty message of a gRPC answer, and its status behind it.
+fn trailed(status: u8) -> http_body_util::combinators::BoxBody<Bytes, Infallible> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from(u16::from(status)));
+    let frames = [
+        Ok(Frame::data(Bytes::from_static(&[0; 5]))),
+        Ok(Frame::trailers(trailers)),
+    ];
+    let stream = futures_util::stream::iter(frames);
+    http_body_util::StreamBody::new(stream).boxed()
+}
+
+/// Attributes as text.
+pub fn attributes(all: &[KeyValue]) -> BTreeMap<String, String> {
+    let pair = |one: &KeyValue| (one.key.clone(), text(one.value.as_ref()));
+    all.iter().map(pair).collect()
+}
+
+pub fn text(value: Option<&AnyValue>) -> String {
+    use any_value::Value;
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
+        Some(Value::BoolValue(is)) => is.to_string(),
+        Some(Value::ArrayValue(array)) => {
+            let items = array.values.iter().map(|item| text(Some(item)));
+            items.collect::<Vec<_>>().join(",")
+        }
+        Some(Value::KvlistValue(list)) => format!("{:?}", attributes(&list.values)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What was counted as lost: exporter, reason, how many.
+pub type Lost = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
+
+/// Exporters as `variables` and the rest say, and what they lose.
+pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, Lost) {
+    let lost = Lost::default();
+    let counted = Arc::clone(&lost);
+    let around = Around {
+        conventions,
+        instance: "this-process".to_owned(),
+        count: Arc::new(move |exporter, reason, items| {
+            counted.lock().unwrap().push((exporter, reason, items));
+        }),
+        clock: Instant::now,
+        runtime: tokio::runtime::Handle::current(),
+    };
+    let named = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.clone())
+    };
+    (Otlp::start(&named, false, &around), lost)
+}
