@@ -1,8 +1,9 @@
 //! The response body on its way to the agent: read the clock, keep a reference, pass the
 //! frame on, measure afterwards.
 
-mod express;
+mod handover;
 mod kept;
+mod relay;
 mod source;
 
 pub(super) use source::Source;
@@ -10,20 +11,18 @@ pub(super) use source::Source;
 use super::body::BodyError;
 use super::direct::Direct;
 use super::filter::Filtering;
-use super::timer::IdleTimer;
+use super::timer::{IdleTimer, Timer};
 use super::upstream::Taken;
 use super::watch::Call;
 use crate::observer::{End, FailureKind, Filter, Frame};
 use bytes::Bytes;
-use express::{Express, Passed};
+use handover::Handover;
 use http_body::SizeHint;
 use kept::{Kept, Last};
+use relay::{Relay, Relayed, Rest};
 use source::Polled;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-
-/// Pieces that one stream passes on before others have their turn.
-const TURNS: usize = 16;
 
 /// Reads the clock. Nothing else in the proxy does.
 pub(super) fn now() -> Instant {
@@ -34,7 +33,11 @@ pub(super) fn now() -> Instant {
 pub(super) struct Streaming {
     source: Source,
     filter: Option<Filtering>,
-    express: Option<Box<Express>>,
+    /// The way past the server, while that has a head to write.
+    handover: Option<Handover>,
+    relayed: Option<Relayed>,
+    /// What the server writes after a relay.
+    rest: Rest,
     kept: Kept,
     /// `None` once it is over.
     call: Option<Call>,
@@ -48,7 +51,9 @@ impl Streaming {
         Streaming {
             source,
             filter: None,
-            express: None,
+            handover: None,
+            relayed: None,
+            rest: Rest::default(),
             kept: Kept::default(),
             call: Some(call),
             idle,
@@ -59,7 +64,7 @@ impl Streaming {
     /// Lets `filter` edit the body.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
         self.filter = Some(Filtering::new(filter));
-        self.express = None;
+        self.handover = None;
         self
     }
 
@@ -67,7 +72,7 @@ impl Streaming {
     /// HTTP/1.1 agent and will write it chunked.
     pub fn past_the_server(mut self, agent: Direct) -> Streaming {
         if self.source.is_chunked() && self.filter.is_none() {
-            self.express = Some(Box::new(Express::new(agent)));
+            self.handover = Some(Handover::new(agent));
         }
         self
     }
@@ -80,11 +85,8 @@ impl Streaming {
     }
 
     pub fn is_over(&self) -> bool {
-        self.call.is_none()
-            && self
-                .filter
-                .as_ref()
-                .is_none_or(|filtering| filtering.is_finished())
+        let filtered = self.filter.as_ref().is_none_or(Filtering::is_finished);
+        self.call.is_none() && self.relayed.is_none() && self.rest.is_empty() && filtered
     }
 
     pub fn size_hint(&self) -> SizeHint {
@@ -96,15 +98,19 @@ impl Streaming {
     }
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
-        if self.call.is_none() {
-            return self.rest();
+        if self.handover.as_ref().is_some_and(Handover::is_open) {
+            self.hand_over();
         }
-        if self
-            .express
-            .as_mut()
-            .is_some_and(|express| express.is_open())
-        {
-            return self.poll_express(cx);
+        if let Some(relayed) = &mut self.relayed {
+            let rest = ready!(relayed.poll_rest(cx));
+            self.relayed = None;
+            match rest {
+                Ok(rest) => self.rest = rest,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        if self.call.is_none() {
+            return Poll::Ready(self.what_is_left().map(Ok));
         }
         if self.kept.is_full() {
             self.measure();
@@ -116,73 +122,49 @@ impl Streaming {
             };
             match self.passed(frame) {
                 Some(frame) => {
-                    if let Some(express) = &mut self.express {
-                        express.hands_over();
-                    }
+                    self.handover.iter_mut().for_each(Handover::gave);
                     return Poll::Ready(Some(frame));
                 }
-                None if self.call.is_none() => return self.rest(),
+                None if self.call.is_none() => {
+                    return Poll::Ready(self.what_is_left().map(Ok));
+                }
                 // The filter held everything back.
                 None => {}
             }
         }
     }
 
-    fn rest(&mut self) -> Polled {
-        Poll::Ready(self.filter.as_mut().and_then(Filtering::rest).map(Ok))
-    }
-
-    /// Passes on what comes until nothing comes, measuring each piece when it has left.
-    fn poll_express(&mut self, cx: &mut Context<'_>) -> Polled {
-        for _ in 0..TURNS {
-            let Some(express) = &mut self.express else {
-                return self.poll_frame(cx);
-            };
-            match express.poll_unsent(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return self.agent_left(),
-            }
-            let passed = self.source.poll_piece(cx, |cx, piece, buffer| {
-                let at = now();
-                (at, express.pass(cx, &piece, buffer), piece.payload)
-            });
-            match passed {
-                Poll::Pending => return self.nothing_yet(cx),
-                Poll::Ready(Ok(Some((at, Ok(Passed::Sent), payload)))) => self.sent(at, payload),
-                Poll::Ready(Ok(Some((_, Ok(Passed::Left), payload)))) => {
-                    self.express = None;
-                    let frame = self.passed(Some(Ok(http_body::Frame::data(payload))));
-                    return Poll::Ready(frame);
-                }
-                Poll::Ready(Ok(Some((_, Err(_), _)))) => return self.agent_left(),
-                // The server writes the end, and the trailers.
-                Poll::Ready(Ok(None)) => self.express = None,
-                Poll::Ready(Err(error)) => {
-                    let frame = self.passed(Some(Err(error)));
-                    return Poll::Ready(frame);
-                }
-            }
+    fn what_is_left(&mut self) -> Option<http_body::Frame<Bytes>> {
+        match &mut self.filter {
+            Some(filtering) => filtering.rest(),
+            None => self.rest.next(),
         }
-        // Others wait for this thread, too.
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
-    /// A piece has left, or is about to as fast as the agent takes it.
-    fn sent(&mut self, at: Instant, payload: Bytes) {
-        let Some(call) = &self.call else { return };
-        call.watch().moved(at);
-        if !payload.is_empty() {
-            self.kept.keep(Frame { at, bytes: payload });
+    /// The head has left: what follows leaves past the server.
+    fn hand_over(&mut self) {
+        let Some(handover) = self.handover.take() else {
+            return;
+        };
+        match (
+            std::mem::replace(&mut self.source, Source::Over),
+            self.call.take(),
+        ) {
+            (Source::Http1 { response, endpoint }, Some(call)) => {
+                self.relayed = Some(Relayed::start(Relay {
+                    response: Some(*response),
+                    endpoint,
+                    past: handover.past(),
+                    kept: std::mem::take(&mut self.kept),
+                    call: Some(call),
+                    idle: self.idle.limit(),
+                    outstanding: self.outstanding.take(),
+                    timer: Timer::default(),
+                    armed: None,
+                }));
+            }
+            (source, call) => (self.source, self.call) = (source, call),
         }
-        self.kept.written = true;
-        self.kept.show(call.watch());
-    }
-
-    fn agent_left(&mut self) -> Polled {
-        self.over(now(), End::ClientCancelled);
-        Poll::Ready(Some(Err(BodyError::Agent)))
     }
 
     /// Notes what came, and gives what leaves in its place.
@@ -237,7 +219,7 @@ impl Streaming {
         if self.kept.is_empty() {
             // Nothing to measure.
         } else if !self.kept.written {
-            self.kept.written = true;
+            self.kept.written(now());
             cx.waker().wake_by_ref();
         } else if !self.kept.show(call.watch()) {
             cx.waker().wake_by_ref();
@@ -262,10 +244,7 @@ impl Streaming {
         self.source.finish();
         self.outstanding = None;
         let Some(call) = self.call.take() else { return };
-        let last = Last::new(std::mem::take(&mut self.kept), call, at, end);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(last.told());
-        }
+        Last::new(std::mem::take(&mut self.kept), call, at, end).tell_later();
     }
 }
 

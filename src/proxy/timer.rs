@@ -20,6 +20,11 @@ impl IdleTimer {
         }
     }
 
+    /// How long nothing may move.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// Ready when `last` is too long ago.
     pub fn poll(&mut self, cx: &mut Context<'_>, last: Instant) -> Poll<()> {
         let limit = self.limit;

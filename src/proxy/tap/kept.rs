@@ -10,6 +10,13 @@ use std::time::{Duration, Instant};
 const BUDGET: Duration = Duration::from_micros(200);
 /// Bytes that wait for their measurement before it is done without a pause in the traffic.
 const KEEP: usize = 16 * 1024;
+/// Frames of a stream that are measured one by one, as soon as they have left.
+const EAGER: u64 = 4;
+/// Later frames, and bytes of them, that are measured together at most.
+const BATCH: usize = 8;
+const BATCH_BYTES: usize = 4 * 1024;
+/// How long a frame waits for others to be measured with, while they come.
+const LATE: Duration = Duration::from_millis(250);
 /// Bytes that wait at most; frames beyond are not measured.
 const KEEP_AT_MOST: usize = 256 * 1024;
 /// A frame that takes longer to measure, twice in a row, makes measuring rest.
@@ -36,8 +43,10 @@ impl Skipped {
 pub(super) struct Kept {
     frames: VecDeque<Frame>,
     bytes: usize,
+    /// Frames there were until now.
+    seen: u64,
     skipped: Skipped,
-    /// They have left, or the server had its turn to write them.
+    /// The server had its turn to write them.
     pub written: bool,
     slowest: Duration,
     /// Frames in a row that took too long to measure.
@@ -55,8 +64,37 @@ impl Kept {
         self.bytes >= KEEP
     }
 
+    /// Whether it is time to measure what has left. The first frames are measured at once:
+    /// objectives on the first token wait for them. Later ones in small batches: the state
+    /// of a call is cold memory, and looking at it once for several frames is cheaper.
+    pub fn is_due(&self, at: Instant) -> bool {
+        self.seen <= EAGER
+            || self.frames.len() >= BATCH
+            || self.bytes >= BATCH_BYTES
+            || self.since().is_some_and(|since| at >= since + LATE)
+    }
+
+    /// When the oldest of them came.
+    pub fn since(&self) -> Option<Instant> {
+        self.frames.front().map(|frame| frame.at)
+    }
+
+    /// The server has its turn to write them.
+    pub fn written(&mut self, at: Instant) {
+        self.written = true;
+        if let Some(since) = self.since() {
+            self.left(since, at);
+        }
+    }
+
+    /// What came at one time left at another.
+    pub fn left(&mut self, came: Instant, left: Instant) {
+        self.slowest = self.slowest.max(left.saturating_duration_since(came));
+    }
+
     pub fn keep(&mut self, frame: Frame) {
         self.written = false;
+        self.seen += 1;
         if self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty() {
             self.skipped.add(&frame);
             return;
@@ -70,9 +108,6 @@ impl Kept {
         let began = now();
         if self.rests(began) {
             return true;
-        }
-        if let Some(first) = self.frames.front() {
-            self.slowest = self.slowest.max(began.saturating_duration_since(first.at));
         }
         let mut last = began;
         while let Some(frame) = self.frames.pop_front() {
@@ -142,7 +177,14 @@ impl Last {
         }
     }
 
-    pub async fn told(mut self) {
+    /// Tells it in a task of its own.
+    pub fn tell_later(self) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(self.told());
+        }
+    }
+
+    async fn told(mut self) {
         while !self
             .call
             .as_ref()

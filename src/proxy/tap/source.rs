@@ -2,7 +2,7 @@
 
 use crate::proxy::body::BodyError;
 use crate::proxy::connection::{Http1, Io};
-use crate::proxy::http1::{Broken, Piece, Response};
+use crate::proxy::http1::{Broken, Response};
 use crate::proxy::upstream::{Endpoint, Taken};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -41,6 +41,11 @@ pub(in crate::proxy) enum Source {
     Over,
 }
 
+/// Reads through this thread's buffer.
+pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| read(buffer))
+}
+
 pub(super) type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 impl Source {
@@ -57,21 +62,6 @@ impl Source {
             Source::Lost => Poll::Ready(Some(Err(Broken::Lost.into()))),
             Source::Over => Poll::Ready(None),
         }
-    }
-
-    /// Reads a piece and shows it, and the buffer it lies in.
-    pub fn poll_piece<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        then: impl FnOnce(&mut Context<'_>, Piece, &[u8]) -> T,
-    ) -> Poll<Result<Option<T>, BodyError>> {
-        let Source::Http1 { response, .. } = self else {
-            return Poll::Ready(Ok(None));
-        };
-        BUFFER.with_borrow_mut(|buffer| {
-            let piece = ready!(response.poll_piece(cx, buffer))?;
-            Poll::Ready(Ok(piece.map(|piece| then(cx, piece, buffer))))
-        })
     }
 
     pub fn is_end_stream(&self) -> bool {
@@ -125,7 +115,7 @@ impl Source {
 }
 
 fn poll_response(response: &mut Response<Io>, cx: &mut Context<'_>) -> Polled {
-    let piece = BUFFER.with_borrow_mut(|buffer| {
+    let piece = with_buffer(|buffer| {
         loop {
             match ready!(response.poll_piece(cx, buffer))? {
                 // Framing alone.

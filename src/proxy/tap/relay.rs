@@ -1,0 +1,235 @@
+//! The short way of a chunk: from the upstream's socket to the agent's as it came, in a
+//! task that touches nothing else.
+
+use super::kept::{Kept, Last};
+use super::now;
+use super::source::with_buffer;
+use crate::observer::{End, FailureKind, Frame};
+use crate::proxy::body::BodyError;
+use crate::proxy::connection::Io;
+use crate::proxy::direct::Past;
+use crate::proxy::http1::{Piece, Response};
+use crate::proxy::timer::Timer;
+use crate::proxy::upstream::{Endpoint, Taken};
+use crate::proxy::watch::Call;
+use bytes::Bytes;
+use http::HeaderMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// Pieces that one stream passes on before others have their turn.
+const TURNS: usize = 16;
+/// What waits to be measured when a stream falls silent waits no longer.
+const MEASURE_WITHIN: Duration = Duration::from_secs(1);
+
+/// A response on its way past the server.
+pub(super) struct Relay {
+    /// `None` when it is over.
+    pub response: Option<Response<Io>>,
+    pub endpoint: Arc<Endpoint>,
+    pub past: Past,
+    pub kept: Kept,
+    /// `None` when it is over.
+    pub call: Option<Call>,
+    pub idle: Duration,
+    pub outstanding: Option<Taken>,
+    pub timer: Timer,
+    /// When the timer will fire.
+    pub armed: Option<Instant>,
+}
+
+/// What the server has to write when a relay is done.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// The last piece, where it came with the end: both leave together.
+    pub payload: Option<Bytes>,
+    pub trailers: Option<HeaderMap>,
+}
+
+impl Rest {
+    pub fn is_empty(&self) -> bool {
+        self.payload.is_none() && self.trailers.is_none()
+    }
+
+    /// What is next to write.
+    pub fn next(&mut self) -> Option<http_body::Frame<Bytes>> {
+        let payload = self.payload.take().map(http_body::Frame::data);
+        payload.or_else(|| self.trailers.take().map(http_body::Frame::trailers))
+    }
+}
+
+/// A relay at work. It ends with this.
+#[derive(Debug)]
+pub(super) struct Relayed(JoinHandle<Result<Rest, BodyError>>);
+
+impl Relayed {
+    pub fn start(relay: Relay) -> Relayed {
+        Relayed(tokio::spawn(relay))
+    }
+
+    /// Ready when the relay is done.
+    pub fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<Rest, BodyError>> {
+        let done = ready!(Pin::new(&mut self.0).poll(cx));
+        Poll::Ready(done.unwrap_or(Err(BodyError::Agent)))
+    }
+}
+
+impl Drop for Relayed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Future for Relay {
+    type Output = Result<Rest, BodyError>;
+
+    /// Passes on what comes until nothing comes.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        for _ in 0..TURNS {
+            if ready!(self.past.poll_unsent(cx)).is_err() {
+                return self.agent_left();
+            }
+            let Relay { response, past, .. } = &mut *self;
+            let response = response.as_mut().expect("polled until it is over");
+            let passed = with_buffer(|buffer| {
+                let piece = ready!(response.poll_piece(cx, buffer));
+                let at = now();
+                Poll::Ready(piece.map(|piece| piece.map(|piece| pass(past, cx, piece, buffer, at))))
+            });
+            match passed {
+                Poll::Pending => return self.nothing_yet(cx),
+                Poll::Ready(Ok(Some(Passed::Sent(at, payload)))) => self.sent(at, payload),
+                Poll::Ready(Ok(Some(Passed::Left(at, payload)))) => return self.last(at, payload),
+                Poll::Ready(Ok(Some(Passed::Lost))) => return self.agent_left(),
+                Poll::Ready(Ok(None)) => return self.done(now(), None),
+                Poll::Ready(Err(error)) => {
+                    self.over(now(), End::UpstreamReset);
+                    return Poll::Ready(Err(error.into()));
+                }
+            }
+        }
+        // Others wait for this thread, too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Who sees to a piece.
+enum Passed {
+    /// It has left.
+    Sent(Instant, Bytes),
+    /// The server: it can write the last piece and the end of the body at once.
+    Left(Instant, Bytes),
+    /// Nobody: the agent is gone.
+    Lost,
+}
+
+fn pass(past: &mut Past, cx: &mut Context<'_>, piece: Piece, buffer: &[u8], at: Instant) -> Passed {
+    if piece.last && piece.whole_chunks && !piece.payload.is_empty() {
+        return Passed::Left(at, piece.payload);
+    }
+    match past.send(cx, &buffer[piece.raw]) {
+        Ok(()) => Passed::Sent(at, piece.payload),
+        Err(_) => Passed::Lost,
+    }
+}
+
+impl Relay {
+    /// A piece has left, or is about to as fast as the agent takes it: it is measured now,
+    /// or with those that follow soon.
+    fn sent(&mut self, at: Instant, payload: Bytes) {
+        let Some(call) = &self.call else { return };
+        call.watch().moved(at);
+        if !payload.is_empty() {
+            self.kept.keep(Frame { at, bytes: payload });
+        }
+        let left = now();
+        self.kept.left(at, left);
+        if self.kept.is_due(left) {
+            self.kept.show(call.watch());
+        }
+    }
+
+    fn last(&mut self, at: Instant, payload: Bytes) -> Poll<Result<Rest, BodyError>> {
+        if let Some(call) = &self.call {
+            call.watch().moved(at);
+        }
+        let bytes = payload.clone();
+        self.kept.keep(Frame { at, bytes });
+        self.done(at, Some(payload))
+    }
+
+    fn done(&mut self, at: Instant, payload: Option<Bytes>) -> Poll<Result<Rest, BodyError>> {
+        let response = self.response.as_mut();
+        let trailers = response.and_then(Response::take_trailers);
+        self.over(at, End::Complete);
+        Poll::Ready(Ok(Rest { payload, trailers }))
+    }
+
+    fn agent_left(&mut self) -> Poll<Result<Rest, BodyError>> {
+        self.over(now(), End::ClientCancelled);
+        Poll::Ready(Err(BodyError::Agent))
+    }
+
+    /// Waits for the upstream, but not for ever.
+    fn nothing_yet(&mut self, cx: &mut Context<'_>) -> Poll<Result<Rest, BodyError>> {
+        let mut at = now();
+        loop {
+            let Some(call) = &self.call else {
+                return Poll::Pending;
+            };
+            let silent = call.watch().last_moved() + self.idle;
+            if at >= silent {
+                self.over(at, End::Failed(FailureKind::IdleTimeout));
+                return Poll::Ready(Err(BodyError::Idle));
+            }
+            if self
+                .kept
+                .since()
+                .is_some_and(|since| at >= since + MEASURE_WITHIN)
+            {
+                self.kept.show(call.watch());
+            }
+            let measure = self.kept.since().map(|since| since + MEASURE_WITHIN);
+            let wanted = measure.map_or(silent, |measure| silent.min(measure).max(at));
+            // A timer that fires too early costs less than one that is moved each time.
+            if self
+                .armed
+                .is_some_and(|armed| at < armed && armed <= wanted)
+            {
+                return Poll::Pending;
+            }
+            self.armed = Some(wanted);
+            ready!(self.timer.poll(cx, || wanted));
+            at = now();
+        }
+    }
+
+    /// Ends the call; the connection goes home. What is left to measure is measured later:
+    /// the last piece is not written yet.
+    fn over(&mut self, at: Instant, end: End) {
+        let response = self.response.take();
+        if let Some(io) = response.and_then(Response::into_reusable) {
+            self.endpoint.take_back(io);
+        }
+        self.outstanding = None;
+        if let Some(call) = self.call.take() {
+            let kept = std::mem::take(&mut self.kept);
+            Last::new(kept, call, at, end).tell_later();
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // The upstream hears of it first.
+        self.response = None;
+        if let Some(call) = self.call.take() {
+            let kept = std::mem::take(&mut self.kept);
+            drop(Last::new(kept, call, now(), End::ClientCancelled));
+        }
+    }
+}
