@@ -18,6 +18,7 @@
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates; time is an argument
+//! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, the call log
 //! fetch.rs         one HTTP request to somebody who is no upstream
 //! admin/           health, /metrics, the JSON API
@@ -26,7 +27,7 @@
 //!
 //! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
 //! `meter` → `wire`, `tokens`, `attribution`; everyone → `call`. `proxy` reaches the meter
-//! only through `observer`.
+//! only through `observer`; `admin` and `engine` take nothing of it but its TLS.
 
 pub mod admin;
 pub mod attribution;
@@ -34,6 +35,7 @@ pub mod call;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod engine;
 pub mod export;
 pub mod fetch;
 pub mod meter;

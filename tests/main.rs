@@ -1,9 +1,11 @@
 //! Everything that is tested in Rust, in one program: one file per behaviour.
 
 mod admin_api;
+mod admin_door;
 mod certificates;
 mod config;
 mod corpus;
+mod engine_metrics;
 #[cfg(target_os = "linux")]
 mod forward_bulk;
 mod forward_bytes;
@@ -33,6 +35,7 @@ mod meter_validity;
 mod otlp_export;
 mod otlp_support;
 mod readme;
+mod scrape;
 mod serving;
 mod sim_dialects;
 mod sim_faults;

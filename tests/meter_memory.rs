@@ -1,20 +1,39 @@
-//! What an open stream costs in memory while it is measured.
+//! What measuring costs in memory: an open stream, and a flood of names.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "it takes a part of it")]
 mod meter_support;
 
-use meter_support::{Bench, event, words};
+use meter_support::{Bench, DONE, event, finish, words};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokengauge::config::Measure;
 use tokengauge::export::process::figures;
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::export::text::Format;
+use tokengauge::meter::{Finding, RecentCalls, Subscriber};
+use tokengauge::observer::End;
 
 /// Streams that are open at once.
 const STREAMS: u64 = 5_000;
 /// What each may cost, allocator included. The goal is 4 KB.
 const BYTES: u64 = 4 * 1024;
 
+/// Distinct models, sessions and users that are thrown at the exporters.
+const NAMES: u64 = 1_000_000;
+/// What all but the first hundred thousand of them may leave behind.
+const LEFT_BEHIND: u64 = 4 << 20;
+
+/// One test at a time: memory is that of the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn resident() -> u64 {
+    figures().expect("Linux tells").resident_bytes
+}
+
 #[test]
 fn an_open_stream_costs_little_memory() {
-    let resident = || figures().expect("Linux tells").resident_bytes;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = Bench::default();
     // The first stream brings the tables in.
     let first = bench.chat();
@@ -37,4 +56,60 @@ fn an_open_stream_costs_little_memory() {
     let each = (resident() - before) / STREAMS;
     println!("{each} bytes for each of {} open streams", calls.len());
     assert!(each <= BYTES, "{each} bytes");
+}
+
+#[test]
+fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::default();
+    let call = bench.chat();
+    for frame in 0..10 {
+        bench.frame(&*call, 100 + frame * 20, words(4));
+    }
+    bench.frame(&*call, 300, finish(Some(40)) + DONE);
+    call.ended(bench.at(400), End::Complete);
+    let template = Finding::clone(&bench.findings()[0]);
+    let prometheus = Prometheus::new(&[], &Measure::default(), Instant::now());
+    let recent = RecentCalls::new(1_000);
+    let subscribers: [Arc<dyn Subscriber>; 2] = [prometheus.clone(), recent.clone()];
+    let flood = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            let mut finding = template.clone();
+            let record = &mut finding.record;
+            record.model = Some(format!("model-{number}"));
+            record.model_requested = Some(format!("asked-{number}"));
+            record.session = Some(format!("session-{number}"));
+            record.user = Some(format!("user-{number}"));
+            record.agent = Some(format!("agent-{number}"));
+            record.experiment = Some(format!("experiment-{number}"));
+            record.trace_id = Some(format!("{:032x}", number + 1));
+            let finding = Arc::new(finding);
+            for subscriber in &subscribers {
+                subscriber.finished(&finding);
+            }
+        }
+    };
+    let render = || {
+        let now = Instant::now();
+        prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics)
+    };
+    flood(0..NAMES / 10);
+    let early = render().lines().count();
+    let before = resident();
+    flood(NAMES / 10..NAMES);
+    let grown = resident().saturating_sub(before);
+    let late = render();
+    println!("{early} lines, {grown} bytes more");
+    assert_eq!(early, late.lines().count());
+    assert!(grown <= LEFT_BEHIND, "{grown} bytes");
+    for private in ["session-", "user-", "agent-", "experiment-"] {
+        assert!(!late.contains(private), "{private} became a label");
+    }
+    let (max, calls) = (
+        Measure::default().max_models as u64,
+        recent.newest(usize::MAX).len(),
+    );
+    assert_eq!(calls, 1_000);
+    let collapsed = format!("tokengauge_series_collapsed_total {}", NAMES - max);
+    assert!(late.lines().any(|line| line == collapsed), "{collapsed}");
 }

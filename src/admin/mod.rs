@@ -2,7 +2,11 @@
 
 mod accept;
 mod api;
+mod beside;
+mod door;
 mod health;
+mod server;
+mod token;
 
 use crate::export::prometheus::Prometheus;
 use crate::meter::{Meter, RecentCalls};
@@ -10,13 +14,15 @@ use crate::slo::Slos;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::net::TcpListener;
 
+pub use beside::Beside;
+pub use door::Door;
 pub use health::Readiness;
 
 /// What the operators' address tells of.
@@ -36,19 +42,20 @@ pub struct Admin {
     pub clock: fn() -> Instant,
 }
 
-/// Serves operators on `listener` until `shutdown` is over.
-///
-/// # Errors
-/// Where the listener fails for good.
+/// Serves operators on `listener` until `shutdown` is over; `door` says who they are.
 pub async fn serve(
     listener: TcpListener,
     admin: Admin,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let service = router(admin);
-    axum::serve(listener, service)
-        .with_graceful_shutdown(shutdown)
-        .await
+    door: Door,
+    shutdown: impl Future<Output = ()>,
+) {
+    let tls = door.tls.clone();
+    let guard = door::Guard {
+        clock: admin.clock,
+        door: Arc::new(door),
+    };
+    let service = router(admin).layer(from_fn_with_state(guard, door::guard));
+    server::serve(listener, service, tls, shutdown).await;
 }
 
 fn router(admin: Admin) -> Router {

@@ -1,9 +1,11 @@
 //! `tokengauge check`: the configuration, with line and reason where it is wrong.
 
 use crate::Error;
+use crate::admin::Door;
 use crate::cli::CheckArgs;
 use crate::config::{Config, Route};
 use crate::proxy::tls;
+use std::time::Instant;
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (config, origin) = super::load(&args.config)?;
@@ -14,11 +16,29 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
         println!("  agents connect to {}{tls}", listener.address);
     }
     match config.admin.address {
-        Some(address) => println!("  operators connect to {address}"),
+        Some(address) => {
+            let tls = if config.admin.tls.is_some() {
+                " (TLS)"
+            } else {
+                ""
+            };
+            let token = if config.admin.token.is_some() {
+                ", with a token"
+            } else {
+                ""
+            };
+            println!("  operators connect to {address}{tls}{token}");
+        }
         None => println!("  no admin address"),
     }
     for route in &config.routes {
         println!("  {}", describe(route));
+    }
+    for scrape in &config.scrapes {
+        println!(
+            "  {}: its own metrics every {:?}",
+            scrape.upstream, scrape.interval
+        );
     }
     Ok(())
 }
@@ -32,6 +52,7 @@ fn files(config: &Config) -> Result<(), Error> {
     {
         tls::Acceptor::new(tls).map_err(|error| Error::Configuration(error.to_string()))?;
     }
+    Door::new(&config.admin, Instant::now()).map_err(Error::Configuration)?;
     for route in &config.routes {
         tls::Connector::new(&route.upstream.tls, route.upstream.protocol).map_err(|error| {
             Error::Configuration(format!("upstream {}: {error}", route.upstream.name))

@@ -6,6 +6,7 @@ mod demo;
 mod logging;
 mod metrics;
 mod objectives;
+mod operators;
 mod replay;
 mod run;
 mod serve;

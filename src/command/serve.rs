@@ -2,8 +2,9 @@
 //! last drained stream. `run` and `demo` share it.
 
 use super::objectives::{self, Objectives};
+use super::operators::Operators;
 use crate::Error;
-use crate::admin::{self, Admin, Readiness};
+use crate::admin::{Admin, Readiness};
 use crate::config::Config;
 use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
@@ -19,7 +20,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 /// How long finished calls may take to reach the call log at the end of the process.
@@ -29,7 +29,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Proxy {
     config: Arc<Config>,
     bound: Vec<Bound>,
-    admin_listener: Option<TcpListener>,
+    operators: Operators,
     forwarder: Arc<Forwarder>,
     admin: Admin,
     objectives: Objectives,
@@ -77,6 +77,7 @@ impl Proxy {
             .map(Bound::bind)
             .collect::<Result<_, _>>();
         let objectives = Objectives::start(&slos, store, &meter);
+        let operators = Operators::bind(&config, &prometheus, &meter)?;
         let admin = Admin {
             slos,
             meter,
@@ -87,7 +88,7 @@ impl Proxy {
         };
         Ok(Proxy {
             bound: bound.map_err(|error| Error::Failed(error.to_string()))?,
-            admin_listener: bind_admin(config.admin.address).await?,
+            operators,
             forwarder,
             config,
             admin,
@@ -114,9 +115,7 @@ impl Proxy {
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         let meter = Arc::clone(&self.admin.meter);
-        if let Some(listener) = self.admin_listener {
-            tokio::spawn(serve_admin(listener, self.admin));
-        }
+        let _beside = self.operators.start(self.admin);
         let (limits, patience) = (self.config.limits, self.config.drain_timeout);
         let drained =
             listener::serve(self.bound, self.forwarder, &limits, self.shutdown, patience).await;
@@ -143,7 +142,7 @@ impl Proxy {
         for bound in &self.bound {
             eprintln!("listening on {}", bound.address());
         }
-        if let Some(Ok(address)) = self.admin_listener.as_ref().map(TcpListener::local_addr) {
+        if let Some(address) = self.operators.address() {
             eprintln!("admin on {address}");
         }
     }
@@ -165,28 +164,9 @@ fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
     Otlp::start(&variables, config.otlp.call_records, &around)
 }
 
-/// The admin address goes on answering while streams end.
-async fn serve_admin(listener: TcpListener, admin: Admin) {
-    if let Err(error) = admin::serve(listener, admin, std::future::pending()).await {
-        tracing::error!(%error, "the admin address is gone; traffic goes on");
-    }
-}
-
 async fn drain_when_told(readiness: Arc<Readiness>, shutdown: Shutdown) {
     shutdown.begun().await;
     readiness.draining();
-}
-
-async fn bind_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Error> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    match TcpListener::bind(address).await {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) => Err(Error::Failed(format!(
-            "cannot listen on the admin address {address}: {error}; name another with --admin"
-        ))),
-    }
 }
 
 fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, Error> {

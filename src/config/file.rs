@@ -226,6 +226,9 @@ pub(super) struct ServerTls {
 pub(super) struct Admin {
     pub(super) listen: Option<SocketAddr>,
     pub(super) enabled: Option<bool>,
+    pub(super) token: Option<Spanned<String>>,
+    pub(super) token_file: Option<Spanned<PathBuf>>,
+    pub(super) tls: Option<ServerTls>,
 }
 
 #[derive(Default, Deserialize)]
@@ -268,6 +271,8 @@ pub(super) struct Upstream {
     pub(super) max_idle: Option<usize>,
     pub(super) idle_for: Option<Span>,
     pub(super) eject_for: Option<Span>,
+    pub(super) metrics_url: Option<Url>,
+    pub(super) metrics_interval: Option<Spanned<Span>>,
 }
 
 #[derive(Default, Deserialize)]

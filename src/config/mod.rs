@@ -3,6 +3,7 @@
 
 mod file;
 mod objectives;
+mod operators;
 mod resolve;
 mod scalar;
 mod sidecar;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use file::{Invalid, Problem};
+pub(crate) use operators::check_token;
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 
 /// Idle connections kept per endpoint when nothing is named.
@@ -36,6 +38,8 @@ pub struct Config {
     pub admin: Admin,
     /// Tried in order; the first that matches wins.
     pub routes: Vec<Arc<Route>>,
+    /// Upstreams whose own metrics are read.
+    pub scrapes: Vec<Scrape>,
     /// Bounds of the process.
     pub limits: Limits,
     /// How calls are measured.
@@ -93,10 +97,58 @@ pub struct ServerTls {
 }
 
 /// The address for operators.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Admin {
     /// Where it listens; `None` switches it off.
     pub address: Option<SocketAddr>,
+    /// What operators must show to see more than health.
+    pub token: Option<Token>,
+    /// TLS towards operators.
+    pub tls: Option<ServerTls>,
+}
+
+/// Where a bearer token is written.
+#[derive(Clone, Debug)]
+pub enum Token {
+    /// In the configuration itself.
+    Text(Secret),
+    /// In a file, which is read again when it changes.
+    File(PathBuf),
+}
+
+/// A text that is never shown.
+#[derive(Clone)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Hides `text`.
+    pub fn new(text: &str) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text, for comparing.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// An upstream whose own metrics are read.
+#[derive(Clone, Debug)]
+pub struct Scrape {
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// Where its metrics are; the base path is the whole path.
+    pub endpoint: Endpoint,
+    /// How often they are read.
+    pub interval: Duration,
+    /// TLS towards them, used where the endpoint is `https`.
+    pub tls: ClientTls,
 }
 
 /// From requests to an upstream.

@@ -22,17 +22,20 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         text,
         found: Vec::new(),
     };
+    let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
     let upstreams = upstreams(file.upstream, &mut problems);
+    for scrape in &mut scrapes {
+        if let Some(upstream) = upstreams.get(&*scrape.upstream) {
+            scrape.tls = upstream.tls.clone();
+        }
+    }
     let routes = routes(file.route, &upstreams, &mut problems);
     let listeners = listeners(file.listen, file.tls, &mut problems);
     let limits = limits(file.limits, &mut problems);
     let mut measure = measure(file.measure, &mut problems);
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
-    let enabled = file.admin.enabled.unwrap_or(true);
-    let admin = Admin {
-        address: enabled.then(|| file.admin.listen.unwrap_or(DEFAULT_ADMIN)),
-    };
+    let admin = operators::admin(file.admin, &mut problems);
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
         return Err(problems.found);
@@ -42,6 +45,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         listeners,
         admin,
         routes,
+        scrapes,
         limits,
         measure,
         otlp: file.otlp,
@@ -100,11 +104,7 @@ fn listeners(
     if let (true, Some(listen)) = (addresses.is_empty(), &listen) {
         problems.at(listen, "names no address; agents could not connect");
     }
-    let tls = tls.map(|tls| ServerTls {
-        certificate: tls.certificate,
-        key: tls.key,
-        client_ca: tls.client_ca,
-    });
+    let tls = tls.map(server_tls);
     addresses
         .into_iter()
         .map(|address| Listener {
@@ -112,6 +112,14 @@ fn listeners(
             tls: tls.clone(),
         })
         .collect()
+}
+
+pub(super) fn server_tls(tls: file::ServerTls) -> ServerTls {
+    ServerTls {
+        certificate: tls.certificate,
+        key: tls.key,
+        client_ca: tls.client_ca,
+    }
 }
 
 fn limits(written: file::Limits, problems: &mut Problems<'_>) -> Limits {

@@ -41,8 +41,10 @@ impl Config {
             }],
             admin: Admin {
                 address: Some(admin),
+                ..Admin::default()
             },
             routes: vec![Arc::new(route)],
+            scrapes: Vec::new(),
             limits: Limits::default(),
             measure: Measure::default(),
             otlp: Otlp::default(),

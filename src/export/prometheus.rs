@@ -67,6 +67,9 @@ impl Prometheus {
             registry.gauge(&names::STREAMS_IN_FLIGHT, &place).set(0.0);
             registry.gauge(&names::STREAMS_STALLED, &place).set(0.0);
             registry.counter(&names::RATE_LIMITED, &place);
+            let cold = measure.warm_up_calls > 0 || !measure.warm_up_for.is_zero();
+            let warming = registry.gauge(&names::UPSTREAM_WARMING, &[&route.upstream.name]);
+            warming.set(f64::from(u8::from(cold)));
             prometheus.series(prometheus.identity(
                 &route.name,
                 &route.upstream.name,
@@ -113,6 +116,10 @@ impl Prometheus {
                 let gauge = registry.gauge(metric, &[upstream, route]);
                 gauge.set(f64::from(*streams));
             }
+        }
+        for (upstream, warming) in &figures.warming {
+            let gauge = registry.gauge(&names::UPSTREAM_WARMING, &[upstream]);
+            gauge.set(f64::from(u8::from(*warming)));
         }
         for (metric, value) in [
             (&names::METER_LAGGED_FRAMES, figures.lagged_frames),

@@ -48,9 +48,17 @@ impl Lane {
             || at.saturating_duration_since(since) < measure.warm_up_for
     }
 
-    /// The upstream could not be reached.
+    /// The upstream could not be reached, or has started anew.
     pub(crate) fn unreachable(&self) {
         *self.state.up.lock().unwrap_or_else(PoisonError::into_inner) = Up::default();
+    }
+
+    /// Whether a call that reached the upstream at `at` would fall into the warm-up.
+    fn warming(&self, at: Instant, measure: &Measure) -> bool {
+        let up = *self.state.up.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = up.since.unwrap_or(at);
+        up.calls < measure.warm_up_calls
+            || at.saturating_duration_since(since) < measure.warm_up_for
     }
 }
 
@@ -122,6 +130,27 @@ impl Lanes {
         Arc::clone(lane)
     }
 
+    /// The upstream has started anew: its next calls are its first.
+    pub(crate) fn restarted(&self, upstream: &str) {
+        let lanes = self.all();
+        let lane = lanes.iter().find(|lane| &*lane.upstream == upstream);
+        if let Some(lane) = lane {
+            lane.unreachable();
+        }
+    }
+
+    /// Every upstream that was called, and whether it warms up at `at`.
+    pub(crate) fn warming(&self, at: Instant, measure: &Measure) -> Vec<(Arc<str>, bool)> {
+        let mut upstreams: Vec<(Arc<str>, bool)> = Vec::new();
+        for lane in self.all() {
+            if !upstreams.iter().any(|(known, _)| *known == lane.upstream) {
+                let warming = lane.warming(at, measure);
+                upstreams.push((Arc::clone(&lane.upstream), warming));
+            }
+        }
+        upstreams
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Lane>> {
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
         lanes.values().cloned().collect()
@@ -158,6 +187,32 @@ mod tests {
             assert!(lane.reached(at(seconds), &measure), "{seconds} s");
         }
         assert!(!lane.reached(at(130), &measure));
+    }
+
+    #[test]
+    fn whether_an_upstream_warms_up_can_be_asked_without_calling_it() {
+        let lanes = Lanes::default();
+        let (lane, _) = (
+            lanes.lane(&"a".into(), &"u".into()),
+            lanes.lane(&"b".into(), &"u".into()),
+        );
+        let start = Instant::now();
+        let measure = measure(2, 30);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let warming = |seconds| {
+            let all = lanes.warming(at(seconds), &measure);
+            assert_eq!(all.len(), 1, "once for both routes");
+            all[0].1
+        };
+        assert!(warming(0), "nobody called it yet");
+        lane.reached(at(0), &measure);
+        assert!(warming(40), "one of two calls");
+        lane.reached(at(40), &measure);
+        assert!(!warming(41));
+        lanes.restarted("other");
+        assert!(!warming(41));
+        lanes.restarted("u");
+        assert!(warming(41) && lane.reached(at(42), &measure));
     }
 
     #[test]

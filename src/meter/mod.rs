@@ -55,6 +55,8 @@ pub struct Figures {
     pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Those of them whose last token is longer ago than the stall threshold.
     pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
+    /// Upstreams that were called, and whether a call would be marked `warm_up` now.
+    pub warming: Vec<(Arc<str>, bool)>,
     /// Frames that were not measured, for want of time or memory.
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
@@ -123,12 +125,18 @@ impl Meter {
         Figures {
             in_flight,
             stalled,
+            warming: self.shared.lanes.warming(now, &self.shared.measure),
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
             dropped_findings: self.shared.subscribers.dropped(),
             panics: self.shared.tally.panics(),
             held_bytes: self.shared.memory.used(),
         }
+    }
+
+    /// `upstream` has started anew, as its own metrics tell: its next calls warm it up.
+    pub fn upstream_restarted(&self, upstream: &str) {
+        self.shared.lanes.restarted(upstream);
     }
 
     /// Waits until every call that has ended has reached every subscriber and has been

@@ -119,8 +119,9 @@ impl Setup {
         };
         Config {
             listeners: vec![],
-            admin: Admin { address: None },
+            admin: Admin::default(),
             routes: vec![Arc::new(route)],
+            scrapes: Vec::new(),
             limits: self.limits,
             measure: Measure::default(),
             otlp: Otlp::default(),

@@ -1,0 +1,36 @@
+//! A thread beside the traffic's: operators are answered however busy those are.
+
+use std::io;
+use std::thread;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// A runtime of one thread, which ends when this is dropped.
+pub struct Beside {
+    handle: Handle,
+    _end: oneshot::Sender<()>,
+}
+
+impl Beside {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Where the system gives none.
+    pub fn start() -> io::Result<Beside> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name("admin".into());
+        thread.spawn(move || {
+            // Dropping the other end is the end.
+            let _ = runtime.block_on(ended);
+            runtime.shutdown_background();
+        })?;
+        Ok(Beside { handle, _end: end })
+    }
+
+    /// Where to spawn tasks for it.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}

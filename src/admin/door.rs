@@ -1,0 +1,79 @@
+//! Who may come in at the operators' address, and how.
+
+use super::api;
+use super::token::{HEADER, Refused, Token};
+use crate::config;
+use crate::proxy::tls::Acceptor;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is open to everybody: Kubernetes has no token.
+const OPEN: [&str; 2] = ["/livez", "/readyz"];
+
+/// Who may come in, and how. The default is everybody, without TLS.
+#[derive(Default)]
+pub struct Door {
+    pub(super) tls: Option<Arc<Acceptor>>,
+    token: Option<Token>,
+}
+
+impl Door {
+    /// As configured. Reads the files that it needs, at `now`.
+    ///
+    /// # Errors
+    /// When one of them cannot be used; the text says which and why.
+    pub fn new(admin: &config::Admin, now: Instant) -> Result<Door, String> {
+        let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
+        let token = admin.token.as_ref().map(|token| Token::new(token, now));
+        Ok(Door {
+            tls: tls
+                .map_err(|error| format!("admin.tls: {error}"))?
+                .map(Arc::new),
+            token: token.transpose()?,
+        })
+    }
+}
+
+/// A door and the clock to look at.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) door: Arc<Door>,
+    pub(super) clock: fn() -> Instant,
+}
+
+/// Lets a request in, or says what it lacks.
+pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Some(token) = &guard.door.token else {
+        return next.run(request).await;
+    };
+    if OPEN.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    match token.check(request.headers().get(HEADER), (guard.clock)()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refuse(refused),
+    }
+}
+
+fn refuse(refused: Refused) -> Response {
+    let (challenge, message) = match refused {
+        Refused::Missing => (
+            "Bearer realm=\"tokengauge\"",
+            "this address wants the token of [admin]: send it as `authorization: Bearer …`",
+        ),
+        Refused::Wrong => (
+            "Bearer realm=\"tokengauge\", error=\"invalid_token\"",
+            "this is not the token of [admin]; it may have been changed",
+        ),
+    };
+    let mut response = api::error(StatusCode::UNAUTHORIZED, message);
+    let challenge = HeaderValue::from_static(challenge);
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, challenge);
+    response
+}

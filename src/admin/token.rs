@@ -1,0 +1,167 @@
+//! The bearer token that operators show.
+
+use crate::config::{self, check_token};
+use axum::http::{HeaderValue, header};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a token's file is looked at, at most.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of a token's file that are read.
+const MAX_BYTES: u64 = 4096;
+
+/// Why somebody may not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// No token was shown.
+    Missing,
+    /// Another one was.
+    Wrong,
+}
+
+/// A token to be shown. Only its digest is kept.
+pub(super) struct Token {
+    file: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+struct State {
+    digest: [u8; 32],
+    checked: Instant,
+}
+
+impl Token {
+    /// Reads the token at `now`.
+    pub(super) fn new(written: &config::Token, now: Instant) -> Result<Token, String> {
+        let (file, digest) = match written {
+            config::Token::Text(secret) => (None, digest(secret.reveal())),
+            config::Token::File(path) => (Some(path.clone()), read(path)?),
+        };
+        let checked = now;
+        Ok(Token {
+            file,
+            state: Mutex::new(State { digest, checked }),
+        })
+    }
+
+    /// Whether `authorization` shows it. Takes as long for any token of one length.
+    pub(super) fn check(
+        &self,
+        authorization: Option<&HeaderValue>,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let shown = authorization.and_then(bearer).ok_or(Refused::Missing)?;
+        let (shown, wanted) = (Sha256::digest(shown), self.digest(now));
+        let differing = shown.iter().zip(&wanted);
+        let differing = differing.fold(0, |bits, (one, other)| black_box(bits | (one ^ other)));
+        if differing == 0 {
+            Ok(())
+        } else {
+            Err(Refused::Wrong)
+        }
+    }
+
+    /// The newest usable one: a file that cannot be used changes nothing.
+    fn digest(&self, now: Instant) -> [u8; 32] {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &self.file
+            && now.saturating_duration_since(state.checked) >= CHECK_EVERY
+        {
+            state.checked = now;
+            match read(file) {
+                Ok(digest) => state.digest = digest,
+                Err(error) => {
+                    tracing::warn!(%error, "the admin token cannot be read again: the one before stays in use");
+                }
+            }
+        }
+        state.digest
+    }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+fn read(path: &Path) -> Result<[u8; 32], String> {
+    let told = |reason: String| format!("admin.token_file {}: {reason}", path.display());
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| told(format!("cannot be read: {error}")))?;
+    let read = file.take(MAX_BYTES).read_to_string(&mut text);
+    read.map_err(|error| told(format!("cannot be read: {error}")))?;
+    let token = text.trim();
+    check_token(token).map_err(told)?;
+    Ok(digest(token))
+}
+
+/// What follows `Bearer`.
+fn bearer(authorization: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = authorization.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The name of the header that carries it.
+pub(super) const HEADER: header::HeaderName = header::AUTHORIZATION;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    const GOOD: &str = "0123456789abcdef";
+
+    fn shows(token: &Token, text: &str, now: Instant) -> Result<(), Refused> {
+        let value = HeaderValue::from_str(text).expect("a header");
+        token.check(Some(&value), now)
+    }
+
+    #[test]
+    fn only_the_token_itself_is_let_in() {
+        let now = Instant::now();
+        let token = config::Token::Text(Secret::new(GOOD));
+        let token = Token::new(&token, now).expect("usable");
+        assert_eq!(shows(&token, &format!("Bearer {GOOD}"), now), Ok(()));
+        assert_eq!(shows(&token, &format!("bearer  {GOOD} "), now), Ok(()));
+        for wrong in ["Bearer", "Basic x", GOOD, ""] {
+            assert_eq!(shows(&token, wrong, now), Err(Refused::Missing), "{wrong}");
+        }
+        for wrong in [
+            "Bearer x",
+            "Bearer 0123456789abcdeF",
+            "Bearer 0123456789abcdef0",
+        ] {
+            assert_eq!(shows(&token, wrong, now), Err(Refused::Wrong), "{wrong}");
+        }
+        assert_eq!(token.check(None, now), Err(Refused::Missing));
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_one_that_cannot_be_used_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        std::fs::write(&path, format!("{GOOD}\n")).expect("written");
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        let token = Token::new(&config::Token::File(path.clone()), now).expect("usable");
+        assert_eq!(shows(&token, &format!("Bearer {GOOD}"), now), Ok(()));
+        std::fs::write(&path, "another-token-of-some-length").expect("written");
+        let new = "Bearer another-token-of-some-length";
+        assert_eq!(shows(&token, new, later(2)), Ok(()));
+        std::fs::write(&path, "short").expect("written");
+        assert_eq!(shows(&token, new, later(4)), Ok(()));
+        let error = Token::new(&config::Token::File(path.clone()), now).err();
+        let error = error.expect("too short");
+        assert!(
+            error.contains("at least 16") && !error.contains("short\""),
+            "{error}"
+        );
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(shows(&token, new, later(6)), Ok(()));
+        assert!(Token::new(&config::Token::File(path), now).is_err());
+    }
+}

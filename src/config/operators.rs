@@ -1,0 +1,90 @@
+//! What concerns operators: their address and who may come in, and which upstreams'
+//! own metrics are read.
+
+use super::file;
+use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
+use super::*;
+use toml::Spanned;
+
+/// Characters that a token has at least: what is shorter can be guessed.
+const TOKEN_LENGTH: usize = 16;
+/// How often an upstream's metrics are read when nothing is named.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+/// Reading more often would be load and no news.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
+    let enabled = written.enabled.unwrap_or(true);
+    Admin {
+        address: enabled.then(|| written.listen.unwrap_or(DEFAULT_ADMIN)),
+        token: token(written.token, written.token_file, problems),
+        tls: written.tls.map(server_tls),
+    }
+}
+
+fn token(
+    text: Option<Spanned<String>>,
+    file: Option<Spanned<PathBuf>>,
+    problems: &mut Problems<'_>,
+) -> Option<Token> {
+    if let (Some(text), Some(_)) = (&text, &file) {
+        problems.at(text, "give either `token` or `token_file`, not both");
+    }
+    if let Some(written) = text {
+        if let Err(reason) = check_token(written.get_ref()) {
+            problems.at(&written, reason);
+        }
+        return Some(Token::Text(Secret::new(written.get_ref())));
+    }
+    file.map(|file| Token::File(file.into_inner()))
+}
+
+/// Whether `token` can be sent in a header and not be guessed.
+///
+/// # Errors
+/// What is wrong with it, without quoting it.
+pub(crate) fn check_token(token: &str) -> Result<(), String> {
+    if token.chars().any(|c| !c.is_ascii_graphic()) {
+        return Err(
+            "a token is printable ASCII without blanks; `openssl rand -hex 32` makes one"
+                .to_owned(),
+        );
+    }
+    if token.len() < TOKEN_LENGTH {
+        return Err(format!(
+            "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
+        ));
+    }
+    Ok(())
+}
+
+/// Their TLS settings are the upstream's, which are not known yet.
+pub(super) fn scrapes(
+    upstreams: &[Spanned<file::Upstream>],
+    problems: &mut Problems<'_>,
+) -> Vec<Scrape> {
+    let mut scrapes = Vec::new();
+    for written in upstreams.iter().map(Spanned::get_ref) {
+        let interval = written.metrics_interval.as_ref();
+        let Some(url) = &written.metrics_url else {
+            if let Some(interval) = interval {
+                problems.at(interval, "there is no `metrics_url` to read this often");
+            }
+            continue;
+        };
+        if let Some(short) = interval.filter(|span| span.get_ref().0 < SHORTEST_INTERVAL) {
+            problems.at(short, "must be at least 100ms");
+        }
+        let mut endpoint = url.0.clone();
+        if endpoint.base_path.is_empty() {
+            endpoint.base_path = "/metrics".to_owned();
+        }
+        scrapes.push(Scrape {
+            upstream: written.name.get_ref().as_str().into(),
+            endpoint,
+            interval: interval.map_or(DEFAULT_INTERVAL, |span| span.get_ref().0),
+            tls: ClientTls::default(),
+        });
+    }
+    scrapes
+}

@@ -1,0 +1,236 @@
+//! What an engine's own metrics say, whatever the engine calls them.
+//!
+//! Names are those of vLLM 0.6 to 0.32 (`docs.vllm.ai`, Production Metrics), SGLang
+//! (`docs.sglang.io`, Production Metrics), TGI 2 and 3 (`huggingface.co/docs`, Metrics),
+//! llama.cpp's server (`tools/server/README.md`), Triton with and without TensorRT-LLM
+//! (`docs.nvidia.com`, Metrics), trtllm-serve and Dynamo's frontend and workers.
+
+use super::text::{Sample, samples};
+
+/// One reading of an engine's metrics. What it does not tell is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct View {
+    /// Requests that wait.
+    pub(super) queue_depth: Option<f64>,
+    /// Requests under way.
+    pub(super) running: Option<f64>,
+    /// Share of the KV cache in use; 1 is full.
+    pub(super) kv_cache: Option<f64>,
+    /// When the process started, Unix seconds.
+    pub(super) started: Option<f64>,
+    /// Time in the queue so far.
+    pub(super) queue: Option<Spent>,
+    /// Time of prefill so far.
+    pub(super) prefill: Option<Spent>,
+}
+
+/// Time since the engine started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spent {
+    pub(super) seconds: f64,
+    pub(super) times: f64,
+}
+
+impl Spent {
+    /// The mean of what came since `before`; `None` where nothing did.
+    pub(super) fn mean_since(self, before: Spent) -> Option<f64> {
+        let (seconds, times) = (self.seconds - before.seconds, self.times - before.times);
+        (times > 0.0 && seconds >= 0.0).then(|| seconds / times)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Figure {
+    QueueDepth,
+    Running,
+    KvCache,
+    KvUsed,
+    KvMax,
+    Started,
+    QueueSeconds,
+    QueueTimes,
+    PrefillSeconds,
+    PrefillTimes,
+}
+
+/// How a figure is called. Of several names of one figure, the first that is there counts.
+struct Rule {
+    figure: Figure,
+    name: &'static str,
+    label: Option<(&'static str, &'static str)>,
+    scale: f64,
+}
+
+const fn rule(figure: Figure, name: &'static str) -> Rule {
+    Rule {
+        figure,
+        name,
+        label: None,
+        scale: 1.0,
+    }
+}
+
+const fn of(figure: Figure, name: &'static str, label: &'static str, is: &'static str) -> Rule {
+    Rule {
+        figure,
+        name,
+        label: Some((label, is)),
+        scale: 1.0,
+    }
+}
+
+use Figure::{
+    KvCache, KvMax, KvUsed, PrefillSeconds, PrefillTimes, QueueDepth, QueueSeconds, QueueTimes,
+    Running, Started,
+};
+
+const TRITON_REQUESTS: &str = "nv_trt_llm_request_metrics";
+const TRITON_BLOCKS: &str = "nv_trt_llm_kv_cache_block_metrics";
+const BLOCKS: &str = "kv_cache_block_type";
+const SGLANG_STAGES: [&str; 2] = [
+    "sglang:per_stage_req_latency_seconds_sum",
+    "sglang:per_stage_req_latency_seconds_count",
+];
+const TGI_BATCHES: [&str; 2] = [
+    "tgi_batch_inference_duration_sum",
+    "tgi_batch_inference_duration_count",
+];
+
+const RULES: &[Rule] = &[
+    rule(QueueDepth, "vllm:num_requests_waiting"),
+    rule(QueueDepth, "sglang:num_queue_reqs"),
+    rule(QueueDepth, "tgi_queue_size"),
+    rule(QueueDepth, "llamacpp:requests_deferred"),
+    of(QueueDepth, TRITON_REQUESTS, "request_type", "waiting"),
+    rule(QueueDepth, "nv_inference_pending_request_count"),
+    rule(QueueDepth, "trtllm_num_requests_waiting"),
+    rule(QueueDepth, "dynamo_frontend_queued_requests"),
+    rule(Running, "vllm:num_requests_running"),
+    rule(Running, "sglang:num_running_reqs"),
+    rule(Running, "tgi_batch_current_size"),
+    rule(Running, "llamacpp:requests_processing"),
+    of(Running, TRITON_REQUESTS, "request_type", "scheduled"),
+    rule(Running, "trtllm_num_requests_running"),
+    rule(Running, "dynamo_frontend_inflight_requests"),
+    rule(KvCache, "vllm:kv_cache_usage_perc"),
+    rule(KvCache, "vllm:gpu_cache_usage_perc"),
+    rule(KvCache, "sglang:token_usage"),
+    rule(KvCache, "llamacpp:kv_cache_usage_ratio"),
+    of(KvCache, TRITON_BLOCKS, BLOCKS, "fraction"),
+    rule(KvCache, "trtllm_kv_cache_utilization"),
+    rule(KvCache, "dynamo_component_kvstats_gpu_cache_usage_percent"),
+    rule(KvCache, "dynamo_component_gpu_cache_usage_percent"),
+    of(KvUsed, TRITON_BLOCKS, BLOCKS, "used"),
+    of(KvMax, TRITON_BLOCKS, BLOCKS, "max"),
+    rule(Started, "process_start_time_seconds"),
+    rule(QueueSeconds, "vllm:request_queue_time_seconds_sum"),
+    rule(QueueTimes, "vllm:request_queue_time_seconds_count"),
+    rule(QueueSeconds, "sglang:queue_time_seconds_sum"),
+    rule(QueueTimes, "sglang:queue_time_seconds_count"),
+    rule(QueueSeconds, "tgi_request_queue_duration_sum"),
+    rule(QueueTimes, "tgi_request_queue_duration_count"),
+    rule(QueueSeconds, "trtllm_request_queue_time_seconds_sum"),
+    rule(QueueTimes, "trtllm_request_queue_time_seconds_count"),
+    Rule {
+        figure: QueueSeconds,
+        name: "nv_inference_queue_duration_us",
+        label: None,
+        scale: 1e-6,
+    },
+    rule(QueueTimes, "nv_inference_request_success"),
+    rule(PrefillSeconds, "vllm:request_prefill_time_seconds_sum"),
+    rule(PrefillTimes, "vllm:request_prefill_time_seconds_count"),
+    of(PrefillSeconds, SGLANG_STAGES[0], "stage", "prefill_forward"),
+    of(PrefillTimes, SGLANG_STAGES[1], "stage", "prefill_forward"),
+    of(PrefillSeconds, TGI_BATCHES[0], "method", "prefill"),
+    of(PrefillTimes, TGI_BATCHES[1], "method", "prefill"),
+];
+
+impl View {
+    /// Reads a text; figures of several models or engines in it are put together.
+    pub(super) fn read(text: &str) -> View {
+        let mut found = vec![Found::default(); RULES.len()];
+        for sample in samples(text).filter(first_rank) {
+            for (rule, found) in RULES.iter().zip(&mut found) {
+                if rule.takes(&sample) {
+                    found.add(sample.value * rule.scale);
+                }
+            }
+        }
+        let figure = |figure| {
+            let mut all = RULES.iter().zip(&found);
+            let (_, found) = all.find(|(rule, found)| rule.figure == figure && found.count > 0)?;
+            Some(*found)
+        };
+        let sum = |of| figure(of).map(|found| found.sum);
+        let spent = |seconds, times| {
+            let (seconds, times) = (sum(seconds)?, sum(times)?);
+            Some(Spent { seconds, times })
+        };
+        let told = figure(KvCache).map(|found| found.sum / f64::from(found.count));
+        let blocks = || Some(sum(KvUsed)? / sum(KvMax).filter(|max| *max > 0.0)?);
+        View {
+            queue_depth: sum(QueueDepth),
+            running: sum(Running),
+            kv_cache: told.or_else(blocks).map(ratio),
+            started: figure(Started).map(|found| found.max),
+            queue: spent(QueueSeconds, QueueTimes),
+            prefill: spent(PrefillSeconds, PrefillTimes),
+        }
+    }
+
+    /// Whether any of it is what an engine tells.
+    pub(super) fn is_known(&self) -> bool {
+        let told = View {
+            started: None,
+            ..*self
+        };
+        told != View::default()
+    }
+}
+
+impl Rule {
+    fn takes(&self, sample: &Sample<'_>) -> bool {
+        let labelled = |(name, is): (&str, &str)| sample.label(name) == Some(is);
+        same_name(self.name, sample.name)
+            && self.label.is_none_or(labelled)
+            && sample.value.is_finite()
+    }
+}
+
+/// Collectors on the way write `_` where engines write `:`.
+fn same_name(ours: &str, theirs: &str) -> bool {
+    let mut pairs = ours.bytes().zip(theirs.bytes());
+    ours.len() == theirs.len()
+        && pairs.all(|(our, their)| our == their || (our == b':' && their == b'_'))
+}
+
+/// SGLang can let every rank of a model tell the same.
+fn first_rank(sample: &Sample<'_>) -> bool {
+    let first = |name| sample.label(name).is_none_or(|rank| rank == "0");
+    !sample.name.starts_with("sglang") || (first("tp_rank") && first("pp_rank"))
+}
+
+/// Some write a share of one as a percentage.
+fn ratio(value: f64) -> f64 {
+    if value > 1.5 { value / 100.0 } else { value }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Found {
+    sum: f64,
+    max: f64,
+    count: u32,
+}
+
+impl Found {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.max = self.max.max(value);
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! Who may see what at the operators' address, and that it answers whatever traffic does.
+
+use crate::admin_api::Server;
+use crate::certificates::Authority;
+use crate::http_client::{Reply, exchange, fetch, request_with};
+use crate::meter_support::{Bench, PATIENCE};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::admin::{self, Admin, Beside, Door};
+use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token};
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::proxy::tls::Connector;
+use tokengauge::slo::Slos;
+use tokio::net::TcpStream;
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+fn door(admin: &config::Admin) -> Door {
+    Door::new(admin, Instant::now()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn with_token() -> config::Admin {
+    config::Admin {
+        token: Some(Token::Text(Secret::new(TOKEN))),
+        ..config::Admin::default()
+    }
+}
+
+fn message(reply: &Reply) -> String {
+    let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+    error["error"]["message"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_token_opens_everything_but_health_is_open_to_all() {
+    let server = Server::behind(door(&with_token())).await;
+    server.readiness.listening();
+    for open in ["/livez", "/readyz"] {
+        assert_eq!(fetch(server.address, open).await.status, 200, "{open}");
+    }
+    let closed = [
+        "/metrics",
+        "/",
+        "/api/v1/calls",
+        "/api/v1/streams",
+        "/nothing",
+        "/livez/../metrics",
+    ];
+    for path in closed {
+        let reply = fetch(server.address, path).await;
+        assert_eq!(reply.status, 401, "{path}");
+        assert!(
+            reply
+                .head
+                .contains("www-authenticate: bearer realm=\"tokengauge\"\r\n")
+        );
+        assert!(message(&reply).contains("authorization: Bearer"), "{path}");
+        let wrong = [("authorization", "Bearer correct-horse-battery-stapler")];
+        let reply = request_with(server.address, "GET", path, &wrong).await;
+        assert_eq!(reply.status, 401, "{path}");
+        assert!(reply.head.contains("error=\"invalid_token\""));
+        assert!(!reply.body.contains("horse"), "tokens are not repeated");
+    }
+    let bearer = format!("Bearer {TOKEN}");
+    for path in ["/metrics", "/", "/api/v1/calls"] {
+        let headers = [("authorization", bearer.as_str())];
+        let reply = request_with(server.address, "GET", path, &headers).await;
+        assert_eq!(reply.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_admin_address_speaks_tls_where_it_is_told_to() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("admin", "localhost");
+    let tls = ServerTls {
+        certificate,
+        key,
+        client_ca: None,
+    };
+    let settings = config::Admin {
+        tls: Some(tls),
+        ..with_token()
+    };
+    let server = Server::behind(door(&settings)).await;
+    let client = ClientTls {
+        ca: Some(authority.file.clone()),
+        ..ClientTls::default()
+    };
+    let connector = Connector::new(&client, Protocol::Http1).expect("usable");
+    let bearer = format!("Bearer {TOKEN}");
+    for (headers, status) in [
+        (&[][..], 401),
+        (&[("authorization", bearer.as_str())][..], 200),
+    ] {
+        let tcp = TcpStream::connect(server.address).await.expect("connect");
+        let stream = connector.connect(tcp, "localhost").await.expect("TLS");
+        let reply = exchange(stream, "GET", "/metrics", headers).await;
+        assert_eq!(reply.status, status);
+    }
+}
+
+#[test]
+fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
+    let config = |admin: &str| {
+        let text = format!(
+            "[admin]\n{admin}\n[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n"
+        );
+        Config::parse(&text, "test")
+    };
+    let reason = |admin: &str| {
+        let invalid = config(admin).expect_err("not valid").to_string();
+        assert!(invalid.starts_with("test:2: token: "), "{invalid}");
+        invalid
+    };
+    assert!(reason("token = \"short\"").contains("at least 16 characters"));
+    assert!(reason("token = \"with blanks in between them\"").contains("without blanks"));
+    assert!(reason("token = \"0123456789abcdef\"\ntoken_file = \"f\"").contains("not both"));
+    assert!(
+        !reason("token = \"sesame\"").contains("sesame"),
+        "it is not repeated"
+    );
+    let config = config("token_file = \"/nonexistent/token\"").expect("a file may come later");
+    let error = Door::new(&config.admin, Instant::now())
+        .err()
+        .expect("no file");
+    assert!(
+        error.contains("admin.token_file /nonexistent/token: cannot be read"),
+        "{error}"
+    );
+    let missing = ServerTls {
+        certificate: "/nonexistent/c.pem".into(),
+        key: "/nonexistent/c.key".into(),
+        client_ca: None,
+    };
+    let admin = config::Admin {
+        tls: Some(missing),
+        ..config::Admin::default()
+    };
+    let error = Door::new(&admin, Instant::now()).err().expect("no file");
+    assert!(
+        error.starts_with("admin.tls: /nonexistent/c.pem"),
+        "{error}"
+    );
+    assert!(
+        !format!("{:?}", with_token()).contains("horse"),
+        "it is not shown"
+    );
+}
+
+/// Traffic that never gives its threads back.
+fn saturate(runtime: &tokio::runtime::Runtime, workers: usize, stop: &Arc<AtomicBool>) {
+    let running = Arc::new(std::sync::Barrier::new(workers + 1));
+    for _ in 0..workers {
+        let (stop, running) = (Arc::clone(stop), Arc::clone(&running));
+        runtime.spawn(async move {
+            running.wait();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+    running.wait();
+}
+
+#[test]
+fn metrics_are_answered_while_every_traffic_thread_is_taken() {
+    const WORKERS: usize = 2;
+    let traffic = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .expect("threads");
+    let beside = Beside::start().expect("a thread");
+    let bench = Bench::default();
+    let measure = Measure::default();
+    let state = Admin {
+        slos: Slos::new(&[], &measure, Instant::now(), SystemTime::now()),
+        meter: Arc::clone(&bench.meter),
+        recent: Arc::clone(&bench.recent),
+        prometheus: Prometheus::new(&[], &measure, Instant::now()),
+        readiness: Arc::default(),
+        clock: Instant::now,
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    beside.handle().spawn(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+        admin::serve(listener, state, Door::default(), std::future::pending()).await;
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    saturate(&traffic, WORKERS, &stop);
+    let here = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let reply = here.block_on(async {
+        let scrape = tokio::time::timeout(PATIENCE, fetch(address, "/metrics"));
+        scrape.await.expect("an answer while traffic is stuck")
+    });
+    assert_eq!(reply.status, 200);
+    assert!(reply.body.contains("tokengauge_build_info"));
+    stop.store(true, Ordering::Relaxed);
+}
