@@ -63,10 +63,12 @@ impl Proxy {
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
-        let theirs = Arc::clone(&forwarder);
+        // The forwarder holds the exporter, by way of the meter: not the other way round.
+        let theirs = Arc::downgrade(&forwarder);
         prometheus.before_scrape(move |registry, _| {
             let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
-            panics.absolute(theirs.observer_panics());
+            let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
+            panics.absolute(count.unwrap_or(0));
         });
         let theirs = Arc::clone(&slos);
         prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));

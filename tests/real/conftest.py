@@ -44,6 +44,7 @@ def engine(logs):
     command = [HERE / "llama-server", "--model", MODEL, "--alias", "tiny", "--host", "127.0.0.1", "--port", port]
     # Without its prompt cache equal requests are equal work, so equal answers.
     command += ["--ctx-size", 32768, "--parallel", 2, "--threads", 1, "--seed", 1, "--no-cache-prompt", "--no-ui"]
+    command += ["--metrics"]
     with running(command, logs / "llama-server.log") as process:
         url = f"http://127.0.0.1:{port}"
         process.wait_for(lambda: answers(f"{url}/health"), "health")
@@ -106,9 +107,10 @@ class Observed:
 def observed(logs, gauge, simulator, engine):
     config = logs / "observed.toml"
     template = string.Template((HERE / "observed.toml").read_text())
-    config.write_text(template.substitute(simulator=simulator, engine=engine, gone=f"http://127.0.0.1:{free_port()}"))
-    proxy = gauge("observed", config=config)
+    gone = f"http://127.0.0.1:{free_port()}"
     with vllm_metrics.serving() as vllm:
+        config.write_text(template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm))
+        proxy = gauge("observed", config=config)
         targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
         with prometheus(logs / "observed", targets) as watching:
             watching.wait_for('up{job="tokengauge"}')

@@ -18,6 +18,7 @@ MAY_BE_ZERO = {
     "tokengauge_runtime_global_queue_depth",
     "tokengauge_meter_queue_bytes",
     "tokengauge_export_failures_total",
+    "tokengauge_upstream_scrape_failures_total",
 }
 
 # Without a series in this run, and why.
@@ -90,3 +91,19 @@ def test_exemplars_lead_to_traces_that_agents_began(observed):
         traces = {exemplar["labels"]["trace_id"] for exemplar in exemplars}
         assert len(traces) > 5, f"{name}: {exemplars[:3]}"
         assert traces <= observed.traces, "an exemplar names a trace that nobody sent"
+
+
+def test_the_upstreams_own_view_is_that_of_the_engines(observed):
+    def largest(metric, upstream):
+        found = observed.prometheus.query_range(f'tokengauge_upstream_{metric}{{upstream="{upstream}"}}')
+        return max((value for _, points in found for value in finite(points)), default=None)
+
+    assert largest("up", "engine") == 1, "a real llama.cpp server"
+    assert largest("running", "engine") >= 1
+    assert largest("queue_depth", "engine") is not None
+    assert largest("kv_cache_ratio", "engine") is None, "current llama.cpp does not tell it"
+    assert largest("up", "simulator") == 1, "as vLLM tells it"
+    assert 0.4 <= largest("kv_cache_ratio", "simulator") <= 0.6
+    assert largest("queue_seconds", "simulator") == pytest.approx(0.03, rel=0.01)
+    assert largest("prefill_seconds", "simulator") == pytest.approx(0.05, rel=0.01)
+    assert largest("up", "gone") is None, "nobody asked for it"

@@ -38,6 +38,8 @@ def exposition(seconds):
     lines += sample("vllm:prompt_tokens_total", "counter", calls * 400)
     lines += sample("vllm:generation_tokens_total", "counter", tokens)
     lines += histogram("vllm:time_to_first_token_seconds", SECONDS, 0.09, calls)
+    lines += histogram("vllm:request_queue_time_seconds", SECONDS, 0.03, calls)
+    lines += histogram("vllm:request_prefill_time_seconds", SECONDS, 0.05, calls)
     lines += histogram("vllm:inter_token_latency_seconds", TOKEN_SECONDS, 0.012, tokens)
     return "\n".join(lines) + "\n"
 
