@@ -19,7 +19,7 @@
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates; time is an argument
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
-//! export/          the table of names, the registry, Prometheus' text, the call log
+//! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
 //! fetch.rs         one HTTP request to somebody who is no upstream
 //! admin/           health, /metrics, the JSON API
 //! sim/             a simulated backend with a known truth, and simulated agents

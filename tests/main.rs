@@ -33,6 +33,7 @@ mod meter_series;
 mod meter_support;
 mod meter_validity;
 mod otlp_export;
+mod otlp_metrics;
 mod otlp_support;
 mod readme;
 mod scrape;

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
 use crate::config::Config;
 use std::path::Path;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The file that is looked for when none is named.
 const DEFAULT_FILE: &str = "proxy-config.toml";
@@ -28,9 +29,10 @@ const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {
-        Command::Run(args) => serving(run::run(args)),
-        Command::Demo(args) => serving(demo::demo(args)),
-        Command::Sim(args) => serving(sim::sim(args)),
+        Command::Run(args) => serving(LevelFilter::INFO, run::run(args)),
+        // Its calls would roll away what it says of itself.
+        Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
+        Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
         Command::Check(args) => check::check(&args),
         Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),
@@ -39,9 +41,13 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     }
 }
 
-/// Runs a command that serves until it is told to end.
-fn serving(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    logging::start();
+/// Runs a command that serves until it is told to end, logging from `level` on unless the
+/// environment names another.
+fn serving(
+    level: LevelFilter,
+    command: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    logging::start(level);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -6,6 +6,7 @@ use super::operators::Operators;
 use crate::Error;
 use crate::admin::{Admin, Readiness};
 use crate::config::Config;
+use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
 use crate::export::otlp::{Around, Otlp};
@@ -19,7 +20,7 @@ use crate::proxy::{Forwarder, Shutdown};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 
 /// How long finished calls may take to reach the call log at the end of the process.
@@ -56,9 +57,11 @@ impl Proxy {
         }
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
+        subscribers.push(Arc::new(Lines));
         let otlp = start_otlp(&config, &prometheus);
         subscribers.extend(otlp.subscribers());
         let meter = Meter::tracing(config.measure.clone(), subscribers, otlp.tracer());
+        otlp.begin_metrics(&prometheus, &meter);
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
@@ -159,7 +162,9 @@ fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
         count: Arc::new(move |exporter, reason, items| {
             failures.export_failures(exporter, reason).increment(items);
         }),
+        max_models: config.measure.max_models,
         clock: Instant::now,
+        wall: SystemTime::now,
         runtime: tokio::runtime::Handle::current(),
     };
     let variables = |name: &str| std::env::var(name).ok();

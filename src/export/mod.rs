@@ -2,6 +2,7 @@
 //! `registry` what they hold.
 
 pub mod exemplar;
+pub mod lines;
 pub mod log;
 pub mod names;
 pub mod otlp;

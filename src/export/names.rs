@@ -437,7 +437,7 @@ pub const EXPORT_FAILURES: Metric = counter(
     "tokengauge_export_failures_total",
     Unit::Count,
     &["exporter", "reason"],
-    "Calls that an exporter could not write, or dropped because too many waited.",
+    "Calls, spans or points that an exporter could not deliver, or dropped because too many waited.",
 );
 /// Which build runs.
 pub const BUILD_INFO: Metric = gauge(

@@ -104,7 +104,7 @@ impl Prometheus {
     }
 
     /// Brings what is only known when asked up to `now`.
-    fn refresh(&self, now: Instant, figures: &Figures) {
+    pub(crate) fn refresh(&self, now: Instant, figures: &Figures) {
         let registry = &self.registry;
         let since = now.saturating_duration_since(self.started);
         self.all().iter().for_each(|series| series.refresh(since));

@@ -123,6 +123,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
         decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
         inter_token: state.run.generation.timeline.inter_token.take(),
+        inter_chunk: state.run.generation.timeline.inter_chunk.take(),
         head_overhead: state.head_overhead.take(),
         chunk_overhead: state.chunk_overhead.take(),
         record,

@@ -73,6 +73,8 @@ pub struct Finding {
     pub decode: Option<(u64, f64)>,
     /// Latencies by token.
     pub inter_token: Option<Box<InterToken>>,
+    /// Gaps between frames with generated text, in the same classes.
+    pub inter_chunk: Option<Box<InterToken>>,
     /// What the proxy spent on the heads.
     pub head_overhead: Option<Duration>,
     /// The most it spent on one piece of the response body.

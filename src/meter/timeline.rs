@@ -118,6 +118,8 @@ pub(crate) struct Timeline {
     pub(crate) stalled: Vec<(Instant, Duration)>,
     /// Latencies by token.
     pub(crate) inter_token: Option<Box<InterToken>>,
+    /// Gaps between frames with generated text, however many tokens those carry.
+    pub(crate) inter_chunk: Option<Box<InterToken>>,
     /// The highest running count so far: a merge can take a token back.
     highest: u64,
     /// The last frame that brought the highest count up.
@@ -130,6 +132,8 @@ impl Timeline {
         if let Some(span) = &self.all {
             let gap = at.saturating_duration_since(span.last);
             self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
+            let inter_chunk = self.inter_chunk.get_or_insert_default();
+            inter_chunk.record(gap.as_secs_f64(), 1);
             if gap > stall_threshold {
                 self.stalls += 1;
                 if self.stalled.len() < MAX_STALLED {

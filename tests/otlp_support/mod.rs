@@ -8,16 +8,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge::config::Conventions;
 use tokengauge::export::otlp::{Around, Otlp};
 use tokio::net::TcpListener;
@@ -133,6 +135,15 @@ impl Receiver {
             .collect()
     }
 
+    pub fn metrics(&self) -> Vec<Metric> {
+        let messages = self.messages::<ExportMetricsServiceRequest>("metrics");
+        let all = messages
+            .into_iter()
+            .flat_map(|message| message.resource_metrics);
+        let all = all.flat_map(|resource| resource.scope_metrics);
+        all.flat_map(|scope| scope.metrics).collect()
+    }
+
     pub fn logs(&self) -> Vec<LogRecord> {
         let messages = self.messages::<ExportLogsServiceRequest>("logs");
         let all = messages
@@ -190,7 +201,9 @@ pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otl
         count: Arc::new(move |exporter, reason, items| {
             counted.lock().unwrap().push((exporter, reason, items));
         }),
+        max_models: 3,
         clock: Instant::now,
+        wall: SystemTime::now,
         runtime: tokio::runtime::Handle::current(),
     };
     let named = |name: &str| {

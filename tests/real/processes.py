@@ -30,16 +30,16 @@ class Process:
     def written(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, ready, what):
+    def wait_for(self, ready, what, seconds=START_SECONDS):
         """Polls `ready()` until it gives something, and returns that."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.child.poll() is not None:
                 raise RuntimeError(f"ended with {self.child.returncode} before {what}:\n{self.written()[-4000:]}")
             if found := ready():
                 return found
             time.sleep(0.02)
-        raise TimeoutError(f"no {what} within {START_SECONDS} s:\n{self.written()[-4000:]}")
+        raise TimeoutError(f"no {what} within {seconds} s:\n{self.written()[-4000:]}")
 
     def wait_for_line(self, pattern):
         """The first group of the first written line that matches."""

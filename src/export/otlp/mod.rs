@@ -1,30 +1,36 @@
-//! OTLP: finished calls as traces and logs, to where the standard variables say. Nothing
+//! OTLP: finished calls as traces and logs, and metrics, to where the standard variables say. Nothing
 //! here is waited for by traffic: what a receiver does not take in time is dropped and
 //! counted.
 
 mod client;
 pub mod conventions;
 mod exporter;
+mod gen_ai;
 mod grpc;
 mod logs;
 mod losses;
+mod message;
+mod metrics;
 mod resource;
 pub mod settings;
 mod span;
 mod traces;
 
 pub use losses::Count;
+pub use message::dotted;
 
 use crate::config::Conventions;
-use crate::meter::Subscriber;
+use crate::export::prometheus::Prometheus;
+use crate::meter::{Meter, Subscriber};
 use crate::trace::Tracer;
 use client::Client;
 use logs::Logs;
 use losses::Losses;
+use metrics::Metrics;
 use opentelemetry_sdk::Resource;
 use settings::{Destination, Settings, Signal, Variables};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use traces::Traces;
 
@@ -44,8 +50,12 @@ pub struct Around {
     pub instance: String,
     /// Counts what is lost.
     pub count: Arc<Count>,
-    /// The monotonic clock; it only spaces out complaints.
+    /// Distinct model names that become attributes of metrics.
+    pub max_models: usize,
+    /// The monotonic clock.
     pub clock: fn() -> Instant,
+    /// The wall clock.
+    pub wall: fn() -> SystemTime,
     /// Where connections live.
     pub runtime: Handle,
 }
@@ -54,6 +64,7 @@ pub struct Around {
 #[derive(Default)]
 pub struct Otlp {
     traces: Option<Arc<Traces>>,
+    metrics: Option<Arc<Metrics>>,
     logs: Option<Arc<Logs>>,
     tracer: Option<Arc<Tracer>>,
 }
@@ -71,6 +82,10 @@ impl Otlp {
             around,
             resource: &resource,
         };
+        let metrics = settings.metrics.clone();
+        let metrics = start.signal(Signal::Metrics, metrics, |client, losses| {
+            Ok(Metrics::new(client, losses, &resource, &settings, around))
+        });
         let traces = start.signal(Signal::Traces, settings.traces, |client, losses| {
             Traces::start(client, losses, &resource, around.conventions)
         });
@@ -82,6 +97,7 @@ impl Otlp {
             .then(|| traces::tracer(settings.propagates));
         Otlp {
             traces,
+            metrics,
             logs,
             tracer,
         }
@@ -99,12 +115,21 @@ impl Otlp {
             .iter()
             .cloned()
             .map(|one| one as Arc<dyn Subscriber>);
-        traces.chain(logs).collect()
+        let metrics = self.metrics.iter().cloned();
+        let metrics = metrics.map(|one| one as Arc<dyn Subscriber>);
+        traces.chain(metrics).chain(logs).collect()
     }
 
     /// Gives calls their spans, where they are exported.
     pub fn tracer(&self) -> Option<Arc<Tracer>> {
         self.tracer.clone()
+    }
+
+    /// From now on the series go out as metrics, where that is asked for.
+    pub fn begin_metrics(&self, series: &Arc<Prometheus>, meter: &Arc<Meter>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.begin(Arc::clone(series), Arc::clone(meter));
+        }
     }
 
     /// Sends what waits, each signal within `patience`, and ends; says whether all of it
@@ -115,7 +140,9 @@ impl Otlp {
             let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(patience)));
             let logs = self.logs.as_deref();
             let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(patience)));
-            let all = [traces, logs].into_iter().flatten();
+            let metrics = self.metrics.as_deref();
+            let metrics = metrics.map(|metrics| scope.spawn(move || metrics.shutdown(patience)));
+            let all = [traces, metrics, logs].into_iter().flatten();
             // Every one is waited for, whatever the first says.
             let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
             sent.into_iter().all(|sent| sent)

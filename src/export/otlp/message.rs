@@ -1,0 +1,359 @@
+//! Series as OTLP's messages.
+
+use crate::export::exemplar::Exemplar;
+use crate::export::names::{self, Kind, Metric, Unit};
+use crate::export::registry::{Cell, Registry, Snapshot};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    self, AggregationTemporality, HistogramDataPoint, NumberDataPoint, exemplar, metric::Data,
+    number_data_point::Value,
+};
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// What the process tells of itself under names that the conventions have.
+const PROCESS: &[(&str, &str, &str)] = &[
+    ("process_cpu_seconds_total", "process.cpu.time", "s"),
+    (
+        "process_resident_memory_bytes",
+        "process.memory.usage",
+        "By",
+    ),
+    (
+        "process_open_fds",
+        "process.open_file_descriptor.count",
+        "{count}",
+    ),
+    ("process_threads", "process.thread.count", "{thread}"),
+];
+
+/// Our name under dots, and the unit in UCUM. Made so that a receiver that writes names
+/// as Prometheus does gets those of `/metrics` back.
+pub fn dotted(metric: &Metric) -> (String, &'static str) {
+    let known = PROCESS.iter().find(|(name, ..)| *name == metric.name);
+    if let Some((_, name, unit)) = known {
+        return ((*name).to_owned(), unit);
+    }
+    let (unit, suffix) = match metric.unit {
+        Unit::Count => ("", ""),
+        Unit::Seconds => ("s", "_seconds"),
+        Unit::Bytes => ("By", "_bytes"),
+        Unit::Tokens => ("{token}", ""),
+        Unit::TokensPerSecond => ("{token}/s", ""),
+        Unit::Ratio => ("", ""),
+        Unit::Dollars => ("{USD}", ""),
+    };
+    let base = metric.name.strip_suffix("_total").unwrap_or(metric.name);
+    let base = base.strip_suffix(suffix).unwrap_or(base);
+    (base.replacen('_', ".", 1), unit)
+}
+
+/// What was sent last.
+pub(super) struct Sent {
+    at: SystemTime,
+    counters: HashMap<String, f64>,
+    histograms: HashMap<String, (Vec<u64>, f64)>,
+}
+
+impl Sent {
+    /// Nothing, since `start`.
+    pub(super) fn since(start: SystemTime) -> Sent {
+        Sent {
+            at: start,
+            counters: HashMap::new(),
+            histograms: HashMap::new(),
+        }
+    }
+}
+
+/// The time that one message is about.
+pub(super) struct Span<'a> {
+    sent: &'a mut Sent,
+    start: u64,
+    now: u64,
+    delta: bool,
+    points: usize,
+}
+
+impl<'a> Span<'a> {
+    /// Up to `now`: since the last message, or since the start.
+    pub(super) fn new(sent: &'a mut Sent, now: SystemTime, delta: bool) -> Span<'a> {
+        let start = nanos(sent.at);
+        if delta {
+            sent.at = now;
+        }
+        Span {
+            sent,
+            start,
+            now: nanos(now),
+            delta,
+            points: 0,
+        }
+    }
+
+    /// How many points were made.
+    pub(super) fn points(&self) -> usize {
+        self.points
+    }
+
+    fn temporality(&self) -> i32 {
+        let one = match self.delta {
+            true => AggregationTemporality::Delta,
+            false => AggregationTemporality::Cumulative,
+        };
+        one as i32
+    }
+
+    fn number(&mut self, attributes: Vec<KeyValue>, value: Value) -> NumberDataPoint {
+        self.points += 1;
+        NumberDataPoint {
+            attributes,
+            start_time_unix_nano: self.start,
+            time_unix_nano: self.now,
+            value: Some(value),
+            ..NumberDataPoint::default()
+        }
+    }
+
+    /// A counter's value, or what came to it since the last message.
+    fn new_count(&mut self, key: &str, value: f64) -> f64 {
+        if !self.delta {
+            return value;
+        }
+        let before = self.sent.counters.insert(key.to_owned(), value);
+        value - before.unwrap_or(0.0)
+    }
+
+    pub(super) fn histogram(
+        &mut self,
+        key: &str,
+        attributes: Vec<KeyValue>,
+        snapshot: Snapshot,
+    ) -> HistogramDataPoint {
+        self.points += 1;
+        let (mut buckets, mut sum) = (snapshot.buckets, snapshot.sum);
+        if self.delta {
+            let all = (buckets.clone(), sum);
+            if let Some((before, sum_before)) = self.sent.histograms.insert(key.to_owned(), all) {
+                let pairs = buckets.iter_mut().zip(before);
+                pairs.for_each(|(now, before)| *now = now.saturating_sub(before));
+                sum -= sum_before;
+            }
+        }
+        HistogramDataPoint {
+            attributes,
+            start_time_unix_nano: self.start,
+            time_unix_nano: self.now,
+            count: buckets.iter().sum(),
+            sum: Some(sum),
+            bucket_counts: buckets,
+            explicit_bounds: snapshot.bounds.to_vec(),
+            exemplars: snapshot
+                .exemplars
+                .iter()
+                .flatten()
+                .map(of_exemplar)
+                .collect(),
+            ..HistogramDataPoint::default()
+        }
+    }
+
+    pub(super) fn histograms(&self, data_points: Vec<HistogramDataPoint>) -> Data {
+        Data::Histogram(v1::Histogram {
+            data_points,
+            aggregation_temporality: self.temporality(),
+        })
+    }
+}
+
+/// Every series there is.
+pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
+    let mut metrics = Vec::with_capacity(names::ALL.len());
+    for family in registry.families() {
+        let series = family.series();
+        if series.is_empty() {
+            continue;
+        }
+        let mut numbers = Vec::new();
+        let mut histograms = Vec::new();
+        for (labels, cell) in &*series {
+            let key = format!("{}{{{labels}", family.metric.name);
+            let attributes = attributes(labels);
+            match cell {
+                Cell::Counter(counter) => {
+                    let value = span.new_count(&key, counter.value() as f64) as i64;
+                    numbers.push(span.number(attributes, Value::AsInt(value)));
+                }
+                Cell::Sum(sum) => {
+                    let value = span.new_count(&key, sum.value());
+                    numbers.push(span.number(attributes, Value::AsDouble(value)));
+                }
+                Cell::Gauge(gauge) => {
+                    numbers.push(span.number(attributes, Value::AsDouble(gauge.value())));
+                }
+                Cell::Histogram(histogram) => {
+                    histograms.push(span.histogram(&key, attributes, histogram.snapshot()));
+                }
+            }
+        }
+        let data = match family.metric.kind {
+            Kind::Counter => Data::Sum(v1::Sum {
+                data_points: numbers,
+                aggregation_temporality: span.temporality(),
+                is_monotonic: true,
+            }),
+            Kind::Gauge => Data::Gauge(v1::Gauge {
+                data_points: numbers,
+            }),
+            Kind::Histogram => span.histograms(histograms),
+        };
+        let (name, unit) = dotted(family.metric);
+        metrics.push(of(name, family.metric.help, unit, data));
+    }
+    metrics
+}
+
+/// One metric.
+pub(super) fn of(name: String, help: &str, unit: &str, data: Data) -> v1::Metric {
+    v1::Metric {
+        name,
+        description: help.to_owned(),
+        unit: unit.to_owned(),
+        data: Some(data),
+        ..v1::Metric::default()
+    }
+}
+
+/// Whose metrics they are.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: "tokengauge".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    }
+}
+
+/// One attribute.
+pub(super) fn attribute(name: &str, value: any_value::Value) -> KeyValue {
+    KeyValue {
+        key: name.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    }
+}
+
+/// The labels of a series, which the registry keeps as the text formats write them.
+fn attributes(labels: &str) -> Vec<KeyValue> {
+    let mut attributes = Vec::new();
+    let mut rest = labels;
+    while let Some((name, after)) = rest.split_once("=\"") {
+        let mut value = String::new();
+        let mut characters = after.char_indices();
+        let mut end = after.len();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => {
+                    end = at + 1;
+                    break;
+                }
+                '\\' => match characters.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    Some((_, escaped)) => value.push(escaped),
+                    None => {}
+                },
+                other => value.push(other),
+            }
+        }
+        let name = name.trim_start_matches(',');
+        attributes.push(attribute(name, any_value::Value::StringValue(value)));
+        rest = &after[end..];
+    }
+    attributes
+}
+
+fn of_exemplar(kept: &Exemplar) -> v1::Exemplar {
+    v1::Exemplar {
+        time_unix_nano: nanos(kept.at),
+        trace_id: kept.trace.to_be_bytes().to_vec(),
+        value: Some(exemplar::Value::AsDouble(kept.value)),
+        ..v1::Exemplar::default()
+    }
+}
+
+fn nanos(at: SystemTime) -> u64 {
+    let since = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dotted_and_units_apart() {
+        let of = |metric: &Metric| dotted(metric);
+        let ttft = of(&names::TIME_TO_FIRST_TOKEN);
+        assert_eq!(ttft, ("tokengauge.time_to_first_token".to_owned(), "s"));
+        let speed = of(&names::OUTPUT_TOKENS_PER_SECOND);
+        assert_eq!(
+            speed,
+            (
+                "tokengauge.output_tokens_per_second".to_owned(),
+                "{token}/s"
+            )
+        );
+        assert_eq!(of(&names::TOKENS).0, "tokengauge.tokens");
+        assert_eq!(of(&names::PROCESS_CPU_SECONDS).0, "process.cpu.time");
+        let mut all: Vec<_> = names::ALL.iter().map(|metric| dotted(metric).0).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), names::ALL.len(), "each name is there once");
+    }
+
+    #[test]
+    fn labels_are_read_back_whatever_is_in_them() {
+        let read = attributes(r#"model="a\"b\\c\nd,e=\"",route="r""#);
+        let text = |value: &str| any_value::Value::StringValue(value.to_owned());
+        let expected = [
+            attribute("model", text("a\"b\\c\nd,e=\"")),
+            attribute("route", text("r")),
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(attributes(""), []);
+    }
+
+    #[test]
+    fn delta_tells_what_came_since_the_last_message() {
+        let registry = Registry::new(&[]);
+        let place = ["u", "r", "m", "w"];
+        let mut sent = Sent::since(SystemTime::UNIX_EPOCH);
+        let mut told = |delta| {
+            let mut span = Span::new(&mut sent, SystemTime::UNIX_EPOCH, delta);
+            let metrics = of_registry(&registry, &mut span);
+            let mut numbers = Vec::new();
+            for metric in metrics {
+                match metric.data {
+                    Some(Data::Sum(sum)) => {
+                        numbers.extend(sum.data_points.iter().map(|point| match point.value {
+                            Some(Value::AsInt(value)) => value,
+                            _ => -1,
+                        }));
+                    }
+                    Some(Data::Histogram(all)) => {
+                        numbers.extend(all.data_points.iter().map(|point| point.count as i64));
+                    }
+                    _ => {}
+                }
+            }
+            numbers
+        };
+        registry.counter(&names::STALLS, &place).increment(3);
+        registry.histogram(&names::TOKEN_RATIO, &place).record(1.0);
+        assert_eq!(told(true), [3, 1]);
+        registry.counter(&names::STALLS, &place).increment(2);
+        assert_eq!(told(true), [2, 0]);
+        assert_eq!(told(false), [5, 1]);
+    }
+}

@@ -1,0 +1,166 @@
+//! Metrics on their way: every series of the registry, as it is, under dotted names, and
+//! the histograms of the GenAI conventions. Nothing is recorded twice: what `/metrics`
+//! shows is what goes out.
+
+use super::Around;
+use super::client::Client;
+use super::gen_ai::GenAi;
+use super::losses::Losses;
+use super::message::{self, Span};
+use super::settings::Settings;
+use crate::export::prometheus::Prometheus;
+use crate::meter::{Finding, Meter, Subscriber};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::resource::v1;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_sdk::Resource;
+use prost::Message;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Sends metrics.
+pub struct Metrics {
+    client: Client,
+    losses: Arc<Losses>,
+    resource: v1::Resource,
+    gen_ai: GenAi,
+    interval: Duration,
+    delta: bool,
+    clock: fn() -> Instant,
+    wall: fn() -> SystemTime,
+    runtime: Handle,
+    /// What was sent last, where only what is new goes out.
+    sent: Mutex<message::Sent>,
+    source: Mutex<Option<Source>>,
+}
+
+/// Where the series are, and who sends them now and then.
+struct Source {
+    series: Arc<Prometheus>,
+    meter: Arc<Meter>,
+    task: JoinHandle<()>,
+}
+
+impl Metrics {
+    /// Nothing is sent before the series are known.
+    pub(super) fn new(
+        client: Client,
+        losses: Arc<Losses>,
+        resource: &Resource,
+        settings: &Settings,
+        around: &Around,
+    ) -> Arc<Metrics> {
+        let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
+        Arc::new(Metrics {
+            client,
+            losses,
+            resource: v1::Resource {
+                attributes,
+                ..v1::Resource::default()
+            },
+            gen_ai: GenAi::new(around.conventions, around.max_models),
+            interval: settings.interval,
+            delta: settings.delta,
+            clock: around.clock,
+            wall: around.wall,
+            runtime: around.runtime.clone(),
+            sent: Mutex::new(message::Sent::since((around.wall)())),
+            source: Mutex::default(),
+        })
+    }
+
+    /// From now on the series go out, every interval.
+    pub(super) fn begin(self: &Arc<Self>, series: Arc<Prometheus>, meter: Arc<Meter>) {
+        let theirs = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            let mut ticks = tokio::time::interval(theirs.interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            // The first comes at once, when there is nothing to tell.
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                theirs.send().await;
+            }
+        });
+        let source = Source {
+            series,
+            meter,
+            task,
+        };
+        *self.source() = Some(source);
+    }
+
+    fn source(&self) -> std::sync::MutexGuard<'_, Option<Source>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends everything as it is now; says whether it arrived.
+    async fn send(&self) -> bool {
+        let Some((request, points)) = self.request() else {
+            return true;
+        };
+        let message = request.encode_to_vec();
+        let (message, gzip) = match self.client.settings().gzip {
+            true => (compressed(&message), true),
+            false => (message, false),
+        };
+        let sent = self.client.post(Bytes::from(message), gzip).await.is_ok();
+        if !sent {
+            self.losses.gave_up(points);
+        }
+        sent
+    }
+
+    /// The message, and how many points it has.
+    fn request(&self) -> Option<(ExportMetricsServiceRequest, usize)> {
+        let now = (self.clock)();
+        let source = self.source();
+        let source = source.as_ref()?;
+        source.series.refresh(now, &source.meter.figures(now));
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut span = Span::new(&mut sent, (self.wall)(), self.delta);
+        let mut metrics = message::of_registry(source.series.registry(), &mut span);
+        metrics.extend(self.gen_ai.metrics(&mut span));
+        let points = span.points();
+        let scope = ScopeMetrics {
+            scope: Some(message::scope()),
+            metrics,
+            ..ScopeMetrics::default()
+        };
+        let resource = ResourceMetrics {
+            resource: Some(self.resource.clone()),
+            scope_metrics: vec![scope],
+            ..ResourceMetrics::default()
+        };
+        let resource_metrics = vec![resource];
+        Some((ExportMetricsServiceRequest { resource_metrics }, points))
+    }
+
+    /// Sends everything a last time, within `patience`. Blocks.
+    pub(super) fn shutdown(&self, patience: Duration) -> bool {
+        if let Some(source) = self.source().as_ref() {
+            source.task.abort();
+        }
+        let last = async { tokio::time::timeout(patience, self.send()).await };
+        self.runtime.block_on(last).unwrap_or(false)
+    }
+}
+
+impl Subscriber for Metrics {
+    fn finished(&self, finding: &Arc<Finding>) {
+        self.gen_ai.finished(finding);
+    }
+}
+
+fn compressed(message: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let done = encoder.write_all(message).and_then(|()| encoder.finish());
+    done.expect("writing to memory does not fail")
+}
