@@ -43,6 +43,8 @@ pub enum Command {
     Metrics(MetricsArgs),
     /// Print the Grafana dashboards, or write them into a folder
     Dashboards(DashboardsArgs),
+    /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
+    Rules(RulesArgs),
 }
 
 /// Where the configuration comes from.
@@ -187,6 +189,58 @@ pub struct DashboardsArgs {
     /// Write all of them and a provisioning file into this folder
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
+}
+
+/// Options of `rules`.
+#[derive(Debug, Clone, Args)]
+pub struct RulesArgs {
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RulesFormat::File)]
+    pub format: RulesFormat,
+    /// The job label that Prometheus gives the proxies
+    #[arg(long, value_name = "NAME", default_value = "tokengauge", value_parser = job)]
+    pub job: String,
+    /// Where the runbooks are
+    #[arg(long, value_name = "URL", default_value = "docs/runbooks.md")]
+    pub runbooks: String,
+    /// Where Grafana is
+    #[arg(long, value_name = "URL", default_value = "")]
+    pub grafana: String,
+    /// The length of the increases that are recorded and summed up to the budget
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resolution)]
+    pub resolution: std::time::Duration,
+}
+
+/// What `rules` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RulesFormat {
+    /// A file for Prometheus' `rule_files`
+    File,
+    /// A `PrometheusRule` for the Prometheus operator
+    Operator,
+    /// The part of Alertmanager's configuration by which a page silences its ticket
+    Alertmanager,
+}
+
+/// A label's value that needs no quoting in PromQL.
+fn job(name: &str) -> Result<String, String> {
+    let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if name.is_empty() || !name.chars().all(sound) {
+        return Err("is made of letters, digits and -_./".into());
+    }
+    Ok(name.to_owned())
+}
+
+/// Whole seconds, and few enough that an hour has several.
+fn resolution(text: &str) -> Result<std::time::Duration, String> {
+    let given = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
+        return Err("is whole seconds, from 5s to 10m".into());
+    }
+    Ok(given)
 }
 
 fn dialect(name: &str) -> Result<Dialect, String> {

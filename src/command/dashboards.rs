@@ -7,6 +7,11 @@ use std::path::Path;
 /// Name, which question it answers, and the JSON that Grafana reads.
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
+        "service-levels",
+        "Are promises kept, and what is left of their budgets?",
+        include_str!("../../dashboards/service-levels.json"),
+    ),
+    (
         "speed",
         "How fast are answers, and where does the time go?",
         include_str!("../../dashboards/speed.json"),

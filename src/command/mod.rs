@@ -8,6 +8,7 @@ mod metrics;
 mod objectives;
 mod operators;
 mod replay;
+mod rules;
 mod run;
 mod serve;
 mod signals;
@@ -37,6 +38,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),
         Command::Metrics(args) => printed(metrics::metrics(&args)?),
+        Command::Rules(args) => printed(rules::rules(&args)?),
         Command::Dashboards(args) => printed(dashboards::dashboards(&args)?),
     }
 }

@@ -2,10 +2,10 @@
 //! argument everywhere.
 //!
 //! [`Objective`] is one promise as the configuration gives it; [`tiers`] are the pairs
-//! of windows that its alerts look at. Both are data: the proxy counts by them, and the
-//! rules for Prometheus are made of them. [`Slos`] counts: it takes finished calls from
-//! the meter, and once a second it looks at those under way, so that a missed deadline
-//! and a slow stream show when they happen and not when they end.
+//! of windows that its alerts look at. Both are data: the proxy counts by them, and
+//! [`rules`] for Prometheus are made of them. [`Slos`] counts: it takes finished calls
+//! from the meter, and once a second it looks at those under way, so that a missed
+//! deadline and a slow stream show when they happen and not when they end.
 
 mod audit;
 mod budget;
@@ -15,6 +15,7 @@ mod objective;
 mod pattern;
 mod preset;
 mod ring;
+pub mod rules;
 mod state;
 mod status;
 mod tracker;

@@ -1,0 +1,199 @@
+"""The rules for Prometheus: its own tools accept them, and they fire when they should and not when they should not."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import table
+from prometheus import checked
+
+HERE = pathlib.Path(__file__).parent / "rules"
+sys.path.insert(0, str(HERE))
+
+from cases import DAY, check, counter, events, firing  # noqa: E402
+
+OBJECTIVES = HERE / "objectives.toml"
+# Of Prometheus itself.
+FOREIGN = {"up"}
+PAGE = {"severity": "page"}
+TICKET = {"severity": "ticket"}
+
+
+def written(tokengauge, *options):
+    command = [tokengauge, "rules", "--config", OBJECTIVES, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def rules(tokengauge, tmp_path_factory):
+    file = tmp_path_factory.mktemp("rules") / "rules.yaml"
+    file.write_text(written(tokengauge))
+    return file
+
+
+@pytest.mark.parametrize("form", ["file", "operator", "alertmanager"])
+def test_the_rules_are_those_of_the_golden_file(tokengauge, form):
+    assert written(tokengauge, "--format", form) == (HERE / f"{form}.yaml").read_text()
+
+
+def test_promtool_accepts_the_rules(rules):
+    assert "SUCCESS" in checked("promtool", "check", "rules", rules)
+
+
+def test_the_default_configuration_has_rules_too(tokengauge, tmp_path):
+    command = [tokengauge, "rules", "--config", OBJECTIVES.parent.parent.parent.parent / "proxy-config.toml"]
+    file = tmp_path / "rules.yaml"
+    file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert "SUCCESS" in checked("promtool", "check", "rules", file)
+
+
+def test_the_operators_form_holds_the_same_rules(tokengauge):
+    operator = yaml.safe_load(written(tokengauge, "--format", "operator"))
+    assert (operator["apiVersion"], operator["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert operator["spec"] == yaml.safe_load(written(tokengauge))
+
+
+def test_alertmanager_accepts_the_inhibition(tokengauge, tmp_path):
+    file = tmp_path / "alertmanager.yaml"
+    file.write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n" + written(tokengauge, "--format", "alertmanager"))
+    assert "1 inhibit rules" in checked("amtool", "check-config", file)
+
+
+def test_the_rules_use_only_metrics_and_labels_of_the_table(tokengauge, rules):
+    found = [rule for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]]
+    recorded = {rule["record"] for rule in found if "record" in rule}
+    problems = [table.wrong(rule["expr"], table.metrics(tokengauge), FOREIGN | recorded) for rule in found]
+    assert not any(problems), [problem for problem in problems if problem]
+
+
+def test_every_alert_tells_what_to_do(rules):
+    for group in yaml.safe_load(rules.read_text())["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                assert rule["labels"]["severity"] in {"page", "ticket"}
+                assert rule["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard"}
+                assert "slo" in rule["labels"] or rule["alert"].startswith("Tokengauge")
+
+
+def test_a_fast_burn_pages_and_the_page_ends_soon_after_recovery(rules, tmp_path):
+    start, bad_for = 6 * 60, 40
+    series = events("chat-ttft", [(start, 60), (bad_for, 30), (120, 60)], [(start, 0), (bad_for, 30), (120, 0)])
+    page, ticket = firing("SloErrorBudgetBurn", slo="chat-ttft", **PAGE), firing("SloErrorBudgetBurn", slo="chat-ttft", **TICKET)
+    # Half of the events are bad: 14.4 % of an hour after 18 minutes.
+    expected = [(start, page, 0), (start + 15, page, 0), (start + 25, page, 1), (start + bad_for, page, 1)]
+    # The short windows are clean again after 5 and 30 minutes; those of the ticket are not.
+    expected += [(start + bad_for + 35, page, 0), (start + bad_for + 60, ticket, 1)]
+    check(tmp_path, rules, series, expected)
+
+
+def test_a_slow_burn_makes_a_ticket_and_no_page(rules, tmp_path):
+    series = events("chat-ttft", [(2 * DAY, 96)], [(2 * DAY, 4)])
+    page, ticket = firing("SloErrorBudgetBurn", slo="chat-ttft", **PAGE), firing("SloErrorBudgetBurn", slo="chat-ttft", **TICKET)
+    check(tmp_path, rules, series, [(2 * DAY, ticket, 1)] + [(at, page, 0) for at in (60, 360, DAY, 2 * DAY)])
+
+
+def test_what_the_objective_allows_fires_nothing(rules, tmp_path):
+    series = events("chat-ttft", [(4 * DAY, 992)], [(4 * DAY, 8)])
+    anything = firing("SloErrorBudgetBurn", slo="chat-ttft")
+    check(tmp_path, rules, series, [(at, anything, 0) for at in (60, DAY, 4 * DAY)])
+
+
+def test_a_tier_that_could_never_fire_is_replaced_by_one_that_does(rules, tmp_path):
+    # 14.4 times a budget of one half is more than all events.
+    series = events("chat-speed", [(360, 600), (90, 0)], [(360, 0), (90, 600)])
+    page = firing("SloErrorBudgetBurn", slo="chat-speed", **PAGE)
+    check(tmp_path, rules, series, [(360, page, 0), (400, page, 0), (425, page, 1)])
+    assert "14.4 over 1h cannot be" in rules.read_text()
+    (tmp_path / "tolerable").mkdir()
+    series = events("chat-speed", [(360, 120)], [(360, 480)])
+    check(tmp_path / "tolerable", rules, series, [(at, page, 0) for at in (60, 180, 360)])
+
+
+def test_a_handful_of_events_alarms_nobody(rules, tmp_path):
+    # All bad, one in eight hours: nine in three days, and ten are asked for.
+    few = [(480 - 1, 0), (1, 1)] * 9
+    series = events("chat-ttft", [(3 * DAY, 0)], few)
+    anything = firing("SloErrorBudgetBurn", slo="chat-ttft")
+    check(tmp_path, rules, series, [(at, anything, 0) for at in (481, DAY, 2 * DAY, 3 * DAY)])
+    (tmp_path / "enough").mkdir()
+    series = events("chat-ttft", [(60, 0)], [(60, 1)])
+    check(tmp_path / "enough", rules, series, [(5, anything, 0), (30, anything, 2)])
+
+
+def test_without_any_series_somebody_is_told(rules, tmp_path):
+    absent = firing("SloDataAbsent", slo="chat-ttft", **TICKET)
+    series = events("engine-up", [(60, 1)], [(60, 0)])
+    there = firing("SloDataAbsent", slo="engine-up")
+    check(tmp_path, rules, series, [(5, absent, 0), (15, absent, 1), (60, there, 0)])
+
+
+def test_a_budget_is_what_the_events_leave_of_it(rules, tmp_path):
+    remaining = 'round(sum(slo:error_budget:remaining_ratio{{slo="{}"}}), 0.01)'.format
+    series = events("chat-ttft", [(DAY, 995)], [(DAY, 5)]) | events("chat-speed", [(DAY, 0)], [(DAY, 10)])
+    series |= events("never-down", [(DAY, 10)], [(720, 0), (1, 1), (719, 0)]) | events("engine-up", [(DAY, 0)], [(DAY, 0)])
+    expected = [(DAY, remaining("chat-ttft"), 0.5), (DAY, remaining("chat-speed"), -1), (DAY, remaining("engine-up"), 1)]
+    expected += [(700, remaining("never-down"), 1), (DAY, remaining("never-down"), 0)]
+    expected += [(725, firing("SloErrorBudgetBurn", slo="never-down", **PAGE), 1)]
+    check(tmp_path, rules, series, expected)
+
+
+def test_a_fleets_budget_is_that_of_all_its_events(rules, tmp_path):
+    # One proxy has every event bad, but a fiftieth of the events: the mean of ratios would be a half.
+    series = events("chat-ttft", [(DAY, 98)], [(DAY, 0)], "a") | events("chat-ttft", [(DAY, 0)], [(DAY, 2)], "b")
+    ratio = 'round(sum(slo:sli_error:ratio_rate1h{slo="chat-ttft"}), 0.001)'
+    budget = 'round(sum(slo:error_budget:remaining_ratio{slo="chat-ttft"}), 0.01)'
+    check(tmp_path, rules, series, [(DAY, ratio, 0.02), (DAY, budget, -1)])
+
+
+# Alert → what makes it fire, and what does not.
+OWN = {
+    "TokengaugeDown": ({'up{job="tokengauge",instance="a"}': "0x60"}, {'up{job="tokengauge",instance="a"}': "1x60"}),
+    "TokengaugeAbsent": ({'up{job="other"}': "1x60"}, {'up{job="tokengauge"}': "1x60"}),
+    "TokengaugeMeasuringLags": (
+        {"tokengauge_meter_lagged_frames_total": counter((60, 5)), "tokengauge_meter_skipped_bodies_total": "0x60"},
+        {"tokengauge_meter_lagged_frames_total": "7x60", "tokengauge_meter_skipped_bodies_total": "0x60"},
+    ),
+    "TokengaugeCallsDropped": (
+        {"tokengauge_meter_dropped_calls_total": counter((55, 0), (5, 1))},
+        {"tokengauge_meter_dropped_calls_total": counter((10, 1), (50, 0))},
+    ),
+    "TokengaugePanicked": (
+        {"tokengauge_meter_panics_total": "0x60", "tokengauge_observer_panics_total": counter((55, 0), (1, 1), (4, 0))},
+        {"tokengauge_meter_panics_total": "3x60", "tokengauge_observer_panics_total": "3x60"},
+    ),
+    "TokengaugeExportFailing": (
+        {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': counter((60, 1))},
+        {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': "9x60"},
+    ),
+    "TokengaugeSeriesCollapsed": (
+        {"tokengauge_series_collapsed_total": counter((50, 0), (10, 3))},
+        {"tokengauge_series_collapsed_total": "40x60"},
+    ),
+    "TokengaugeSlow": (
+        {
+            'tokengauge_proxy_overhead_seconds_bucket{phase="chunk",le="0.01"}': counter((60, 90)),
+            'tokengauge_proxy_overhead_seconds_bucket{phase="chunk",le="0.02"}': counter((60, 100)),
+            'tokengauge_proxy_overhead_seconds_bucket{phase="chunk",le="+Inf"}': counter((60, 100)),
+        },
+        {
+            'tokengauge_proxy_overhead_seconds_bucket{phase="chunk",le="0.01"}': counter((60, 999)),
+            'tokengauge_proxy_overhead_seconds_bucket{phase="chunk",le="+Inf"}': counter((60, 1000)),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("alert", OWN)
+def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_path, alert):
+    for name, series, expected in (("ill", OWN[alert][0], 1), ("well", OWN[alert][1], 0)):
+        folder = tmp_path / name
+        folder.mkdir()
+        check(folder, rules, series, [(60, firing(alert), expected)])
+
+
+def test_every_alert_on_the_proxy_is_tried(rules):
+    alerts = {rule["alert"] for rule in yaml.safe_load(rules.read_text())["groups"][0]["rules"]}
+    assert alerts == OWN.keys()
