@@ -49,6 +49,13 @@ bench: ## all benchmarks; see also bench-tools
 bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`
 	command -v nginx haproxy > /dev/null || tests/real/apt nginx haproxy
 
+.PHONY: picture
+picture: compiler ## docs/dashboards.png, drawn from a real run of four minutes
+	tests/real/install
+	python3 -m venv $(REAL)/picture && $(REAL)/picture/bin/pip install --quiet matplotlib==3.11.2
+	cargo build --locked
+	$(REAL)/picture/bin/python tests/real/picture.py docs/dashboards.png
+
 .PHONY: clean-cache
 clean-cache: ## forget the engine, the SDKs and the model
 	rm -rf .cache

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import string
+import subprocess
 import time
 
 import pytest
@@ -103,8 +104,16 @@ class Observed:
     traces: set
 
 
+def rules_of(tokengauge, config):
+    """The rules of a configuration in a file beside it, with budgets that follow within seconds."""
+    file = config.with_suffix(".rules.yaml")
+    command = [tokengauge, "rules", "--config", config, "--resolution", "5s"]
+    file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return file
+
+
 @pytest.fixture(scope="session")
-def observed(logs, gauge, simulator, engine):
+def observed(logs, tokengauge, gauge, simulator, engine):
     config = logs / "observed.toml"
     template = string.Template((HERE / "observed.toml").read_text())
     gone = f"http://127.0.0.1:{free_port()}"
@@ -112,11 +121,13 @@ def observed(logs, gauge, simulator, engine):
         config.write_text(template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm))
         proxy = gauge("observed", config=config)
         targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
-        with prometheus(logs / "observed", targets) as watching:
-            watching.wait_for('up{job="tokengauge"}')
+        with prometheus(logs / "observed", targets, [rules_of(tokengauge, config)]) as watching:
+            # From then on every event is in the difference between two recordings.
+            watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 3)
             traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
             traffic.bursts(proxy.url)
             watching.wait_for(f"sum(tokengauge_requests_total) == {proxy.metric('tokengauge_requests_total')}")
             watching.wait_for("sum(tokengauge_streams_in_flight) == 0", lambda value: value == 0)
+            watching.wait_for_recordings(5)
             watching.end = time.time()
             yield Observed(proxy, watching, traces)

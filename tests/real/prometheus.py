@@ -69,6 +69,10 @@ class Prometheus:
             time.sleep(0.1)
         return value
 
+    def wait_for_recordings(self, seconds):
+        """Until rules that are evaluated every so many seconds have seen all that happened before."""
+        time.sleep(seconds + 2 * SCRAPE_SECONDS + 0.5)
+
 
 def finite(points):
     return [value for _, value in points if math.isfinite(value)]

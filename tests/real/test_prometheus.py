@@ -45,7 +45,7 @@ def test_every_metric_of_the_table_has_data(observed, tokengauge):
 
 def test_every_series_has_the_labels_of_the_table_and_no_others(observed, tokengauge):
     known = {name: metric for metric in table.metrics(tokengauge).values() for name in table.exposed(metric)}
-    own_of_prometheus = ("up", "scrape_")
+    own_of_prometheus = ("up", "scrape_", "ALERTS")
     for series in observed.prometheus.series('{job="tokengauge"}'):
         name = series.pop("__name__")
         if name.startswith(own_of_prometheus):
@@ -58,7 +58,8 @@ def test_every_histogram_has_the_buckets_of_the_table(observed, tokengauge):
     for name, metric in table.metrics(tokengauge).items():
         if metric["kind"] == "histogram":
             bounds = {float(bound) for bound in observed.prometheus.label_values("le", f"{name}_bucket")}
-            assert bounds == {*metric["buckets"], float("inf")}, name
+            # Objectives add their thresholds.
+            assert bounds - {0.25, 40.0} == {*metric["buckets"], float("inf")} - {0.25, 40.0}, name
 
 
 def test_the_counters_are_the_sums_of_the_call_log(observed):
@@ -107,3 +108,19 @@ def test_the_upstreams_own_view_is_that_of_the_engines(observed):
     assert largest("queue_seconds", "simulator") == pytest.approx(0.03, rel=0.01)
     assert largest("prefill_seconds", "simulator") == pytest.approx(0.05, rel=0.01)
     assert largest("up", "gone") is None, "nobody asked for it"
+
+@pytest.mark.parametrize("slo, objective", [("chat-ttft", 0.9), ("agents-speed", 0.8), ("simulator-up", 0.95)])
+def test_the_budget_of_the_rules_is_that_of_the_process_within_one_scrape(observed, slo, objective):
+    def value(expression):
+        return observed.prometheus.value(expression.replace("SLO", f'slo="{slo}"'), observed.prometheus.end)
+
+    counted = f'sum(tokengauge_slo_events_total{{slo="{slo}", verdict=~"good|bad"}})'
+    [(_, points)] = observed.prometheus.query_range(counted)
+    values = finite(points)
+    events, one_scrape = values[-1], max(later - sooner for sooner, later in zip(values, values[1:]))
+    assert events > 100
+    # A scrape that is stored while a rule is evaluated can be missed by it.
+    assert value("sum(sum_over_time(slo:events:increase5s{SLO}[1d]))") == pytest.approx(events, abs=one_scrape)
+    own = value("tokengauge_slo_error_budget_remaining_ratio{SLO}")
+    assert own < 1, "something was bad"
+    assert value("slo:error_budget:remaining_ratio{SLO}") == pytest.approx(own, abs=one_scrape / events / (1 - objective))

@@ -1,0 +1,245 @@
+"""From a slow backend to somebody's pager: proxies, Prometheus, Alertmanager and a webhook, all real."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import http.server
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+import traffic
+from conftest import rules_of
+from processes import answers, free_port, running
+from prometheus import checked, prometheus
+
+OBJECTIVE = 0.9
+# One day has 5.76 times the budget over 5m and 1m as its first page; 3 times over 48m and 4m as its first ticket.
+PAGE_AT, TICKET_AT = 5.76 * (1 - OBJECTIVE), 3 * (1 - OBJECTIVE)
+CONFIGURATION = """
+listen = "127.0.0.1:0"
+admin.listen = "127.0.0.1:0"
+
+[[upstream]]
+name = "simulator"
+url = "{simulator}"
+
+[[route]]
+name = "chat"
+path = "/chat"
+strip = true
+upstream = "simulator"
+workload = "chat"
+
+[[route]]
+name = "agents"
+path = "/agents"
+strip = true
+upstream = "simulator"
+workload = "agents"
+
+[[slo]]
+name = "chat-ttft"
+objective = {objective}
+window = "1d"
+ttft.at_most = "500ms"
+select.workload = "chat"
+
+[[slo]]
+name = "agents-ttft"
+objective = {objective}
+window = "1d"
+ttft.at_most = "500ms"
+select.workload = "agents"
+"""
+GOOD, BAD = "ttft=10ms,gap=1ms,tokens=4", "ttft=1s,gap=1ms,tokens=4"
+# Calls a second of each proxy: a mean of ratios over them would be another number.
+RATES = [8, 4, 2]
+# Until a scrape, an evaluation, Alertmanager's grouping and the webhook are through.
+PIPELINE = 6
+GOOD_SECONDS = 12
+
+
+@dataclasses.dataclass
+class Pager:
+    """A webhook that keeps what Alertmanager tells it."""
+
+    address: str
+    told: list
+
+    def wait_for(self, status, slo, severity, within):
+        started = time.monotonic()
+        while True:
+            for at, alert in list(self.told):
+                labels = alert["labels"]
+                if (alert["status"], labels.get("slo"), labels["severity"]) == (status, slo, severity):
+                    return at, alert
+            assert time.monotonic() - started < within, f"no {status} {severity} of {slo} within {within:.0f} s: {self.told}"
+            time.sleep(0.1)
+
+    def severities(self, slo):
+        return {alert["labels"]["severity"] for _, alert in self.told if alert["labels"].get("slo") == slo}
+
+
+@contextlib.contextmanager
+def pager():
+    told = []
+
+    class Webhook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            told.extend((time.monotonic(), alert) for alert in body["alerts"])
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield Pager(f"http://127.0.0.1:{server.server_address[1]}/", told)
+    server.shutdown()
+    server.server_close()
+
+
+@contextlib.contextmanager
+def alertmanager(folder, tokengauge, webhook):
+    """The address of an Alertmanager that tells everything to the webhook at once, but for what a page silences."""
+    folder.mkdir()
+    file = folder / "alertmanager.yml"
+    snippet = subprocess.run([tokengauge, "rules", "--format", "alertmanager"], capture_output=True, text=True, check=True)
+    route = {"receiver": "pager", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
+    receiver = {"name": "pager", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+    # JSON is YAML.
+    file.write_text(f"route: {json.dumps(route)}\nreceivers: {json.dumps([receiver])}\n{snippet.stdout}")
+    checked("amtool", "check-config", file)
+    address = f"127.0.0.1:{free_port()}"
+    command = ["prometheus-alertmanager", f"--config.file={file}", f"--storage.path={folder / 'data'}"]
+    command += [f"--web.listen-address={address}", "--cluster.listen-address=", "--log.level=warn"]
+    with running(command, folder / "alertmanager.log") as process:
+        process.wait_for(lambda: answers(f"http://{address}/-/ready"), "readiness")
+        yield address
+
+
+class Agents:
+    """Steady calls to every proxy, whose answers are slow when told so."""
+
+    def __init__(self, proxies):
+        self.proxies = proxies
+        self.slow = False
+        self.ended = threading.Event()
+        self.pool = concurrent.futures.ThreadPoolExecutor(48)
+        self.clocks = [threading.Thread(target=self.tick, args=pair, daemon=True) for pair in zip(proxies, RATES)]
+
+    def tick(self, proxy, rate):
+        number = 0
+        while not self.ended.wait(1 / rate):
+            number += 1
+            chat = traffic.chat("chat", "gpt-sim", behave=BAD if self.slow else GOOD)
+            # Of all of them a third is slow all the time: over a ticket's limit, under a page's.
+            slow = proxy is self.proxies[0] and number % 5 in (2, 3, 4)
+            agents = traffic.chat("agents", "gpt-sim", behave=BAD if slow else GOOD)
+            for call in (chat, agents):
+                self.pool.submit(call.make, proxy.url)
+
+    def __enter__(self):
+        for clock in self.clocks:
+            clock.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.ended.set()
+        self.pool.shutdown()
+
+
+@dataclasses.dataclass
+class Incident:
+    """What was seen of one slow spell of a fleet's backend."""
+
+    pager: Pager
+    proxies: list
+    prometheus: object
+    slow_at: float
+    predicted: float
+    paged_at: float
+    page: dict
+    good_at: float
+    resolved_at: float
+
+
+@pytest.fixture(scope="module")
+def incident(logs, tokengauge, gauge, simulator):
+    config = logs / "fleet.toml"
+    config.write_text(CONFIGURATION.format(simulator=simulator, objective=OBJECTIVE))
+    proxies = [gauge(f"fleet-{number}", config=config) for number in range(len(RATES))]
+    targets = {"tokengauge": [proxy.admin.removeprefix("http://") for proxy in proxies]}
+    with contextlib.ExitStack() as stack:
+        webhook = stack.enter_context(pager())
+        told = stack.enter_context(alertmanager(logs / "alertmanager", tokengauge, webhook.address))
+        rules = [rules_of(tokengauge, config)]
+        watching = stack.enter_context(prometheus(logs / "fleet", targets, rules, alertmanager=told))
+        watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 2)
+        agents = stack.enter_context(Agents(proxies))
+        begun = time.monotonic()
+        time.sleep(GOOD_SECONDS)
+        assert "page" not in webhook.severities("chat-ttft")
+        agents.slow, slow_at = True, time.monotonic()
+        # Both windows reach back to the beginning: bad ÷ (good + bad) passes the limit after this long.
+        predicted = (slow_at - begun) * PAGE_AT / (1 - PAGE_AT)
+        paged_at, page = webhook.wait_for("firing", "chat-ttft", "page", within=4 * predicted)
+        agents.slow, good_at = False, time.monotonic()
+        resolved_at, _ = webhook.wait_for("resolved", "chat-ttft", "page", within=75)
+        webhook.wait_for("firing", "agents-ttft", "ticket", within=10)
+        agents.stop()
+        watching.wait_for_recordings(5)
+        watching.end = time.time()
+        yield Incident(webhook, proxies, watching, slow_at, predicted, paged_at, page, good_at, resolved_at)
+
+
+def test_a_slow_backend_pages_when_the_burn_rate_says_so(incident):
+    took = incident.paged_at - incident.slow_at
+    assert incident.predicted - 2 < took < incident.predicted + PIPELINE + 3, f"predicted {incident.predicted:.1f} s, took {took:.1f} s"
+    annotations = incident.page["annotations"]
+    assert incident.page["labels"] == {"alertname": "SloErrorBudgetBurn", "severity": "page", "slo": "chat-ttft"}
+    assert "chat-ttft" in annotations["summary"] and "ttft ≤ 0.5 s" in annotations["description"]
+    assert annotations["runbook_url"].endswith("#sloerrorbudgetburn")
+
+
+def test_the_page_is_taken_back_after_recovery(incident):
+    # The short window is one minute: no bad event is in it any more by then.
+    assert incident.resolved_at - incident.good_at < 60 + PIPELINE
+
+
+def test_a_burn_that_can_wait_makes_a_ticket_and_no_page(incident):
+    assert incident.pager.severities("agents-ttft") == {"ticket"}
+    share = incident.prometheus.value('slo:sli_error:ratio_rate48m{slo="agents-ttft"}', incident.prometheus.end)
+    assert TICKET_AT < share < PAGE_AT
+
+
+@pytest.mark.parametrize("slo", ["chat-ttft", "agents-ttft"])
+def test_a_fleets_budget_is_that_of_the_sum_of_its_events(incident, slo):
+    at, value = incident.prometheus.end, incident.prometheus.value
+    counts = {
+        verdict: [
+            value(f'sum(tokengauge_slo_events_total{{slo="{slo}",verdict="{verdict}",instance="{proxy.admin[7:]}"}})', at)
+            for proxy in incident.proxies
+        ]
+        for verdict in ("good", "bad")
+    }
+    good, bad = sum(counts["good"]), sum(counts["bad"])
+    assert min(counts["good"]) > 10 and bad > 30
+    expected = 1 - bad / (good + bad) / (1 - OBJECTIVE)
+    # Within one scrape.
+    tolerance = sum(RATES) / (good + bad) / (1 - OBJECTIVE)
+    assert value(f'sum(slo:error_budget:remaining_ratio{{slo="{slo}"}})', at) == pytest.approx(expected, abs=tolerance)
+    if slo == "agents-ttft":
+        shares = [bad / (good + bad) for good, bad in zip(*counts.values())]
+        mean_of_ratios = 1 - sum(shares) / len(shares) / (1 - OBJECTIVE)
+        assert abs(mean_of_ratios - expected) > 2 * tolerance, "the mean of ratios would have passed too"
