@@ -48,7 +48,7 @@ PANELS = [
 
 def panel(dashboard, title):
     panels = json.loads((PROJECT / f"dashboards/{dashboard}.json").read_text())["panels"]
-    return next(one for one in panels if one["title"] == title)
+    return next(one for one in panels if one["title"] == title and one["type"] != "row")
 
 
 def filled_in(expression):
@@ -144,7 +144,7 @@ def main(file):
         config = folder / "proxy.toml"
         gone = f"http://127.0.0.1:{free_port()}"
         template = (HERE / "observed.toml").read_text().replace("$simulator", simulator).replace("$gone", gone)
-        config.write_text(template.replace("$engine", simulator))
+        config.write_text(template.replace("$engine", simulator).replace("$vllm", gone.removeprefix("http://")))
         rules = folder / "rules.yaml"
         command = [BINARY, "rules", "--config", config, "--resolution", "5s"]
         rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

@@ -109,6 +109,7 @@ def test_the_upstreams_own_view_is_that_of_the_engines(observed):
     assert largest("prefill_seconds", "simulator") == pytest.approx(0.05, rel=0.01)
     assert largest("up", "gone") is None, "nobody asked for it"
 
+
 @pytest.mark.parametrize("slo, objective", [("chat-ttft", 0.9), ("agents-speed", 0.8), ("simulator-up", 0.95)])
 def test_the_budget_of_the_rules_is_that_of_the_process_within_one_scrape(observed, slo, objective):
     def value(expression):
