@@ -3,10 +3,12 @@
 
 use super::exemplar::Exemplar;
 use super::names::{self, Kind, Metric};
+use metrics::{Key, Label};
+use metrics_util::registry::Storage;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A number that only rises.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +115,12 @@ pub struct Snapshot {
     pub exemplars: Box<[Option<Exemplar>]>,
 }
 
+impl metrics::HistogramFn for Histogram {
+    fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+}
+
 impl Histogram {
     /// An empty one with these upper bounds.
     pub fn new(bounds: Arc<[f64]>) -> Histogram {
@@ -177,38 +185,51 @@ pub(crate) enum Cell {
     Histogram(Histogram),
 }
 
-/// The series of one metric, by their labels as the text format writes them.
-type Series = BTreeMap<String, Cell>;
-
-/// One metric and its series.
+/// One metric and its series, by their labels as the text formats write them.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) metric: &'static Metric,
-    bounds: Arc<[f64]>,
-    series: RwLock<Series>,
+    pub(crate) series: BTreeMap<String, Cell>,
 }
 
-impl Family {
-    pub(crate) fn series(&self) -> RwLockReadGuard<'_, Series> {
-        self.series.read().unwrap_or_else(PoisonError::into_inner)
+/// Makes the cells of new series.
+#[derive(Debug)]
+struct Cells {
+    bounds: HashMap<&'static str, Arc<[f64]>>,
+}
+
+impl Storage<Key> for Cells {
+    type Counter = Arc<AtomicU64>;
+    type Gauge = Arc<AtomicU64>;
+    type Histogram = Histogram;
+
+    fn counter(&self, _: &Key) -> Self::Counter {
+        Arc::default()
     }
 
-    fn cell(&self, values: &[&str], fresh: impl FnOnce() -> Cell) -> Cell {
-        let labels = labels(self.metric, values);
-        if let Some(cell) = self.series().get(&labels) {
-            return cell.clone();
-        }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        series.entry(labels).or_insert_with(fresh).clone()
+    fn gauge(&self, _: &Key) -> Self::Gauge {
+        Arc::default()
+    }
+
+    fn histogram(&self, key: &Key) -> Histogram {
+        let bounds = self.bounds.get(key.name());
+        Histogram::new(bounds.map_or_else(|| [].into(), Arc::clone))
     }
 }
 
 /// All series. Who makes one answers for its labels being bounded.
-#[derive(Debug)]
+///
+/// The cells and their keys are those of `metrics`. Its exporter for Prometheus does not
+/// hold them: it has no exemplars, keeps every observation until the next scrape, and a
+/// process without a scraper would grow.
 pub struct Registry {
-    /// In the order of the table.
-    families: Vec<Family>,
-    places: HashMap<&'static str, usize>,
+    cells: metrics_util::registry::Registry<Key, Cells>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
 }
 
 /// A bound that a histogram gets beside those of the table, so that its share on either
@@ -224,90 +245,102 @@ pub struct Threshold {
 impl Registry {
     /// No series yet; histograms have the bounds of the table and `thresholds`.
     pub fn new(thresholds: &[Threshold]) -> Registry {
-        let family = |metric: &'static Metric| {
+        let histograms = names::ALL
+            .iter()
+            .filter(|metric| metric.kind == Kind::Histogram);
+        let bounds = histograms.map(|metric| {
             let own = thresholds.iter().filter(|more| more.metric == metric.name);
             let more: Vec<_> = own.map(|threshold| threshold.at).collect();
-            Family {
-                metric,
-                bounds: names::buckets(metric, &more).into(),
-                series: RwLock::default(),
-            }
-        };
-        let places = names::ALL.iter().enumerate();
+            (metric.name, names::buckets(metric, &more).into())
+        });
+        let bounds = bounds.collect();
         Registry {
-            families: names::ALL.iter().map(family).collect(),
-            places: places.map(|(place, metric)| (metric.name, place)).collect(),
+            cells: metrics_util::registry::Registry::new(Cells { bounds }),
         }
     }
 
     /// The counter of `metric` whose labels are `values`, in the order of the table.
-    pub fn counter(&self, metric: &Metric, values: &[&str]) -> Counter {
-        let fresh = || Cell::Counter(Counter::default());
-        match self.family(metric, Kind::Counter).cell(values, fresh) {
-            Cell::Counter(counter) => counter,
-            _ => unreachable!("{} counts fractions", metric.name),
-        }
+    pub fn counter(&self, metric: &'static Metric, values: &[&str]) -> Counter {
+        let key = key(metric, Kind::Counter, values);
+        Counter(self.cells.get_or_create_counter(&key, Arc::clone))
     }
 
-    /// The same for a counter of fractions.
-    pub fn sum(&self, metric: &Metric, values: &[&str]) -> Sum {
-        let fresh = || Cell::Sum(Sum::default());
-        match self.family(metric, Kind::Counter).cell(values, fresh) {
-            Cell::Sum(sum) => sum,
-            _ => unreachable!("{} counts whole numbers", metric.name),
-        }
+    /// The same for a counter of fractions, which `metrics` has no cell for but a gauge's.
+    pub fn sum(&self, metric: &'static Metric, values: &[&str]) -> Sum {
+        let key = key(metric, Kind::Counter, values);
+        Sum(Float(self.cells.get_or_create_gauge(&key, Arc::clone)))
     }
 
     /// The same for a gauge.
-    pub fn gauge(&self, metric: &Metric, values: &[&str]) -> Gauge {
-        let fresh = || Cell::Gauge(Gauge::default());
-        match self.family(metric, Kind::Gauge).cell(values, fresh) {
-            Cell::Gauge(gauge) => gauge,
-            _ => unreachable!("the kind was checked"),
-        }
+    pub fn gauge(&self, metric: &'static Metric, values: &[&str]) -> Gauge {
+        let key = key(metric, Kind::Gauge, values);
+        Gauge(Float(self.cells.get_or_create_gauge(&key, Arc::clone)))
     }
 
     /// The same for a histogram.
-    pub fn histogram(&self, metric: &Metric, values: &[&str]) -> Histogram {
-        let family = self.family(metric, Kind::Histogram);
-        let fresh = || Cell::Histogram(Histogram::new(Arc::clone(&family.bounds)));
-        match family.cell(values, fresh) {
-            Cell::Histogram(histogram) => histogram,
-            _ => unreachable!("the kind was checked"),
-        }
+    pub fn histogram(&self, metric: &'static Metric, values: &[&str]) -> Histogram {
+        let key = key(metric, Kind::Histogram, values);
+        self.cells.get_or_create_histogram(&key, Histogram::clone)
     }
 
     /// Takes a series away: what it told is not known any more.
-    pub fn forget(&self, metric: &Metric, values: &[&str]) {
-        let family = self.family(metric, metric.kind);
-        let mut series = family
-            .series
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        series.remove(&labels(metric, values));
+    pub fn forget(&self, metric: &'static Metric, values: &[&str]) {
+        let key = key(metric, metric.kind, values);
+        match metric.kind {
+            Kind::Counter => self.cells.delete_counter(&key),
+            Kind::Gauge => self.cells.delete_gauge(&key),
+            Kind::Histogram => self.cells.delete_histogram(&key),
+        };
     }
 
-    /// All metrics, in the order of the table.
-    pub(crate) fn families(&self) -> &[Family] {
-        &self.families
-    }
-
-    fn family(&self, metric: &Metric, kind: Kind) -> &Family {
-        assert_eq!(metric.kind, kind, "{}", metric.name);
-        let place = self.places.get(metric.name);
-        &self.families[*place.expect("every metric is in the table")]
+    /// Every metric that has series, in the order of the table.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let mut series: HashMap<String, BTreeMap<String, Cell>> = HashMap::new();
+        let mut add = |key: &Key, cell| {
+            let family = series.entry(key.name().to_owned()).or_default();
+            family.insert(labels(key), cell);
+        };
+        self.cells.visit_counters(|key, cell| {
+            add(key, Cell::Counter(Counter(Arc::clone(cell))));
+        });
+        self.cells.visit_gauges(|key, cell| {
+            let value = Float(Arc::clone(cell));
+            let counts = key.name().ends_with("_total");
+            add(
+                key,
+                if counts {
+                    Cell::Sum(Sum(value))
+                } else {
+                    Cell::Gauge(Gauge(value))
+                },
+            );
+        });
+        self.cells
+            .visit_histograms(|key, cell| add(key, Cell::Histogram(cell.clone())));
+        let family = |metric: &'static Metric| {
+            let series = series.remove(metric.name)?;
+            Some(Family { metric, series })
+        };
+        names::ALL.iter().filter_map(family).collect()
     }
 }
 
-/// The labels as both text formats write them, without braces.
-fn labels(metric: &Metric, values: &[&str]) -> String {
+fn key(metric: &'static Metric, kind: Kind, values: &[&str]) -> Key {
+    debug_assert_eq!(metric.kind, kind, "{}", metric.name);
     debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+    let labels = metric.labels.iter().zip(values);
+    let labels = labels.map(|(name, value)| Label::new(*name, (*value).to_owned()));
+    Key::from_parts(metric.name, labels.collect::<Vec<_>>())
+}
+
+/// The labels as both text formats write them, without braces.
+fn labels(key: &Key) -> String {
     let mut text = String::with_capacity(96);
-    for (name, value) in metric.labels.iter().zip(values) {
+    for label in key.labels() {
         let comma = if text.is_empty() { "" } else { "," };
         // Writing to a string does not fail.
-        let _ = write!(text, "{comma}{name}=\"");
-        for character in value.chars() {
+        let _ = write!(text, "{comma}{}=\"", label.key());
+        for character in label.value().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
@@ -381,7 +414,8 @@ mod tests {
 
     #[test]
     fn label_values_are_escaped() {
-        let text = labels(&names::STREAMS_IN_FLIGHT, &["a\"b\\c\nd", "r"]);
+        let values = ["a\"b\\c\nd", "r"];
+        let text = labels(&key(&names::STREAMS_IN_FLIGHT, Kind::Gauge, &values));
         assert_eq!(text, r#"upstream="a\"b\\c\nd",route="r""#);
     }
 }

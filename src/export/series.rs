@@ -227,7 +227,7 @@ impl Series {
     }
 }
 
-fn with(registry: &Registry, metric: &Metric, own: [&str; 4], more: &[&str]) -> Counter {
+fn with(registry: &Registry, metric: &'static Metric, own: [&str; 4], more: &[&str]) -> Counter {
     let values: Vec<_> = own.iter().chain(more).copied().collect();
     registry.counter(metric, &values)
 }

@@ -31,7 +31,7 @@ pub(crate) fn render(registry: &Registry, format: Format) -> String {
     let mut text = String::with_capacity(64 * 1024);
     for family in registry.families() {
         // Writing to a string does not fail.
-        let _ = write_family(&mut text, family, format);
+        let _ = write_family(&mut text, &family, format);
     }
     if format == Format::OpenMetrics {
         text.push_str("# EOF\n");
@@ -40,14 +40,10 @@ pub(crate) fn render(registry: &Registry, format: Format) -> String {
 }
 
 fn write_family(text: &mut String, family: &Family, format: Format) -> Result {
-    let series = family.series();
-    if series.is_empty() {
-        return Ok(());
-    }
     let metric = family.metric;
     write_head(text, metric, format)?;
     let name = metric.name;
-    for (labels, cell) in &*series {
+    for (labels, cell) in &family.series {
         match cell {
             Cell::Counter(counter) => {
                 writeln!(text, "{name}{} {}", Braced(labels), counter.value())?;

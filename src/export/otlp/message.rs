@@ -170,13 +170,13 @@ impl<'a> Span<'a> {
 pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
     let mut metrics = Vec::with_capacity(names::ALL.len());
     for family in registry.families() {
-        let series = family.series();
+        let series = &family.series;
         if series.is_empty() {
             continue;
         }
         let mut numbers = Vec::new();
         let mut histograms = Vec::new();
-        for (labels, cell) in &*series {
+        for (labels, cell) in series {
             let key = format!("{}{{{labels}", family.metric.name);
             let attributes = attributes(labels);
             match cell {
