@@ -290,7 +290,7 @@ pub enum Source {
 
 /// Everything known of one finished call. The field names are an interface.
 /// Unknown is `null`, never 0. Times are seconds, sizes bytes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// Our own id, sorting by start.
     pub id: String,
@@ -355,7 +355,7 @@ pub struct CallRecord {
 }
 
 /// The token counts of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// o200k_base tokens of the text that came.
     pub normalised: Normalised,
@@ -367,7 +367,7 @@ pub struct Tokens {
 }
 
 /// o200k_base tokens by channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Normalised {
     /// Visible text.
     pub answer: Option<u64>,
@@ -382,7 +382,7 @@ pub struct Normalised {
 }
 
 /// The durations of one call, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
     /// first_token − received.
     pub ttft: Option<f64>,
@@ -401,7 +401,7 @@ pub struct Seconds {
 }
 
 /// The speeds of one call, in normalised tokens per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tps {
     /// (n − n_first) / (last_token − first_token).
     pub output: Option<f64>,
@@ -414,7 +414,7 @@ pub struct Tps {
 }
 
 /// The body sizes of one call, as forwarded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Request body bytes.
     pub request: u64,

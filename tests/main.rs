@@ -44,6 +44,7 @@ mod sim_stream;
 mod sim_support;
 mod slo_config;
 mod slo_counting;
+mod slo_openslo;
 mod support;
 mod tls_handshake;
 mod tls_listener;

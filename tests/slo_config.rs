@@ -221,3 +221,73 @@ fn what_is_wrong_names_line_and_key() {
         assert!(found.2.contains(reason), "{text}: {}", found.2);
     }
 }
+
+#[test]
+fn receivers_have_what_their_kind_needs() {
+    let config = parsed(
+        "[[notify]]\nkind = \"alertmanager\"\nurl = \"http://h:9093\"\n\
+         [[notify]]\nkind = \"slack\"\nurl_file = \"/run/secrets/slack\"\nseverity = \"page\"\nrepeat = \"1h\"\n\
+         [[notify]]\nkind = \"pagerduty\"\nrouting_key_file = \"/run/secrets/key\"\n",
+    );
+    let names: Vec<_> = config
+        .receivers
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(names, ["alertmanager", "slack", "pagerduty"]);
+    let seconds: Vec<_> = config
+        .receivers
+        .iter()
+        .map(|one| one.repeat.as_secs())
+        .collect();
+    assert_eq!(seconds, [60, 3_600, 14_400]);
+    let slack = "[[notify]]\nkind = \"slack\"\n";
+    for (text, line, key, reason) in [
+        (slack.to_owned(), 2, "kind", "`url_file`"),
+        (
+            format!("{slack}url = \"hooks.slack.com\"\n"),
+            3,
+            "url",
+            "http://",
+        ),
+        (
+            format!("{slack}url = \"http://h\"\nurl_file = \"f\"\n"),
+            3,
+            "url",
+            "not both",
+        ),
+        (
+            format!("{slack}url = \"http://h\"\nrouting_key_file = \"f\"\n"),
+            4,
+            "routing_key_file",
+            "only PagerDuty",
+        ),
+        (
+            "[[notify]]\nkind = \"pagerduty\"\n".to_owned(),
+            2,
+            "kind",
+            "routing_key_file",
+        ),
+        (
+            format!("{slack}url = \"http://h\"\n{slack}url = \"http://h\"\n"),
+            5,
+            "kind",
+            "two receivers",
+        ),
+        (
+            "[[notify]]\nkind = \"pigeon\"\n".to_owned(),
+            2,
+            "kind",
+            "alertmanager",
+        ),
+    ] {
+        let found = problem(&text);
+        assert_eq!(
+            (found.0, found.1.as_str()),
+            (line, key),
+            "{text}: {}",
+            found.2
+        );
+        assert!(found.2.contains(reason), "{text}: {}", found.2);
+    }
+}

@@ -119,8 +119,8 @@ fn a_missed_deadline_counts_when_it_passes_and_not_again_when_the_stream_ends() 
         BTreeMap::new(),
         "a token of 2 s may still be on its way"
     );
-    desk.tick(2_300);
-    assert_eq!(desk.counts(2_300), only("bad deadline", 1));
+    desk.tick(2_600);
+    assert_eq!(desk.counts(2_600), only("bad deadline", 1));
     desk.tick(3_300);
     let last = desk.stream(&*call, 5_000, 20, 40, 1);
     desk.tick(6_000);
@@ -358,8 +358,8 @@ fn a_duration_is_missed_while_the_call_still_runs() {
     let desk = Desk::new("[[slo]]\nname = \"x\"\nduration.at_most = \"3s\"\n");
     let call = desk.bench.chat();
     desk.stream(&*call, 100, 20, 40, 1);
-    desk.tick(3_300);
-    assert_eq!(desk.counts(3_300), only("bad deadline", 1));
+    desk.tick(3_600);
+    assert_eq!(desk.counts(3_600), only("bad deadline", 1));
     call.ended(desk.bench.at(4_000), End::ClientCancelled);
     assert_eq!(desk.counts(4_000), only("bad deadline", 1));
 }
@@ -543,6 +543,6 @@ fn reasoning_is_no_answer() {
     let call = desk.bench.chat();
     desk.bench
         .frame(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
-    desk.tick(2_400);
-    assert_eq!(desk.counts(2_400), only("bad deadline", 1));
+    desk.tick(2_600);
+    assert_eq!(desk.counts(2_600), only("bad deadline", 1));
 }

@@ -16,6 +16,46 @@ const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 /// How the simulated models behave: a pause now and then, and a knee in the curve.
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,knee=24,usage=on";
 
+/// What the demo promises, of whom: objectives of every kind move.
+const PROMISES: &str = r#"
+[[workload]]
+name = "voice"
+agent = "demo-voice/*"
+stall_threshold = "250ms"
+[[workload]]
+name = "chat"
+agent = "demo-chat/*"
+[[workload]]
+name = "agent"
+agent = "demo-coder/*"
+[[workload]]
+name = "batch"
+agent = "demo-*"
+
+[[slo]]
+name = "availability"
+availability = true
+[[slo]]
+preset = "chat"
+objective = 0.9
+select.workload = "chat"
+[[slo]]
+preset = "voice"
+objective = 0.9
+select.workload = "voice"
+[[slo]]
+name = "agent-tokens"
+output_tps.at_least = 30
+weight = "token"
+select.workload = "agent"
+[[slo]]
+name = "batch-minutes"
+total_tps.at_least = 15
+slice = "1m"
+slice_target = 0.9
+select.workload = "batch"
+"#;
+
 pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -36,12 +76,13 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     eprintln!("demo: {} simulated agents; try", args.agents);
     eprintln!("  curl -s http://{}/api/v1/calls?limit=1", args.admin);
     eprintln!("  curl -s http://{}/metrics", args.admin);
+    eprintln!("  tokengauge slo status --admin {}", args.admin);
     proxy.serve().await
 }
 
 /// One upstream and route per provider, all of them the simulator.
 fn configuration(backend: SocketAddr) -> Result<Config, Error> {
-    let mut text = String::new();
+    let mut text = PROMISES.to_owned();
     for name in PROVIDERS {
         // Writing to a string does not fail.
         let _ = write!(

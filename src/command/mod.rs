@@ -5,6 +5,7 @@ mod dashboards;
 mod demo;
 mod logging;
 mod metrics;
+mod notify;
 mod objectives;
 mod operators;
 mod replay;

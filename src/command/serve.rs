@@ -1,6 +1,7 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
+use super::notify;
 use super::objectives::{self, Objectives};
 use super::operators::Operators;
 use crate::Error;
@@ -17,6 +18,7 @@ use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::proxy::listener::{self, Bound};
 use crate::proxy::{Forwarder, Shutdown};
+use crate::slo::Told;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,6 +83,12 @@ impl Proxy {
             .iter()
             .map(Bound::bind)
             .collect::<Result<_, _>>();
+        notify::start(
+            &config.receivers,
+            &slos,
+            config.state_dir.as_deref().map(Told::open),
+            |kind| prometheus.export_failures("notify", kind),
+        )?;
         let objectives = Objectives::start(&slos, store, &meter);
         let operators = Operators::bind(&config, &prometheus, &meter)?;
         let admin = Admin {

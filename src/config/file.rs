@@ -3,7 +3,7 @@
 use super::scalar::{Size, Span, Url};
 use super::{Config, Otlp, Protocol};
 use crate::call::Dialect;
-use crate::slo::Weight;
+use crate::slo::{Kind, Severity, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -134,7 +134,21 @@ pub(super) struct File {
     pub(super) workload: Vec<Workload>,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
+    #[serde(default)]
+    pub(super) notify: Vec<Spanned<Notify>>,
     pub(super) state_dir: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Notify {
+    pub(super) kind: Spanned<Kind>,
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) url: Option<Spanned<String>>,
+    pub(super) url_file: Option<Spanned<PathBuf>>,
+    pub(super) routing_key_file: Option<Spanned<PathBuf>>,
+    pub(super) severity: Option<Severity>,
+    pub(super) repeat: Option<Span>,
 }
 
 #[derive(Deserialize)]

@@ -4,12 +4,13 @@
 mod file;
 mod objectives;
 mod operators;
+mod receivers;
 mod resolve;
 mod scalar;
 mod sidecar;
 
 use crate::call::Dialect;
-use crate::slo::{Objective, Pattern};
+use crate::slo::{Objective, Pattern, Receiver};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
@@ -50,6 +51,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// What is promised; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
     pub slos: Vec<Arc<Objective>>,
+    /// Who is told of alerts.
+    pub receivers: Vec<Receiver>,
     /// Where what must survive a restart is kept; nothing is without it.
     pub state_dir: Option<PathBuf>,
     /// Where it was read from.

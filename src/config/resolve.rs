@@ -34,6 +34,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let limits = limits(file.limits, &mut problems);
     let mut measure = measure(file.measure, &mut problems);
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
+    let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
     if !problems.found.is_empty() {
@@ -51,6 +52,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         otlp: file.otlp,
         drain_timeout,
         slos,
+        receivers,
         state_dir: file.state_dir,
         origin: String::new(),
         digest: digest(text),

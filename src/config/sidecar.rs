@@ -50,6 +50,7 @@ impl Config {
             otlp: Otlp::default(),
             drain_timeout: DEFAULT_DRAIN,
             slos: Vec::new(),
+            receivers: Vec::new(),
             state_dir: None,
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),

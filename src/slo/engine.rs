@@ -3,16 +3,17 @@
 
 use super::calendar::Calendar;
 use super::objective::{Names, Objective, Sli, Weight};
+use super::reason::{Reason, Verdict};
 use super::tracker::{KeptTracker, Tracker, Whose};
-use super::verdict::{self, Events, Finished, Reason, SoFar, Verdict};
+use super::verdict::{self, Events, Finished, SoFar};
 use crate::meter::{Finding, Meter, Progress, Subscriber};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
-/// A token that came in time has been measured by then.
-const GRACE: Duration = Duration::from_millis(250);
+/// A token that came in time has been measured by then: frames wait for up to 250 ms.
+const GRACE: Duration = Duration::from_millis(500);
 /// How long a segment of a stream is.
 const SEGMENT: Duration = Duration::from_secs(10);
 /// Calls that were judged while they ran are forgotten when their record does not come

@@ -3,8 +3,8 @@
 use super::budget;
 use super::engine::Slos;
 use super::objective::{Objective, Selector, Weight};
+use super::reason::Verdict;
 use super::tracker::{Alert, Spent, Tracker};
-use super::verdict::Verdict;
 use super::windows::label;
 use serde::Serialize;
 use std::collections::BTreeMap;

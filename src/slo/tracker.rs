@@ -2,8 +2,9 @@
 
 use super::budget;
 use super::objective::Objective;
+use super::reason::{Reason, Verdict};
 use super::ring::{Kept, Ring, Sum};
-use super::verdict::{self, Events, Reason, Verdict};
+use super::verdict::{self, Events};
 use super::windows::{Tier, tiers};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,7 @@
 //! The windows that alerts look at, as data: those of the SRE workbook's multiwindow,
 //! multi-burn-rate alerts, at any length of the budget's period.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
 const MINUTE: u64 = 60;
@@ -20,7 +20,7 @@ const MIN_FACTOR: f64 = 0.9;
 const NEAR_MAX: f64 = 0.9;
 
 /// How loud an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Wakes somebody.

@@ -127,6 +127,7 @@ impl Setup {
             otlp: Otlp::default(),
             drain_timeout: Duration::from_secs(1),
             slos: Vec::new(),
+            receivers: Vec::new(),
             state_dir: None,
             origin: String::new(),
             digest: String::new(),

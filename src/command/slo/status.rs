@@ -1,0 +1,195 @@
+//! `tokengauge slo status`: how the promises of a running proxy stand.
+
+use crate::Error;
+use crate::cli::StatusArgs;
+use crate::fetch::fetch;
+use bytes::Bytes;
+use http::Request;
+use serde::Deserialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What of the API's answer the table shows.
+#[derive(Deserialize)]
+struct Answer {
+    slos: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    promise: String,
+    objective: f64,
+    window: String,
+    good: f64,
+    bad: f64,
+    ratio: Option<f64>,
+    budget_remaining: f64,
+    exhausted_in_seconds: Option<f64>,
+    burn: Vec<Burn>,
+    alerts: Vec<Alert>,
+}
+
+#[derive(Deserialize)]
+struct Burn {
+    window: String,
+    rate: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Alert {
+    severity: String,
+    firing: bool,
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
+    let url = format!("http://{}/api/v1/slos", args.admin);
+    let failed = |reason: String| {
+        Error::Failed(format!(
+            "{url}: {reason}; is the proxy running there? --admin names its address"
+        ))
+    };
+    let request = Request::get(&url).body(Bytes::new());
+    let request = request.map_err(|error| failed(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let answer = runtime.block_on(fetch(request, PATIENCE));
+    let answer = answer.map_err(|error| failed(error.to_string()))?;
+    if answer.status != 200 {
+        return Err(failed(format!("answered {}", answer.status)));
+    }
+    if args.json {
+        println!("{}", String::from_utf8_lossy(&answer.body));
+        return Ok(());
+    }
+    let answer: Answer =
+        serde_json::from_slice(&answer.body).map_err(|error| failed(error.to_string()))?;
+    print!("{}", table(&answer.slos));
+    Ok(())
+}
+
+const HEADS: [&str; 9] = [
+    "SLO",
+    "PROMISE",
+    "OBJECTIVE",
+    "GOOD",
+    "BAD",
+    "RATIO",
+    "BUDGET LEFT",
+    "SPENT IN",
+    "BURN",
+];
+
+/// Aligned columns; the last has every window.
+fn table(rows: &[Row]) -> String {
+    let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(cells));
+    let widths: Vec<usize> = (0..HEADS.len())
+        .map(|at| {
+            lines
+                .iter()
+                .map(|line| line[at].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| {
+            let pad = width - cell.chars().count();
+            format!("{cell}{}", " ".repeat(pad))
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if rows.is_empty() {
+        text.push_str("(no [[slo]] is configured)\n");
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let percent = |share: f64| format!("{}%", (share * 1e6).round() / 1e4);
+    let burn = row.burn.iter().map(|burn| {
+        let rate = burn
+            .rate
+            .map_or("∞".to_owned(), |rate| format!("{rate:.2}"));
+        format!("{} {rate}", burn.window)
+    });
+    let firing = row.alerts.iter().find(|alert| alert.firing);
+    let firing = firing.map_or(String::new(), |alert| {
+        format!(" [{}]", alert.severity.to_uppercase())
+    });
+    vec![
+        row.name.clone(),
+        row.promise.clone(),
+        format!("{} over {}", percent(row.objective), row.window),
+        format!("{:.0}", row.good),
+        format!("{:.0}", row.bad),
+        row.ratio.map_or("-".to_owned(), percent),
+        percent((row.budget_remaining * 1e4).round() / 1e4),
+        row.exhausted_in_seconds.map_or("never".to_owned(), rough),
+        burn.collect::<Vec<_>>().join(", ") + &firing,
+    ]
+}
+
+/// A time as people say it: its two largest units.
+fn rough(seconds: f64) -> String {
+    if seconds < 1.0 {
+        return "spent".to_owned();
+    }
+    let text = humantime::format_duration(Duration::from_secs(seconds as u64)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_says_what_fires() {
+        let row = |name: &str, left, firing| Row {
+            name: name.to_owned(),
+            promise: "ttft ≤ 0.5 s".to_owned(),
+            objective: 0.99,
+            window: "30d".to_owned(),
+            good: 980.0,
+            bad: 20.0,
+            ratio: Some(0.98),
+            budget_remaining: left,
+            exhausted_in_seconds: Some(200_000.0),
+            burn: vec![
+                Burn {
+                    window: "1h".to_owned(),
+                    rate: Some(2.0),
+                },
+                Burn {
+                    window: "30d".to_owned(),
+                    rate: None,
+                },
+            ],
+            alerts: vec![Alert {
+                severity: "page".to_owned(),
+                firing,
+            }],
+        };
+        let text = table(&[row("a", -1.0, true), row("longer-name", 0.12345, false)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("99% over 30d"), "{text}");
+        assert!(
+            lines[1].contains("-100%") && lines[1].ends_with("1h 2.00, 30d ∞ [PAGE]"),
+            "{text}"
+        );
+        assert!(
+            lines[2].contains("12.35%") && lines[2].contains("2days 7h"),
+            "{text}"
+        );
+        let at = |line: &str| line.chars().position(|c| c == 't' || c == 'P');
+        assert_eq!(at(lines[0]), at(lines[1]), "{text}");
+    }
+}

@@ -1,0 +1,133 @@
+//! `tokengauge slo suggest` and `test`: recorded calls against objectives that are not,
+//! or are otherwise.
+
+use crate::Error;
+use crate::call::CallRecord;
+use crate::cli::{SuggestArgs, TestArgs};
+use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Calls that are read at most: a few gigabytes.
+const MAX_CALLS: usize = 2_000_000;
+
+pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
+    let calls = read(&args.logs, Some(args.last))?;
+    let objectives = suggested(&calls, args.objective, args.window);
+    println!(
+        "# From {} calls; what each would have come to stands above it.",
+        calls.len()
+    );
+    for objective in objectives {
+        let outcome = replay(&objective, &calls);
+        println!("\n# {}", in_words(&outcome));
+        print!("{}", as_toml(&objective));
+    }
+    Ok(())
+}
+
+pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
+    let (config, origin) = crate::command::load(&args.config)?;
+    if config.slos.is_empty() {
+        return Err(Error::Failed(format!(
+            "{origin}: there is no [[slo]] in it"
+        )));
+    }
+    let calls = read(&args.logs, args.last)?;
+    println!("{} calls against {origin}", calls.len());
+    let mut missed = 0;
+    for objective in &config.slos {
+        let outcome = replay(objective, &calls);
+        missed += usize::from(outcome.remaining < 0.0);
+        println!("{}: {}", describe(objective), in_words(&outcome));
+    }
+    if missed > 0 && args.strict {
+        return Err(Error::Failed(format!(
+            "{missed} objectives would have been missed"
+        )));
+    }
+    Ok(())
+}
+
+fn describe(objective: &Arc<Objective>) -> String {
+    let share = (objective.objective * 1e6).round() / 1e4;
+    format!(
+        "{} ({}, {share}%)",
+        objective.name,
+        objective.judgement.sli.in_words()
+    )
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    let excluded: u64 = outcome.excluded.values().sum();
+    let reasons = outcome
+        .excluded
+        .iter()
+        .map(|(reason, count)| format!("{reason} {count}"));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    let reasons = if excluded > 0 {
+        format!(" ({reasons})")
+    } else {
+        reasons
+    };
+    let ratio = outcome.ratio.map_or("no event".to_owned(), |ratio| {
+        let verdict = if outcome.remaining < 0.0 {
+            "missed"
+        } else {
+            "met"
+        };
+        let left = (outcome.remaining * 1e3).round() / 1e1;
+        format!(
+            "{verdict} with {:.3}%, {left}% of the budget left",
+            ratio * 100.0
+        )
+    });
+    format!(
+        "{ratio}; good {}, bad {}, excluded {excluded}{reasons}; {} pages, {} tickets",
+        outcome.good, outcome.bad, outcome.pages, outcome.tickets
+    )
+}
+
+/// The calls of the logs that ended within `last` of the newest. Lines that are no call
+/// record are told, and left out.
+fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
+    let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
+    for log in logs {
+        read_one(log, &mut calls, &mut unreadable)
+            .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
+    }
+    if unreadable > 0 {
+        eprintln!("{unreadable} lines are no call records of this version; they are left out");
+    }
+    let newest = calls.iter().filter_map(ended_at).fold(0.0, f64::max);
+    if let Some(last) = last {
+        let from = newest - last.as_secs_f64();
+        calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
+    }
+    if calls.is_empty() {
+        return Err(Error::Failed(
+            "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
+                .to_owned(),
+        ));
+    }
+    Ok(calls)
+}
+
+fn read_one(log: &Path, calls: &mut Vec<CallRecord>, unreadable: &mut u64) -> std::io::Result<()> {
+    for line in BufReader::new(File::open(log)?).lines() {
+        let line = line?;
+        if calls.len() >= MAX_CALLS {
+            eprintln!("only the first {MAX_CALLS} calls are read");
+            return Ok(());
+        }
+        match serde_json::from_str(&line) {
+            Ok(call) => calls.push(call),
+            Err(_) if line.trim().is_empty() => {}
+            Err(_) => *unreadable += 1,
+        }
+    }
+    Ok(())
+}

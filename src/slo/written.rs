@@ -1,0 +1,76 @@
+//! An objective as the configuration has it.
+
+use super::objective::{Objective, Sli, Weight};
+use std::fmt::Write;
+
+/// The `[[slo]]` of `objective`: what is default is left out.
+pub fn as_toml(objective: &Objective) -> String {
+    let judgement = &objective.judgement;
+    let mut text = format!("[[slo]]\nname = {}\n", quoted(&objective.name));
+    // Writing to a string does not fail.
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(text, "{key} = {value}");
+    };
+    line("objective", objective.objective.to_string());
+    let window = humantime::format_duration(objective.window).to_string();
+    line("window", quoted(&window));
+    let (key, value) = sli(judgement.sli);
+    line(&key, value);
+    let select = &judgement.select;
+    for (key, value) in [
+        ("workload", select.workload.as_deref()),
+        ("route", select.route.as_deref()),
+        ("upstream", select.upstream.as_deref()),
+        ("model", select.model.as_ref().map(|model| model.as_str())),
+        ("agent", select.agent.as_ref().map(|agent| agent.as_str())),
+    ] {
+        if let Some(value) = value {
+            line(&format!("select.{key}"), quoted(value));
+        }
+    }
+    if judgement.weight == Weight::Token {
+        line("weight", quoted("token"));
+    }
+    if judgement.min_output_tokens > 0 {
+        line("min_output_tokens", judgement.min_output_tokens.to_string());
+    }
+    if !judgement.warm_up {
+        line("warm_up", "false".to_owned());
+    }
+    if let Some(slice) = judgement.slice {
+        let every = humantime::format_duration(slice.every).to_string();
+        line("slice", quoted(&every));
+        line("slice_target", slice.target.to_string());
+    }
+    line("min_events", objective.min_events.to_string());
+    for (key, value) in [
+        ("description", &objective.description),
+        ("runbook_url", &objective.runbook_url),
+        ("dashboard_url", &objective.dashboard_url),
+    ] {
+        if let Some(value) = value {
+            line(key, quoted(value));
+        }
+    }
+    text
+}
+
+fn sli(sli: Sli) -> (String, String) {
+    let name = sli.as_str();
+    match (sli, sli.threshold()) {
+        (_, None) => (name.to_owned(), "true".to_owned()),
+        (Sli::Stalls(most), _) => (format!("{name}.at_most"), most.to_string()),
+        (Sli::CostUsd(most), _) => (format!("{name}.at_most"), most.to_string()),
+        (_, Some(least)) if sli.at_least() => (format!("{name}.at_least"), least.to_string()),
+        (_, Some(most)) => {
+            // To the nanosecond, which is what the configuration can say.
+            let most = std::time::Duration::from_nanos((most * 1e9).round() as u64);
+            let most = humantime::format_duration(most).to_string();
+            (format!("{name}.at_most"), quoted(&most))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
