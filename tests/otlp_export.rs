@@ -252,15 +252,20 @@ async fn the_status_of_each_span_says_whose_failure_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_draft_names_come_where_they_are_asked_for() {
-    let receiver = Receiver::start(Manners::default()).await;
-    let (otlp, _) = exporters(&traces(&receiver), Conventions::Draft);
-    let bench = bench(&otlp);
-    chat(&bench);
-    assert!(flush(&bench, otlp).await);
-    let client = attributes(&of_kind(&receiver.spans(), SpanKind::Client).attributes);
-    assert_eq!(client["gen_ai.system"], "openai");
-    assert!(!client.contains_key("gen_ai.provider.name"));
+async fn the_draft_names_come_where_they_are_asked_for_and_nobody_asks_for_the_newest() {
+    for newest in [false, true] {
+        let receiver = Receiver::start(Manners::default()).await;
+        let mut variables = traces(&receiver);
+        let opt_in = "http, gen_ai_latest_experimental".to_owned();
+        variables.extend(newest.then_some(("OTEL_SEMCONV_STABILITY_OPT_IN", opt_in)));
+        let (otlp, _) = exporters(&variables, Conventions::Draft);
+        let bench = bench(&otlp);
+        chat(&bench);
+        assert!(flush(&bench, otlp).await);
+        let client = attributes(&of_kind(&receiver.spans(), SpanKind::Client).attributes);
+        assert_eq!(client.contains_key("gen_ai.system"), !newest);
+        assert_eq!(client.contains_key("gen_ai.provider.name"), newest);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

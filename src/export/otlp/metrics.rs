@@ -8,6 +8,7 @@ use super::gen_ai::GenAi;
 use super::losses::Losses;
 use super::message::{self, Span};
 use super::settings::Settings;
+use crate::config::Conventions;
 use crate::export::prometheus::Prometheus;
 use crate::meter::{Finding, Meter, Subscriber};
 use bytes::Bytes;
@@ -55,6 +56,7 @@ impl Metrics {
         losses: Arc<Losses>,
         resource: &Resource,
         settings: &Settings,
+        conventions: Conventions,
         around: &Around,
     ) -> Arc<Metrics> {
         let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
@@ -65,7 +67,7 @@ impl Metrics {
                 attributes,
                 ..v1::Resource::default()
             },
-            gen_ai: GenAi::new(around.conventions, around.max_models),
+            gen_ai: GenAi::new(conventions, around.max_models),
             interval: settings.interval,
             delta: settings.delta,
             clock: around.clock,

@@ -77,6 +77,10 @@ impl Otlp {
         for problem in problems {
             tracing::warn!(variable = problem.variable, "{}", problem.reason);
         }
+        let conventions = match settings.newest_names {
+            true => Conventions::Current,
+            false => around.conventions,
+        };
         let resource = resource::resource(variables, &around.instance);
         let start = Start {
             around,
@@ -84,10 +88,17 @@ impl Otlp {
         };
         let metrics = settings.metrics.clone();
         let metrics = start.signal(Signal::Metrics, metrics, |client, losses| {
-            Ok(Metrics::new(client, losses, &resource, &settings, around))
+            Ok(Metrics::new(
+                client,
+                losses,
+                &resource,
+                &settings,
+                conventions,
+                around,
+            ))
         });
         let traces = start.signal(Signal::Traces, settings.traces, |client, losses| {
-            Traces::start(client, losses, &resource, around.conventions)
+            Traces::start(client, losses, &resource, conventions)
         });
         let logs = start.signal(Signal::Logs, settings.logs, |client, losses| {
             Logs::start(client, losses, &resource)

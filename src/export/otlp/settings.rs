@@ -121,6 +121,8 @@ pub struct Settings {
     pub logs: Option<Destination>,
     /// Whether `traceparent` is read and written.
     pub propagates: bool,
+    /// Whether the newest names are asked for, whatever the configuration says.
+    pub newest_names: bool,
 }
 
 impl Settings {
@@ -144,6 +146,7 @@ impl Settings {
             delta: reader.delta(),
             logs: reader.destination(Signal::Logs, call_records),
             propagates: reader.propagates(),
+            newest_names: reader.newest_names(),
         };
         (settings, problems.into_inner())
     }
@@ -331,6 +334,15 @@ impl Reader<'_> {
                 false
             }
         }
+    }
+
+    /// The switch that the conventions have for it; its other values are not of GenAI.
+    fn newest_names(&self) -> bool {
+        let named = self
+            .text("OTEL_SEMCONV_STABILITY_OPT_IN")
+            .unwrap_or_default();
+        let mut named = named.split(',').map(str::trim);
+        named.any(|name| name == "gen_ai_latest_experimental")
     }
 
     /// Baggage travels untouched whatever is named here.
