@@ -50,7 +50,7 @@ bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`
 	command -v nginx haproxy > /dev/null || tests/real/apt nginx haproxy
 
 .PHONY: picture
-picture: compiler ## docs/dashboards.png, drawn from a real run of four minutes
+picture: compiler ## docs/dashboards.png, drawn from a real run
 	tests/real/install
 	python3 -m venv $(REAL)/picture && $(REAL)/picture/bin/pip install --quiet matplotlib==3.11.2
 	cargo build --locked

@@ -17,7 +17,7 @@
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
-//! slo/             objectives, events, budgets, burn rates; time is an argument
+//! slo/             objectives, events, budgets, burn rates, rules; time is an argument
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
 //! fetch.rs         one HTTP request to somebody who is no upstream
