@@ -1,8 +1,9 @@
 //! The end of a call: reads what was put off, in the background where that costs
 //! anything, and makes the one record.
 
-use super::call::{Head, State};
+use super::call::State;
 use super::guard;
+use super::head::Head;
 use super::reading::Reading;
 use super::record::{self, Closing};
 use super::worker::Place;

@@ -1,7 +1,7 @@
 //! The streams in flight, for those who look while they run.
 
-use super::call::Head;
 use super::counts::ByChannel;
+use super::head::Head;
 use super::lane::{InFlight, Lane};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,9 @@
 //! From what a call left behind to its record: every field of it, by the formulas of
 //! the design's `measurement.md`.
 
-use super::call::{Head, State};
+use super::call::State;
 use super::generation::Generation;
+use super::head::Head;
 use super::subscriber::{Finding, Moments};
 use super::verdict::{self, Facts};
 use crate::attribution::Attribution;

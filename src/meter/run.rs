@@ -1,8 +1,8 @@
 //! A generation while it runs: what it says, and those who watch it live.
 
-use super::call::Head;
 use super::counts::ByChannel;
 use super::generation::Generation;
+use super::head::Head;
 use super::live::Live;
 use super::subscriber::{Stream, Watch};
 use crate::call::Channel;

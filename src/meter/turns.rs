@@ -3,7 +3,8 @@
 //! `response.created`; it is over with `response.done`. A connection on which nothing
 //! was generated makes one record of its own.
 
-use super::call::{Head, State, id};
+use super::call::State;
+use super::head::{Head, id};
 use super::record::{self, Closing};
 use super::run::Run;
 use crate::call::{Bytes, Dialect, Event};

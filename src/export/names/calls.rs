@@ -1,0 +1,195 @@
+//! What calls tell: requests, tokens, speed, cost.
+
+use super::{Kind, MODEL, Metric, Unit, counter, gauge, metric};
+use crate::meter::INTER_TOKEN_BOUNDS;
+
+/// vLLM's, so that panels line up.
+const FIRST_TOKEN: &[f64] = &[
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+];
+const SPEED: &[f64] = &[
+    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 75.0, 100.0, 125.0, 150.0,
+    200.0, 250.0, 300.0, 400.0, 500.0, 750.0, 1000.0, 2000.0, 5000.0,
+];
+const DURATION: &[f64] = &[
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+];
+const RATIO: &[f64] = &[
+    0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0,
+];
+
+/// Calls, by how they ended.
+pub const REQUESTS: Metric = counter(
+    "tokengauge_requests_total",
+    Unit::Count,
+    &[
+        "upstream", "route", "model", "workload", "outcome", "streamed", "status",
+    ],
+    "Calls that ended, by outcome, whether the answer was streamed, and class of status.",
+);
+/// What the agent felt.
+pub const TIME_TO_FIRST_TOKEN: Metric = metric(
+    "tokengauge_time_to_first_token_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["upstream", "route", "model", "workload", "context"],
+    FIRST_TOKEN,
+    "From the request head to the first frame with generated text, by length of the prompt.",
+);
+/// The backend's share of it.
+pub const TIME_TO_FIRST_TOKEN_UPSTREAM: Metric = metric(
+    "tokengauge_time_to_first_token_upstream_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    FIRST_TOKEN,
+    "From the last byte of the request to the first frame with generated text.",
+);
+/// After reasoning.
+pub const TIME_TO_FIRST_ANSWER: Metric = metric(
+    "tokengauge_time_to_first_answer_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    FIRST_TOKEN,
+    "From the request head to the first frame with text other than reasoning.",
+);
+/// The TPS.
+pub const OUTPUT_TOKENS_PER_SECOND: Metric = metric(
+    "tokengauge_output_tokens_per_second",
+    Kind::Histogram,
+    Unit::TokensPerSecond,
+    &["upstream", "route", "model", "workload", "concurrency"],
+    SPEED,
+    "Decode speed of a call, prefill excluded, by streams in flight on its upstream when it began.",
+);
+/// Token-weighted.
+pub const INTER_TOKEN_LATENCY: Metric = metric(
+    "tokengauge_inter_token_latency_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    &INTER_TOKEN_BOUNDS,
+    "Gap before a frame over its tokens, counted once for each of them.",
+);
+/// Request-weighted.
+pub const TIME_PER_OUTPUT_TOKEN: Metric = metric(
+    "tokengauge_time_per_output_token_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    MODEL,
+    &INTER_TOKEN_BOUNDS,
+    "One over the decode speed of a call.",
+);
+/// End to end.
+pub const REQUEST_DURATION: Metric = metric(
+    "tokengauge_request_duration_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["upstream", "route", "model", "workload", "outcome"],
+    DURATION,
+    "From the request head to the end of the response.",
+);
+/// Tokens as they come.
+pub const TOKENS: Metric = counter(
+    "tokengauge_tokens_total",
+    Unit::Tokens,
+    &[
+        "upstream",
+        "route",
+        "model",
+        "workload",
+        "direction",
+        "channel",
+        "source",
+    ],
+    "Tokens: counted output as it arrives, reported and input tokens when the call ends; cached_input is part of input; channel is any where nobody tells it.",
+);
+/// For fleet means.
+pub const DECODE_TOKENS: Metric = counter(
+    "tokengauge_decode_tokens_total",
+    Unit::Tokens,
+    MODEL,
+    "Tokens after the first frame of calls that have a decode speed; over decode_seconds_total it is the mean speed of the fleet.",
+);
+/// For fleet means.
+pub const DECODE_SECONDS: Metric = counter(
+    "tokengauge_decode_seconds_total",
+    Unit::Seconds,
+    MODEL,
+    "Seconds from the first frame with tokens to the last of calls that have a decode speed.",
+);
+/// A wrong number is worse than none.
+pub const TPS_UNAVAILABLE: Metric = counter(
+    "tokengauge_tps_unavailable_total",
+    Unit::Count,
+    &["upstream", "route", "model", "workload", "reason"],
+    "Calls without a decode speed, by reason.",
+);
+/// Gaps over the threshold.
+pub const STALLS: Metric = counter(
+    "tokengauge_stalls_total",
+    Unit::Count,
+    MODEL,
+    "Gaps between frames with tokens over the stall threshold.",
+);
+/// Drift of the provider's tokenizer.
+pub const TOKEN_RATIO: Metric = metric(
+    "tokengauge_token_ratio",
+    Kind::Histogram,
+    Unit::Ratio,
+    MODEL,
+    RATIO,
+    "Reported over normalised output tokens of complete calls.",
+);
+/// Concurrency.
+pub const STREAMS_IN_FLIGHT: Metric = gauge(
+    "tokengauge_streams_in_flight",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls under way.",
+);
+/// Silence.
+pub const STREAMS_STALLED: Metric = gauge(
+    "tokengauge_streams_stalled",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls under way whose last token is longer ago than the stall threshold.",
+);
+/// System throughput.
+pub const OUTPUT_TOKENS_PER_SECOND_NOW: Metric = gauge(
+    "tokengauge_output_tokens_per_second_now",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Output tokens of all streams over the last 10 seconds, as they arrived.",
+);
+/// The best of the recent past.
+pub const OUTPUT_TOKENS_PER_SECOND_PEAK: Metric = gauge(
+    "tokengauge_output_tokens_per_second_peak",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Largest throughput of all streams over 10 seconds on end within the last 5 minutes.",
+);
+/// The mean of the recent past.
+pub const OUTPUT_TOKENS_PER_SECOND_SUSTAINED: Metric = gauge(
+    "tokengauge_output_tokens_per_second_sustained",
+    Unit::TokensPerSecond,
+    MODEL,
+    "Mean throughput of all streams over the last 5 minutes, or since the start where that is less.",
+);
+/// What calls cost.
+pub const COST_USD: Metric = counter(
+    "tokengauge_cost_usd_total",
+    Unit::Dollars,
+    &["upstream", "route", "model", "workload", "source"],
+    "Cost of calls whose price is known, in US dollars, by where their token counts come from.",
+);
+/// Our own limit.
+pub const RATE_LIMITED: Metric = counter(
+    "tokengauge_rate_limited_total",
+    Unit::Count,
+    &["upstream", "route"],
+    "Calls refused by the limit of requests per minute.",
+);

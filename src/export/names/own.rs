@@ -1,0 +1,130 @@
+//! What the proxy tells of itself.
+
+use super::{Kind, Metric, Unit, counter, gauge, metric};
+
+const OVERHEAD: &[f64] = &[
+    0.000_001, 0.000_002, 0.000_005, 0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5,
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,
+];
+
+/// What the proxy costs.
+pub const PROXY_OVERHEAD: Metric = metric(
+    "tokengauge_proxy_overhead_seconds",
+    Kind::Histogram,
+    Unit::Seconds,
+    &["phase"],
+    OVERHEAD,
+    "Time from one socket to the other: of both heads together, and of a call's slowest chunk.",
+);
+/// Not measured.
+pub const METER_LAGGED_FRAMES: Metric = counter(
+    "tokengauge_meter_lagged_frames_total",
+    Unit::Count,
+    &[],
+    "Frames forwarded but not measured, for want of time or memory.",
+);
+/// Not measured.
+pub const METER_SKIPPED_BODIES: Metric = counter(
+    "tokengauge_meter_skipped_bodies_total",
+    Unit::Count,
+    &[],
+    "Bodies forwarded but not measured: over a bound, or the background was full.",
+);
+/// Not recorded.
+pub const METER_DROPPED_CALLS: Metric = counter(
+    "tokengauge_meter_dropped_calls_total",
+    Unit::Count,
+    &[],
+    "Finished calls that reached no exporter because too many waited.",
+);
+/// Our own mistakes.
+pub const METER_PANICS: Metric = counter(
+    "tokengauge_meter_panics_total",
+    Unit::Count,
+    &[],
+    "Panics while measuring; each cost one call its measurement.",
+);
+/// Our own mistakes, seen from the forwarding side.
+pub const OBSERVER_PANICS: Metric = counter(
+    "tokengauge_observer_panics_total",
+    Unit::Count,
+    &[],
+    "Panics behind the forwarding that the proxy caught; each cost one call its measurement.",
+);
+/// Memory held.
+pub const METER_QUEUE_BYTES: Metric = gauge(
+    "tokengauge_meter_queue_bytes",
+    Unit::Bytes,
+    &[],
+    "Bytes of bodies held for measuring.",
+);
+/// The bound on models.
+pub const SERIES_COLLAPSED: Metric = counter(
+    "tokengauge_series_collapsed_total",
+    Unit::Count,
+    &[],
+    "Calls labelled with the model other because too many models were seen.",
+);
+/// What an exporter lost.
+pub const EXPORT_FAILURES: Metric = counter(
+    "tokengauge_export_failures_total",
+    Unit::Count,
+    &["exporter", "reason"],
+    "Calls, spans or points that an exporter could not deliver, or dropped because too many waited.",
+);
+/// Which build runs.
+pub const BUILD_INFO: Metric = gauge(
+    "tokengauge_build_info",
+    Unit::Count,
+    &["version"],
+    "Always 1; the version is the label.",
+);
+/// Threads of a runtime.
+pub const RUNTIME_WORKERS: Metric = gauge(
+    "tokengauge_runtime_workers",
+    Unit::Count,
+    &["runtime"],
+    "Worker threads of the tokio runtime.",
+);
+/// Tasks of a runtime.
+pub const RUNTIME_ALIVE_TASKS: Metric = gauge(
+    "tokengauge_runtime_alive_tasks",
+    Unit::Count,
+    &["runtime"],
+    "Tasks of the tokio runtime that have not ended.",
+);
+/// Tasks that wait for a thread.
+pub const RUNTIME_GLOBAL_QUEUE_DEPTH: Metric = gauge(
+    "tokengauge_runtime_global_queue_depth",
+    Unit::Count,
+    &["runtime"],
+    "Tasks in the shared queue of the tokio runtime.",
+);
+/// CPU time.
+pub const PROCESS_CPU_SECONDS: Metric = counter(
+    "process_cpu_seconds_total",
+    Unit::Seconds,
+    &[],
+    "User and system CPU time of the process.",
+);
+/// Resident memory.
+pub const PROCESS_RESIDENT_MEMORY: Metric = gauge(
+    "process_resident_memory_bytes",
+    Unit::Bytes,
+    &[],
+    "Resident memory of the process.",
+);
+/// Open files.
+pub const PROCESS_OPEN_FDS: Metric = gauge(
+    "process_open_fds",
+    Unit::Count,
+    &[],
+    "Open file descriptors.",
+);
+/// Threads.
+pub const PROCESS_THREADS: Metric = gauge(
+    "process_threads",
+    Unit::Count,
+    &[],
+    "Threads of the process.",
+);

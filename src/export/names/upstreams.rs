@@ -1,0 +1,60 @@
+//! What upstreams tell of themselves.
+
+use super::{Metric, Unit, counter, gauge};
+
+/// The upstream's own view.
+pub const UPSTREAM_UP: Metric = gauge(
+    "tokengauge_upstream_up",
+    Unit::Count,
+    &["upstream"],
+    "1 where the upstream's own metrics could be read last time, 0 where not.",
+);
+/// Cold caches.
+pub const UPSTREAM_WARMING: Metric = gauge(
+    "tokengauge_upstream_warming",
+    Unit::Count,
+    &["upstream"],
+    "1 where a call to the upstream would be marked as warm-up now, 0 where not.",
+);
+/// The upstream's own view.
+pub const UPSTREAM_QUEUE_DEPTH: Metric = gauge(
+    "tokengauge_upstream_queue_depth",
+    Unit::Count,
+    &["upstream"],
+    "Requests that wait in the upstream, by its own metrics.",
+);
+/// The upstream's own view.
+pub const UPSTREAM_RUNNING: Metric = gauge(
+    "tokengauge_upstream_running",
+    Unit::Count,
+    &["upstream"],
+    "Requests that the upstream works on, by its own metrics.",
+);
+/// The upstream's own view.
+pub const UPSTREAM_KV_CACHE: Metric = gauge(
+    "tokengauge_upstream_kv_cache_ratio",
+    Unit::Ratio,
+    &["upstream"],
+    "Share of the upstream's KV cache that is in use, by its own metrics; 1 is full.",
+);
+/// The upstream's share of TTFT, before it begins.
+pub const UPSTREAM_QUEUE_SECONDS: Metric = gauge(
+    "tokengauge_upstream_queue_seconds",
+    Unit::Seconds,
+    &["upstream"],
+    "Mean time in the upstream's queue, by its own metrics, since they were read before.",
+);
+/// The upstream's share of TTFT, while it reads the prompt.
+pub const UPSTREAM_PREFILL_SECONDS: Metric = gauge(
+    "tokengauge_upstream_prefill_seconds",
+    Unit::Seconds,
+    &["upstream"],
+    "Mean time of prefill in the upstream, by its own metrics, since they were read before.",
+);
+/// What could not be read.
+pub const UPSTREAM_SCRAPE_FAILURES: Metric = counter(
+    "tokengauge_upstream_scrape_failures_total",
+    Unit::Count,
+    &["upstream", "reason"],
+    "Times the upstream's own metrics could not be read, by reason.",
+);

@@ -1,0 +1,144 @@
+//! A call from its request head on.
+
+use super::lane::Lane;
+use super::request::{INLINE_BYTES, Request};
+use super::shared::Shared;
+use super::worker::Place;
+use super::workload::Assignment;
+use crate::attribution::Attribution;
+use crate::call::{Dialect, Operation};
+use crate::observer::CallStart;
+use crate::trace::{CallTrace, TraceContext};
+use crate::wire;
+use http::{Method, header};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use uuid::{NoContext, Timestamp, Uuid};
+/// What is known of a call from its request head on.
+pub(crate) struct Head {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: Arc<Lane>,
+    pub(super) assignment: Assignment,
+    pub(crate) id: Uuid,
+    pub(crate) received: Instant,
+    pub(crate) started_at: SystemTime,
+    pub(crate) dialect: Dialect,
+    pub(crate) operation: Operation,
+    /// The model that the path names.
+    pub(super) path_model: Option<Box<str>>,
+    /// Whether a stream is asked for, where the path says.
+    pub(super) path_stream: Option<bool>,
+    /// Whether the answer has no body, whatever its head says.
+    pub(super) bodiless: bool,
+    pub(crate) attribution: Option<Box<Attribution>>,
+    pub(crate) trace: Option<Box<CallTrace>>,
+    /// Locked by the worker for as long as it reads: others must only try.
+    pub(crate) request: Mutex<Request>,
+}
+
+impl Head {
+    pub(crate) fn new(shared: &Arc<Shared>, start: &CallStart<'_>) -> Head {
+        let detected = wire::detect(start.method, start.uri);
+        let dialect = start.dialect.unwrap_or(detected.dialect);
+        let limit = shared.measure.body_bytes;
+        let attribution = Attribution::of_headers(start.headers, shared.measure.hash_users);
+        let assignment = Assignment::new(&shared.measure.workloads, start, attribution.as_deref());
+        let mut request = Request::new(dialect, &shared.memory, limit);
+        if start.headers.contains_key(header::CONTENT_ENCODING) {
+            request.release();
+        }
+        let parent = || TraceContext::of_headers(start.headers);
+        let tracer = shared.tracer.as_ref();
+        Head {
+            shared: Arc::clone(shared),
+            trace: tracer.map(|tracer| Box::new(tracer(parent()))),
+            lane: shared.lanes.lane(start.route, start.upstream),
+            assignment,
+            id: id(start.started_at),
+            received: start.received,
+            started_at: start.started_at,
+            dialect,
+            operation: detected.operation,
+            path_model: detected.model.map(String::into_boxed_str),
+            path_stream: detected.stream,
+            bodiless: start.method == Method::HEAD,
+            attribution,
+            request: Mutex::new(request),
+        }
+    }
+
+    /// The model asked for, as far as it is known by now.
+    pub(crate) fn model_requested(&self) -> Option<String> {
+        let of_body = || {
+            let request = self.request.try_lock().ok()?;
+            request.facts.as_ref()?.model.clone()
+        };
+        self.path_model
+            .as_deref()
+            .map(str::to_owned)
+            .or_else(of_body)
+    }
+
+    /// Whether a stream was asked for, and whether several choices; as far as it is
+    /// known by now.
+    pub(crate) fn asked(&self) -> (Option<bool>, bool) {
+        let request = self.request.try_lock().ok();
+        let facts = request
+            .as_ref()
+            .and_then(|request| request.facts.as_deref());
+        let stream = facts.and_then(|facts| facts.stream);
+        let choices = facts.and_then(|facts| facts.choices);
+        let several = choices.is_some_and(|choices| choices > 1);
+        (self.path_stream.or(stream), several)
+    }
+
+    /// The workload, as far as it is known by now.
+    pub(crate) fn workload(&self) -> Option<&Arc<str>> {
+        self.assignment.name(|| self.model_requested())
+    }
+
+    /// A longer gap between frames with tokens is a stall.
+    pub(crate) fn stall_threshold(&self) -> Duration {
+        let own = self.assignment.stall_threshold(|| self.model_requested());
+        own.unwrap_or(self.shared.measure.stall_threshold)
+    }
+
+    pub(super) fn request(&self) -> MutexGuard<'_, Request> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The request body is whole: reads its facts, in the background if it is long.
+    pub(super) fn request_complete(self: &Arc<Self>) {
+        let Ok(mut request) = self.request.try_lock() else {
+            return;
+        };
+        request.complete();
+        if request.length() <= INLINE_BYTES {
+            request.read();
+            return;
+        }
+        drop(request);
+        let head = Arc::clone(self);
+        let read = move |place| {
+            if place == Place::Background {
+                head.request().read();
+            }
+        };
+        if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
+            refused(Place::Traffic);
+            self.shared.tally.body_skipped();
+            self.request().release();
+        }
+    }
+}
+
+/// A fresh id that sorts by `started_at`.
+pub(crate) fn id(started_at: SystemTime) -> Uuid {
+    let since = started_at.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Uuid::new_v7(Timestamp::from_unix(
+        NoContext,
+        since.as_secs(),
+        since.subsec_nanos(),
+    ))
+}

@@ -1,0 +1,173 @@
+//! What becomes of counts: slices of time, budgets, burn rates, alerts, restarts.
+
+use crate::meter_support::event;
+use crate::slo_support::{Desk, TTFT, config, only, wall};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokengauge::observer::End;
+use tokengauge::slo::Slos;
+
+#[test]
+fn slices_of_time_are_good_when_enough_of_their_calls_are() {
+    let slo = "[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\nslice = \"5m\"\nslice_target = 0.9\n";
+    let desk = Desk::new(slo);
+    let minute = 60_000;
+    let play = |begin: u64, ttft: u64| {
+        let call = desk
+            .bench
+            .begin_with("/v1/chat/completions", &[], |mut start| {
+                start.received = desk.bench.at(begin);
+                start
+            });
+        desk.bench
+            .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+        desk.bench.answer(&*call, 200, "text/event-stream");
+        let last = desk.stream(&*call, begin + ttft, 20, 5, 1);
+        desk.complete(&*call, last + 1);
+    };
+    // 1 700 000 000 is 200 s into a slice of 5 minutes: the first is over at 100 s.
+    (0..9).for_each(|n| play(n * 1_000, 100));
+    play(20_000, 2_500);
+    desk.bench.findings();
+    desk.tick(2 * minute);
+    assert_eq!(
+        desk.counts(2 * minute),
+        only("good met", 1),
+        "nine of ten are good"
+    );
+    (0..9).for_each(|n| play(2 * minute + n * 1_000, 100));
+    (0..2).for_each(|n| play(3 * minute + n * 1_000, 2_500));
+    desk.bench.findings();
+    desk.tick(7 * minute);
+    desk.tick(12 * minute);
+    let all = BTreeMap::from([
+        ("good met".to_owned(), 1),
+        ("bad missed".to_owned(), 1),
+        ("excluded no_traffic".to_owned(), 1),
+    ]);
+    assert_eq!(desk.counts(12 * minute), all);
+}
+
+#[test]
+fn budget_burn_and_alerts_follow_from_the_counts() {
+    let desk = Desk::new(&format!("{TTFT}objective = 0.9\n"));
+    let fresh = desk.status(0);
+    assert_eq!((fresh.budget_remaining, fresh.ratio), (1.0, None));
+    assert!(fresh.alerts.iter().all(|alert| !alert.firing));
+    for n in 0..100 {
+        let call = desk.bench.chat();
+        let last = desk.stream(&*call, if n < 5 { 2_500 } else { 500 }, 20, 5, 1);
+        desk.complete(&*call, last + 1);
+    }
+    let status = desk.status(3_000);
+    assert!(
+        (status.budget_remaining - 0.5).abs() < 1e-9,
+        "{}",
+        status.budget_remaining
+    );
+    assert_eq!(status.ratio, Some(0.95));
+    assert!(
+        (status.burn[0].rate - 0.5).abs() < 1e-9,
+        "{:?}",
+        status.burn
+    );
+    assert!(status.alerts.iter().all(|alert| !alert.firing));
+    for _ in 0..1_900 {
+        let call = desk.bench.chat();
+        call.ended(desk.bench.at(2_500), End::ClientCancelled);
+    }
+    let status = desk.status(3_000);
+    assert!(
+        status.budget_remaining < -8.0,
+        "{}",
+        status.budget_remaining
+    );
+    assert!(
+        status.alerts.iter().all(|alert| alert.firing),
+        "{:?}",
+        status.alerts
+    );
+    assert_eq!(status.exhausted_in_seconds, Some(0.0));
+    assert_eq!(status.spent_by.len(), 50, "bounded");
+}
+
+#[test]
+fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
+    let spend = |desk: &Desk, calls: usize| {
+        for _ in 0..calls {
+            let call = desk.bench.chat();
+            call.ended(desk.bench.at(2_500), End::ClientCancelled);
+        }
+        desk.bench.findings();
+    };
+    let first = Desk::new(TTFT);
+    spend(&first, 7);
+    let kept = first.slos.kept(wall(3_000)).expect("something changed");
+    assert_eq!(first.slos.kept(wall(3_000)), None, "nothing new");
+    let text = serde_json::to_string(&kept).expect("JSON");
+    let kept = serde_json::from_str(&text).expect("the same");
+    let week = Duration::from_secs(7 * 86_400);
+    for later in [
+        wall(60_000),
+        wall(0) + week,
+        wall(0) - week,
+        wall(0) + 5 * week,
+    ] {
+        let config = config(TTFT);
+        let now = std::time::Instant::now();
+        let slos = Slos::new(&config.slos, &config.measure, now, later);
+        slos.restore(&kept, later);
+        let status = slos.status(now).remove(0);
+        let expected = if later > wall(0) + 4 * week { 0.0 } else { 7.0 };
+        assert_eq!(status.bad, expected, "{later:?}");
+    }
+    let changed = |slo: &str| {
+        let desk = Desk::new(slo);
+        desk.slos.restore(&kept, wall(0));
+        desk.status(0).bad
+    };
+    assert_eq!(
+        changed(&format!("{TTFT}objective = 0.5\nwindow = \"7d\"\n")),
+        7.0
+    );
+    assert_eq!(changed(&TTFT.replace("2s", "3s")), 0.0, "judged otherwise");
+    assert_eq!(changed(&TTFT.replace("\"x\"", "\"y\"")), 0.0, "another");
+    let desk = Desk::new(TTFT);
+    spend(&desk, 3);
+    desk.slos
+        .tick(desk.bench.at(4_000), wall(0) - 52 * week, &desk.bench.meter);
+    spend(&desk, 2);
+    assert_eq!(desk.status(5_000).bad, 5.0, "the clock went back a year");
+    desk.slos.tick(
+        desk.bench.at(5_000),
+        wall(0) + 520 * week,
+        &desk.bench.meter,
+    );
+    assert_eq!(desk.status(5_000).bad, 5.0, "and forward ten");
+}
+
+#[test]
+fn an_objective_that_comes_back_finds_its_counts() {
+    let desk = Desk::new(TTFT);
+    let call = desk.bench.chat();
+    call.ended(desk.bench.at(2_500), End::ClientCancelled);
+    desk.bench.findings();
+    let kept = desk.slos.kept(wall(0)).expect("something");
+    let without = Desk::new(&TTFT.replace("\"x\"", "\"other\""));
+    without.slos.restore(&kept, wall(0));
+    without.slos.keep_again();
+    let kept = without.slos.kept(wall(1_000)).expect("something");
+    let again = Desk::new(TTFT);
+    again.slos.restore(&kept, wall(2_000));
+    assert_eq!(again.status(2_000).bad, 1.0);
+}
+
+#[test]
+fn reasoning_is_no_answer() {
+    let desk = Desk::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
+    let call = desk.bench.chat();
+    desk.bench
+        .frame(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
+    desk.tick(2_600);
+    assert_eq!(desk.counts(2_600), only("bad deadline", 1));
+}

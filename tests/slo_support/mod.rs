@@ -1,0 +1,98 @@
+//! Objectives over calls played with constructed instants.
+
+use crate::meter_support::{Bench, DONE, finish, words};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge::config::{Config, Measure};
+use tokengauge::meter::Subscriber;
+use tokengauge::observer::{CallObserver, End};
+use tokengauge::slo::{Slos, Status};
+
+/// Proxy, meter and objectives without a clock.
+pub struct Desk {
+    pub bench: Bench,
+    pub slos: Arc<Slos>,
+}
+
+pub fn wall(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_millis(millis)
+}
+
+pub fn config(slos: &str) -> Config {
+    let base = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
+                [[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
+    Config::parse(&format!("{base}{slos}"), "test").unwrap_or_else(|invalid| panic!("{invalid}"))
+}
+
+impl Desk {
+    pub fn new(slos: &str) -> Desk {
+        Desk::warmed(slos, 0)
+    }
+
+    pub fn warmed(slos: &str, warm_up_calls: u32) -> Desk {
+        let config = config(slos);
+        let measure = Measure {
+            warm_up_calls,
+            warm_up_for: Duration::ZERO,
+            ..config.measure
+        };
+        let slos = Slos::new(&config.slos, &measure, std::time::Instant::now(), wall(0));
+        let subscriber: Arc<dyn Subscriber> = slos.clone();
+        Desk {
+            bench: Bench::new(measure, vec![subscriber]),
+            slos,
+        }
+    }
+
+    pub fn tick(&self, millis: u64) {
+        let meter = &self.bench.meter;
+        self.slos.tick(self.bench.at(millis), wall(millis), meter);
+    }
+
+    pub fn status(&self, millis: u64) -> Status {
+        self.bench.findings();
+        self.slos.status(self.bench.at(millis)).remove(0)
+    }
+
+    /// Every count that is not 0, as `verdict reason`.
+    pub fn counts(&self, millis: u64) -> BTreeMap<String, u64> {
+        let status = self.status(millis);
+        let all = status.events.iter().flat_map(|(verdict, reasons)| {
+            let name = move |reason: &&str| format!("{verdict} {reason}");
+            reasons
+                .iter()
+                .map(move |(reason, count)| (name(reason), *count))
+        });
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Frames of `tokens` tokens, `gap` ms apart, the first at `first`; gives when the
+    /// last one came.
+    pub fn stream(
+        &self,
+        call: &dyn CallObserver,
+        first: u64,
+        gap: u64,
+        frames: u64,
+        tokens: usize,
+    ) -> u64 {
+        for frame in 0..frames {
+            self.bench.frame(call, first + frame * gap, words(tokens));
+        }
+        first + (frames - 1) * gap
+    }
+
+    pub fn complete(&self, call: &dyn CallObserver, at: u64) {
+        self.bench.frame(call, at, finish(None));
+        self.bench.frame(call, at, DONE);
+        call.ended(self.bench.at(at), End::Complete);
+    }
+}
+
+pub fn only(name: &str, count: u64) -> BTreeMap<String, u64> {
+    BTreeMap::from([(name.to_owned(), count)])
+}
+
+pub const TTFT: &str = "[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\n";
+pub const TOKENS: &str = "[[slo]]\nname = \"x\"\noutput_tps.at_least = 10\nweight = \"token\"\n";
