@@ -227,3 +227,31 @@ async fn a_length_beside_chunks_does_not_reach_the_agent() {
     assert!(!head.contains("content-length"), "{head}");
     assert_eq!(agent.read_exact(15).await, b"5\r\nhello\r\n0\r\n\r\n");
 }
+
+#[tokio::test]
+async fn connections_of_an_upstream_that_closes_them_unannounced_are_not_used_again() {
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    for n in 0..6 {
+        agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(format!("{CHUNKED}3\r\none\r\n")).await;
+        agent.read_head().await;
+        assert_eq!(agent.read_exact(8).await, b"3\r\none\r\n");
+        backend.write("0\r\n\r\n").await;
+        assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
+        proxy.recorder.ended_calls(n + 1).await;
+        if n < 2 {
+            // It closes right away; the next request finds that out.
+            drop(backend);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        } else {
+            // By now nobody waits to find out: the connection is closed from this side.
+            backend.closed().await;
+        }
+    }
+    let calls = proxy.recorder.ended_calls(6).await;
+    assert!(calls.iter().all(|call| call.reused() == [false]));
+}

@@ -45,6 +45,10 @@ pub(super) struct Endpoint {
     /// One new HTTP/2 connection at a time: those who wait will share it.
     opening: tokio::sync::Mutex<()>,
     sweeping: AtomicBool,
+    /// Connections in a row that it closed right after a response, without saying so.
+    closed_early: AtomicU8,
+    /// Milliseconds from `created` until which its connections serve one request each.
+    unkept_until: AtomicU64,
     max_idle: usize,
     idle_for: Duration,
     head_bytes: usize,
@@ -64,6 +68,12 @@ struct Shared {
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
+
+/// A connection closed sooner than this after a response was never meant to be kept.
+const EARLY: Duration = Duration::from_secs(1);
+/// So many of those in a row, and connections of that endpoint are not kept for a while.
+const TIMES_EARLY: u8 = 2;
+const UNKEPT_FOR: Duration = Duration::from_secs(60);
 
 /// A count of what is under way. Clones count together.
 #[derive(Clone, Debug, Default)]
@@ -292,6 +302,8 @@ impl Endpoint {
             spoken: AtomicU8::new(UNKNOWN),
             opening: tokio::sync::Mutex::default(),
             sweeping: AtomicBool::new(false),
+            closed_early: AtomicU8::new(0),
+            unkept_until: AtomicU64::new(0),
             max_idle: upstream.max_idle,
             idle_for: upstream.idle_for,
             head_bytes,
@@ -319,8 +331,11 @@ impl Endpoint {
 
     /// Gives an HTTP/1 connection back; it is kept if it can serve once more.
     pub fn give_back(self: &Arc<Self>, mut http1: Box<Http1>) {
-        if self.max_idle == 0 || !http1.is_idle() {
+        if self.max_idle == 0 || !self.keeps() {
             return;
+        }
+        if !http1.is_idle() {
+            return self.closed_after(Duration::ZERO);
         }
         let mut idle = locked(&self.idle);
         if idle.len() >= self.max_idle {
@@ -334,6 +349,20 @@ impl Endpoint {
         self.sweep_later();
     }
 
+    /// Notes that a connection was closed after so long without a request. One that does so
+    /// at once, time and again, would sooner or later cross a request with its closing.
+    fn closed_after(&self, age: Duration) {
+        if age < EARLY && self.closed_early.fetch_add(1, Ordering::Relaxed) + 1 >= TIMES_EARLY {
+            self.closed_early.store(0, Ordering::Relaxed);
+            let until = millis(self.created.elapsed() + UNKEPT_FOR);
+            self.unkept_until.store(until, Ordering::Relaxed);
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
+    }
+
     fn reuse(&self, wish: Wish) -> Option<Wire> {
         if !wish.upgrade
             && let Some(wire) = self.reuse_http2()
@@ -342,8 +371,14 @@ impl Endpoint {
         }
         // The youngest first: the most likely to be open still.
         while let Some(mut idle) = { locked(&self.idle).pop_back() } {
-            if idle.since.elapsed() < self.idle_for && idle.http1.is_idle() {
-                return Some(Wire::Http1(idle.http1));
+            let age = idle.since.elapsed();
+            if idle.http1.is_idle() {
+                self.closed_early.store(0, Ordering::Relaxed);
+                if age < self.idle_for {
+                    return Some(Wire::Http1(idle.http1));
+                }
+            } else {
+                self.closed_after(age);
             }
         }
         None
@@ -396,7 +431,13 @@ impl Endpoint {
     /// Closes what is too old or was closed by the endpoint; tells whether to come again.
     fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);
-        idle.retain_mut(|idle| idle.since.elapsed() < self.idle_for && idle.http1.is_idle());
+        idle.retain_mut(|idle| {
+            let (age, open) = (idle.since.elapsed(), idle.http1.is_idle());
+            if !open {
+                self.closed_after(age);
+            }
+            open && age < self.idle_for
+        });
         let mut open = locked(&self.http2);
         open.retain_mut(|shared| !shared.http2.is_closed() && shared.is_wanted(self.idle_for));
         let more = !idle.is_empty() || !open.is_empty();

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import clients
 import traffic
 import vllm_metrics
 from gauge import Gauge
@@ -102,6 +103,18 @@ class Observed:
     gauge: Gauge
     prometheus: Prometheus
     traces: set
+    sdks: dict  # by route, what each SDK saw of its calls
+
+
+def through_sdks(base):
+    """The vendors' SDKs through the proxy: those that the engine speaks to, and the others."""
+    both = (clients.openai_chat, clients.openai_responses, clients.anthropic_messages)
+    others = (clients.gemini, clients.cohere_v2, clients.mistral, clients.ollama_chat, clients.bedrock_converse)
+    asked = {"sdk-engine": both, "sdk": both + others}
+    return {
+        route: [client(f"{base}/{route}", streamed) for client in each for streamed in (True, False)]
+        for route, each in asked.items()
+    }
 
 
 def rules_of(tokengauge, config):
@@ -125,9 +138,10 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             # From then on every event is in the difference between two recordings.
             watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 3)
             traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
+            sdks = through_sdks(proxy.url)
             traffic.bursts(proxy.url)
             watching.wait_for(f"sum(tokengauge_requests_total) == {proxy.metric('tokengauge_requests_total')}")
             watching.wait_for("sum(tokengauge_streams_in_flight) == 0", lambda value: value == 0)
             watching.wait_for_recordings(5)
             watching.end = time.time()
-            yield Observed(proxy, watching, traces)
+            yield Observed(proxy, watching, traces, sdks)
