@@ -7,7 +7,6 @@ differences over 200 calls as a table.
 import json
 import os
 import statistics
-import time
 import urllib.request
 
 import pytest
@@ -37,8 +36,6 @@ def pairs(engine_gauge):
     """The engine's timings and the proxy's record of each call, one after the other."""
     made = []
     for number in range(CALLS):
-        # llama.cpp closes the connection behind each stream without saying so: a call at that very moment would meet it.
-        time.sleep(0.02)
         with engine_gauge.next_record() as records:
             timings = streamed(engine_gauge.url, number)
         made.append((timings, records[0]))
