@@ -171,11 +171,53 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slo::budget;
 
     const DAY: Duration = Duration::from_secs(86_400);
 
     fn window(minutes: u64) -> Duration {
         Duration::from_secs(minutes * 60)
+    }
+
+    proptest::proptest! {
+        /// Prometheus keeps a counter per scrape, the rules its increase every five
+        /// minutes, and the budget is made of their sum over the window.
+        #[test]
+        fn the_budget_is_that_of_the_rules_on_the_same_events(
+            events in proptest::collection::vec((0u64..2 * 1440, 0u64..30, 0u64..4), 0..400),
+            objective in proptest::sample::select(vec![0.5, 0.9, 0.99, 1.0]),
+            hours in 1u64..=24,
+        ) {
+            let start = 1_700_000_000 / 86_400 * 86_400;
+            let (end, from) = (2 * 1440, 2 * 1440 - hours * 60);
+            let mut events = events;
+            events.sort_unstable();
+            let mut ring = Ring::new(3 * DAY, start);
+            for (minute, good, bad) in &events {
+                ring.add(start + minute * 60 + 30, *good, *bad);
+            }
+            let own = ring.sum((start + end * 60) as f64, window(hours * 60));
+            let counters = |minute: u64| {
+                let until = events.iter().take_while(|event| event.0 < minute);
+                until.fold([0, 0], |sum, (_, good, bad)| [sum[0] + good, sum[1] + bad])
+            };
+            let increases = (from / 5..end / 5).map(|five| {
+                let (before, after) = (counters(five * 5), counters(five * 5 + 5));
+                [after[0] - before[0], after[1] - before[1]]
+            });
+            let ruled = increases.fold(Sum::default(), |sum, [good, bad]| Sum {
+                good: sum.good + good as f64,
+                bad: sum.bad + bad as f64,
+            });
+            proptest::prop_assert_eq!(own, ruled);
+            let left = budget::remaining(own, objective);
+            let by_rule = match (ruled.all() > 0.0, objective < 1.0) {
+                (_, false) => f64::from(u8::from(ruled.bad == 0.0)),
+                (false, true) => 1.0,
+                (true, true) => 1.0 - ruled.bad / ruled.all() / (1.0 - objective),
+            };
+            proptest::prop_assert!((left - by_rule).abs() < 1e-9, "{left} {by_rule}");
+        }
     }
 
     #[test]
