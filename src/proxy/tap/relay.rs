@@ -24,6 +24,8 @@ use tokio::task::JoinHandle;
 const TURNS: usize = 16;
 /// What waits to be measured when a stream falls silent waits no longer.
 const MEASURE_WITHIN: Duration = Duration::from_secs(1);
+/// When what is left over then is looked at again.
+const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
 /// A response on its way past the server.
 pub(super) struct Relay {
@@ -193,8 +195,11 @@ impl Relay {
             {
                 self.kept.show(call.watch());
             }
-            let measure = self.kept.since().map(|since| since + MEASURE_WITHIN);
-            let wanted = measure.map_or(silent, |measure| silent.min(measure).max(at));
+            // What measuring left over, because it rests or its budget is spent, has to wait:
+            // others have their turn first.
+            let measure = self.kept.since();
+            let measure = measure.map(|since| (since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
+            let wanted = measure.map_or(silent, |measure| silent.min(measure));
             // A timer that fires too early costs less than one that is moved each time.
             if self
                 .armed
