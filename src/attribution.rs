@@ -17,10 +17,14 @@ pub struct Attribution {
     pub session: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
+    /// The agent that started this one.
+    pub parent_agent: Option<String>,
     /// The user, hashed unless configured otherwise.
     pub user: Option<String>,
     /// The experiment.
     pub experiment: Option<String>,
+    /// The variant of the experiment.
+    pub variant: Option<String>,
     /// The W3C trace id.
     pub trace_id: Option<String>,
 }

@@ -288,6 +288,29 @@ pub enum Source {
     Estimated,
 }
 
+/// Where the price of a call comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The table of list prices that the binary carries.
+    List,
+    /// A price of the configuration.
+    Configured,
+    /// The GPUs one runs oneself, by the hour.
+    Gpu,
+}
+
+impl CostSource {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CostSource::List => "list",
+            CostSource::Configured => "configured",
+            CostSource::Gpu => "gpu",
+        }
+    }
+}
+
 /// Everything known of one finished call. The field names are an interface.
 /// Unknown is `null`, never 0. Times are seconds, sizes bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -324,12 +347,16 @@ pub struct CallRecord {
     pub session: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
+    /// The agent that started this one, by the name it gave.
+    pub parent_agent: Option<String>,
     /// The user, hashed.
     pub user: Option<String>,
     /// The workload of the route.
     pub workload: Option<String>,
     /// The experiment the agent named.
     pub experiment: Option<String>,
+    /// The variant of that experiment.
+    pub variant: Option<String>,
     /// The W3C trace id the agent sent.
     pub trace_id: Option<String>,
     /// Whether the upstream had just come up.
@@ -350,6 +377,8 @@ pub struct CallRecord {
     pub bytes: Bytes,
     /// Cost in US dollars; unknown without a price.
     pub cost_usd: Option<f64>,
+    /// Where the price came from; `null` without one.
+    pub cost_source: Option<CostSource>,
     /// The engine's own measurement, where the body has one.
     pub engine: Option<EngineReport>,
 }

@@ -56,8 +56,8 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         "upstream": "upstream", "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
         "operation": "chat", "model_requested": "asked", "model": "m-1", "streamed": true,
         "status": 200, "outcome": "complete", "error_type": null, "finish_reasons": ["stop"],
-        "session": "s-1", "agent": "agent/1.0", "user": null, "workload": "voice",
-        "experiment": "e-1", "trace_id": trace, "warm_up": true,
+        "session": "s-1", "agent": "agent/1.0", "parent_agent": null, "user": null, "workload": "voice",
+        "experiment": "e-1", "variant": null, "trace_id": trace, "warm_up": true,
         "tokens": {
             "normalised": {"answer": 32, "reasoning": 4, "tool_call": 0, "output": 36, "input": null},
             "reported": {"input": 7, "cached_input": null, "cache_write": null, "output": 50, "reasoning": null},
@@ -69,7 +69,8 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         },
         "tps": {"output": 32.0, "answer": null, "total": 18.0, "unavailable": null},
         "frames": 5, "stalls": 0, "first_token_event": 0,
-        "bytes": {"request": 58, "response": null}, "cost_usd": null, "engine": null,
+        "bytes": {"request": 58, "response": null}, "cost_usd": null,
+        "cost_source": null, "engine": null,
     });
     assert_eq!(is, should);
 }
@@ -87,9 +88,11 @@ fn what_is_unknown_is_null_and_never_zero() {
         "/streamed",
         "/session",
         "/agent",
+        "/parent_agent",
         "/user",
         "/workload",
         "/experiment",
+        "/variant",
         "/trace_id",
         "/tokens/normalised/answer",
         "/tokens/normalised/reasoning",
@@ -113,6 +116,7 @@ fn what_is_unknown_is_null_and_never_zero() {
         "/tps/total",
         "/first_token_event",
         "/cost_usd",
+        "/cost_source",
         "/engine",
     ];
     for pointer in unknown {

@@ -95,9 +95,11 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         finish_reasons: generation.finish_reasons(),
         session: who.session,
         agent: who.agent,
+        parent_agent: who.parent_agent,
         user: who.user,
         workload,
         experiment: who.experiment,
+        variant: who.variant,
         trace_id: closing
             .trace
             .map(|trace| trace.server.trace())
@@ -111,6 +113,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         first_token_event: generation.first_token_event,
         bytes: state.bytes,
         cost_usd: None,
+        cost_source: None,
         engine: generation.engine.as_deref().copied(),
     };
     let decode = generation.timeline.all.filter(|_| unavailable.is_none());

@@ -184,7 +184,9 @@ fn of_call(attributes: &mut Attributes, finding: &Finding) {
     attributes.ours("tokengauge.workload", record.workload.clone());
     attributes.ours("tokengauge.session.id", record.session.clone());
     attributes.ours("tokengauge.agent", record.agent.clone());
+    attributes.ours("tokengauge.parent_agent", record.parent_agent.clone());
     attributes.ours("tokengauge.experiment", record.experiment.clone());
+    attributes.ours("tokengauge.variant", record.variant.clone());
     attributes.ours("tokengauge.warm_up", record.warm_up.then_some(true));
     attributes.ours("tokengauge.ttft", record.seconds.ttft);
     attributes.ours("tokengauge.duration", record.seconds.duration);
@@ -192,6 +194,8 @@ fn of_call(attributes: &mut Attributes, finding: &Finding) {
     let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
     attributes.ours("tokengauge.output_tps.unavailable", unavailable);
     attributes.ours("tokengauge.cost_usd", record.cost_usd);
+    let priced = record.cost_source.map(|source| source.as_str());
+    attributes.ours("tokengauge.cost_source", priced);
     let overhead = finding.head_overhead.map(|cost| cost.as_secs_f64());
     attributes.ours("tokengauge.overhead", overhead);
 }
