@@ -18,6 +18,7 @@
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution.rs   headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates, rules; time is an argument
+//! ledger/          every call record and the sums of sessions, in SQLite
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
 //! fetch.rs         one HTTP request to somebody who is no upstream
@@ -38,6 +39,7 @@ pub mod config;
 pub mod engine;
 pub mod export;
 pub mod fetch;
+pub mod ledger;
 pub mod meter;
 pub mod observer;
 pub mod proxy;
