@@ -3,7 +3,7 @@
 
 use super::decoder::Item;
 use super::repair::repair;
-use super::repeat::{Repeat, Seen};
+use super::repeat::Repeat;
 use super::{Reader, Sink, json, reader, sniff};
 use crate::call::{Dialect, Event};
 use serde_json::value::RawValue;
@@ -86,24 +86,11 @@ impl Events {
         if payload.first() == Some(&b'[') && payload.trim_ascii() == b"[DONE]" {
             return sink(Event::End);
         }
-        if let Some((segment, text)) = self.repeat.read(name, payload) {
-            return sink(Event::Delta {
-                segment,
-                text: &text,
-            });
+        if self.repeat.give(name, payload, sink) {
+            return;
         }
         self.confirm(name, payload);
-        let result = if self.repeat.wants_to_learn() {
-            let mut seen = Seen::default();
-            let result = self.reader.event(name, payload, &mut |event| {
-                seen.note(&event, payload);
-                sink(event);
-            });
-            self.repeat.learn(name, payload, &seen);
-            result
-        } else {
-            self.reader.event(name, payload, sink)
-        };
+        let result = self.repeat.read(&mut *self.reader, name, payload, sink);
         if result.is_err() {
             self.again(name, payload, sink);
         }

@@ -5,6 +5,7 @@
 
 use super::emit::{self, Name};
 use super::json::{Count, List, Text, compact, error_kind, parse};
+use super::repeat::Counts;
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Segment, Usage};
 use serde::Deserialize;
@@ -264,6 +265,25 @@ struct UsageMetadata {
     cached_content_token_count: Count,
     candidates_token_count: Count,
     thoughts_token_count: Count,
+}
+
+/// The members of [`UsageMetadata`], as they are written before their values.
+pub(super) const COUNTS: [&str; 4] = [
+    "\"promptTokenCount\":",
+    "\"cachedContentTokenCount\":",
+    "\"candidatesTokenCount\":",
+    "\"thoughtsTokenCount\":",
+];
+
+/// What the values of [`COUNTS`] say.
+pub(super) fn usage([prompt, cached, candidates, thoughts]: Counts) -> Usage {
+    let sent = UsageMetadata {
+        prompt_token_count: Count(prompt),
+        cached_content_token_count: Count(cached),
+        candidates_token_count: Count(candidates),
+        thoughts_token_count: Count(thoughts),
+    };
+    sent.into()
 }
 
 impl From<UsageMetadata> for Usage {

@@ -3,10 +3,12 @@
 //! nothing else needs no reader. Comparing is several times faster than parsing.
 //!
 //! Exact because nothing is guessed: an event takes the short way only if it is,
-//! byte for byte, the one just read, with another string in the place of its text
-//! and other values in members that its reader never reads.
+//! byte for byte, the one just read, with another string in the place of its text,
+//! other values in members that its reader never reads, and other numbers in those
+//! that only say how many tokens there were so far.
 
-use crate::call::{Channel, Dialect, Event, Segment};
+use super::{Malformed, Reader, Sink, gemini};
+use crate::call::{Channel, Dialect, Event, Segment, Usage};
 use memchr::{memchr2, memmem};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -22,10 +24,12 @@ const MAX_EVENT: usize = 4096;
 pub(super) struct Repeat {
     dialect: Dialect,
     unread: &'static [&'static str],
+    counted: Option<Counted>,
     name: String,
     event: Vec<u8>,
     holes: Vec<Hole>,
     segment: Option<Segment>,
+    has_usage: bool,
     in_vain: u32,
 }
 
@@ -33,7 +37,33 @@ pub(super) struct Repeat {
 #[derive(Clone, Debug)]
 struct Hole {
     at: Range<usize>,
-    is_text: bool,
+    value: Value,
+}
+
+/// What a value is to the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    /// The new text.
+    Text,
+    /// Nothing.
+    Unread,
+    /// One of the counts of a usage.
+    Count(usize),
+}
+
+/// What a repeating event says.
+struct Said<'p> {
+    text: Cow<'p, str>,
+    counts: Counts,
+}
+
+/// The numbers that a usage is made of, where they are known.
+pub(super) type Counts = [Option<u64>; 4];
+
+/// The members that such numbers are in, and what they make.
+struct Counted {
+    keys: [&'static str; 4],
+    usage: fn(Counts) -> Usage,
 }
 
 impl Repeat {
@@ -41,40 +71,45 @@ impl Repeat {
         Repeat {
             dialect,
             unread: unread(dialect).unwrap_or_default(),
+            counted: counted(dialect),
             name: String::new(),
             event: Vec::new(),
             holes: Vec::new(),
             segment: None,
+            has_usage: false,
             in_vain: 0,
         }
     }
 
-    /// The text of an event that repeats the one learnt.
-    pub(super) fn read<'p>(
-        &mut self,
-        name: &str,
-        payload: &'p [u8],
-    ) -> Option<(Segment, Cow<'p, str>)> {
-        let segment = self.segment?;
-        let text = if self.name == name {
-            self.text(payload)
-        } else {
-            None
+    /// Gives what an event says that repeats the one learnt; `false` where it does not.
+    pub(super) fn give(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
+        let Some(segment) = self.segment else {
+            return false;
         };
-        match text {
-            Some(_) => self.in_vain = 0,
-            None => self.segment = None,
+        let said = (self.name == name).then(|| self.said(payload)).flatten();
+        let Some(said) = said else {
+            self.segment = None;
+            return false;
+        };
+        self.in_vain = 0;
+        let text = &*said.text;
+        sink(Event::Delta { segment, text });
+        if let Some(counted) = self.counted.as_ref().filter(|_| self.has_usage) {
+            sink(Event::Usage((counted.usage)(said.counts)));
         }
-        text.map(|text| (segment, text))
+        true
     }
 
-    fn text<'p>(&self, payload: &'p [u8]) -> Option<Cow<'p, str>> {
-        let (mut rest, mut from, mut text) = (payload, 0, None);
+    fn said<'p>(&self, payload: &'p [u8]) -> Option<Said<'p>> {
+        let (mut rest, mut from) = (payload, 0);
+        let (mut text, mut counts) = (None, Counts::default());
         for hole in &self.holes {
             rest = rest.strip_prefix(&self.event[from..hole.at.start])?;
             let (value, behind) = rest.split_at_checked(value_end(rest)?)?;
-            if hole.is_text {
-                text = Some(string(value)?);
+            match hole.value {
+                Value::Text => text = Some(string(value)?),
+                Value::Count(of) => counts[of] = Some(number(value)?),
+                Value::Unread => {}
             }
             rest = behind;
             from = hole.at.end;
@@ -82,18 +117,39 @@ impl Repeat {
         if rest != &self.event[from..] {
             return None;
         }
-        text.filter(|text| !text.is_empty())
+        let text = text.filter(|text| !text.is_empty())?;
+        Some(Said { text, counts })
+    }
+
+    /// Has an event read that does not repeat the last, and learns from it.
+    pub(super) fn read(
+        &mut self,
+        reader: &mut dyn Reader,
+        name: &str,
+        payload: &[u8],
+        sink: Sink<'_>,
+    ) -> Result<(), Malformed> {
+        if !self.wants_to_learn() {
+            return reader.event(name, payload, sink);
+        }
+        let mut seen = Seen::default();
+        let result = reader.event(name, payload, &mut |event| {
+            seen.note(&event, payload);
+            sink(event);
+        });
+        self.learn(name, payload, &seen);
+        result
     }
 
     /// Whether watching the reader of the next event is worth it.
-    pub(super) fn wants_to_learn(&mut self) -> bool {
+    fn wants_to_learn(&mut self) -> bool {
         self.in_vain = self.in_vain.saturating_add(1);
         unread(self.dialect).is_some()
             && (self.in_vain < PATIENCE || self.in_vain.is_multiple_of(RATION))
     }
 
     /// Remembers an event that a reader has read.
-    pub(super) fn learn(&mut self, name: &str, payload: &[u8], seen: &Seen) {
+    fn learn(&mut self, name: &str, payload: &[u8], seen: &Seen) {
         self.segment = None;
         let Some((segment, text)) = seen.only_text() else {
             return;
@@ -106,27 +162,60 @@ impl Repeat {
         self.holes.clear();
         self.holes.push(Hole {
             at: text.clone(),
-            is_text: true,
+            value: Value::Text,
         });
         for key in self.unread {
-            for found in memmem::find_iter(payload, key) {
-                let start = found + key.len();
-                let Some(length) = value_end(&payload[start..]) else {
-                    continue;
-                };
-                if start + length <= text.start || start >= text.end {
-                    self.holes.push(Hole {
-                        at: start..start + length,
-                        is_text: false,
-                    });
-                }
-            }
+            let others = values(payload, key, &text);
+            let others = others.map(|at| (at, Value::Unread));
+            self.holes
+                .extend(others.map(|(at, value)| Hole { at, value }));
+        }
+        self.has_usage = seen.usage.is_some();
+        if let Some(usage) = seen.usage
+            && !self.learn_counts(payload, &text, usage)
+        {
+            return;
         }
         self.holes.sort_by_key(|hole| hole.at.start);
         name.clone_into(&mut self.name);
         payload.clone_into(&mut self.event);
         self.segment = Some(segment);
     }
+
+    /// Finds the numbers that `usage` was made of; `false` where others went into it.
+    fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
+        let Some(counted) = &self.counted else {
+            return false;
+        };
+        let mut counts = Counts::default();
+        for (of, key) in counted.keys.iter().enumerate() {
+            let mut found = values(payload, key, text);
+            let Some(at) = found.next() else { continue };
+            counts[of] = number(&payload[at.clone()]);
+            if counts[of].is_none() || found.next().is_some() {
+                return false;
+            }
+            let value = Value::Count(of);
+            self.holes.push(Hole { at, value });
+        }
+        (counted.usage)(counts) == usage
+    }
+}
+
+/// Where the values of the members called `key` lie in `payload`, outside `text`.
+fn values<'p>(
+    payload: &'p [u8],
+    key: &'p str,
+    text: &Range<usize>,
+) -> impl Iterator<Item = Range<usize>> + use<'p> {
+    let text = text.clone();
+    memmem::find_iter(payload, key).filter_map(move |found| {
+        let start = found + key.len();
+        let spaces = payload[start..].iter().take_while(|byte| **byte == b' ');
+        let start = start + spaces.count();
+        let end = start + value_end(&payload[start..])?;
+        (end <= text.start || start >= text.end).then_some(start..end)
+    })
 }
 
 /// Members that the reader of a dialect never reads, at any depth, and that differ
@@ -145,28 +234,43 @@ fn unread(dialect: Dialect) -> Option<&'static [&'static str]> {
         Dialect::BedrockConverse => &["\"p\":"],
         Dialect::Ollama => &["\"created_at\":"],
         Dialect::Tgi => &["\"id\":", "\"logprob\":", "\"index\":"],
+        Dialect::Gemini => &["\"totalTokenCount\":", "\"tokenCount\":"],
         Dialect::Anthropic | Dialect::CohereV2 => &[],
         _ => return None,
     })
 }
 
+/// The counts that a dialect sends with every event.
+fn counted(dialect: Dialect) -> Option<Counted> {
+    (dialect == Dialect::Gemini).then_some(Counted {
+        keys: gemini::COUNTS,
+        usage: gemini::usage,
+    })
+}
+
 /// What a reader gave for one event.
 #[derive(Default)]
-pub(super) struct Seen {
+struct Seen {
     only: Option<(Segment, Range<usize>)>,
+    usage: Option<Usage>,
     others: bool,
 }
 
 impl Seen {
-    /// Takes note of an event that was read from `payload`.
-    pub(super) fn note(&mut self, event: &Event<'_>, payload: &[u8]) {
+    /// Takes note of an event that was read from `payload`. Usage has to come last, as it
+    /// does when it is given from memory.
+    fn note(&mut self, event: &Event<'_>, payload: &[u8]) {
+        if let (Event::Usage(usage), None, Some(_)) = (event, self.usage, &self.only) {
+            self.usage = Some(*usage);
+            return;
+        }
         let place = match event {
             Event::Delta { segment, text } if self.only.is_none() => {
                 literal(payload, text).map(|at| (*segment, at))
             }
             _ => None,
         };
-        self.others |= place.is_none();
+        self.others |= place.is_none() || self.usage.is_some();
         self.only = self.only.take().or(place);
     }
 
@@ -202,6 +306,14 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// A whole number as JSON writes it.
+fn number(literal: &[u8]) -> Option<u64> {
+    let plain =
+        literal.iter().all(u8::is_ascii_digit) && (literal.len() == 1 || literal[0] != b'0');
+    let digits = str::from_utf8(literal).ok().filter(|_| plain)?;
+    digits.parse().ok()
+}
+
 /// The text of a string literal, if it is a valid one.
 fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
     let [b'"', inside @ .., b'"'] = literal else {
@@ -214,3 +326,6 @@ fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
         .ok()
         .map(Cow::Owned)
 }
+
+#[cfg(test)]
+mod tests;

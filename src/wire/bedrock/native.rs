@@ -4,6 +4,7 @@
 use super::super::emit;
 use super::super::json::{Count, List, Object, Text, parse};
 use super::super::repair::repair;
+use super::super::repeat::Repeat;
 use super::super::{Malformed, Reader, Sink, reader};
 use super::is_exception;
 use crate::call::{Channel, Dialect, Event, Usage};
@@ -15,7 +16,7 @@ use serde::de::IgnoredAny;
 /// Reads InvokeModel. The first message tells whose JSON it is.
 #[derive(Default)]
 pub(crate) struct Invoke {
-    native: Option<Box<dyn Reader>>,
+    native: Option<Native>,
     chunk: Vec<u8>,
     reported: Usage,
     ended: bool,
@@ -27,10 +28,12 @@ impl Reader for Invoke {
             sink(Event::Error(name));
             return Ok(());
         }
-        let outer: Outer<'_> = parse(payload)?;
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.clear();
-        let decoded = STANDARD.decode_vec(&*outer.bytes, &mut chunk);
+        let decoded = match plain(payload) {
+            Some(bytes) => STANDARD.decode_vec(bytes, &mut chunk),
+            None => STANDARD.decode_vec(&*parse::<Outer<'_>>(payload)?.bytes, &mut chunk),
+        };
         let read = match decoded {
             Ok(()) => self.repaired_chunk(&chunk, sink),
             Err(_) => Err(Malformed),
@@ -41,14 +44,14 @@ impl Reader for Invoke {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         match native(payload)? {
-            Some(mut reader) => reader.body(payload, sink),
+            Some(mut native) => native.reader.body(payload, sink),
             None => super::Converse.body(payload, sink),
         }
     }
 
     fn finish(&mut self, sink: Sink<'_>) {
-        if let Some(reader) = &mut self.native {
-            reader.finish(sink);
+        if let Some(native) = &mut self.native {
+            native.reader.finish(sink);
         }
     }
 }
@@ -66,10 +69,10 @@ impl Invoke {
         if self.native.is_none() {
             self.native = native(chunk)?;
         }
-        let reader = self.native.as_mut().ok_or(Malformed)?;
+        let native = self.native.as_mut().ok_or(Malformed)?;
         let reported = &mut self.reported;
         let mut over = false;
-        reader.event("", chunk, &mut |event| match event {
+        native.event(chunk, &mut |event| match event {
             Event::End => over = true,
             Event::Usage(usage) => {
                 reported.overlay(usage);
@@ -102,6 +105,51 @@ impl Invoke {
         }
         true
     }
+}
+
+/// The reader of what the messages hold, and its short way.
+struct Native {
+    reader: Box<dyn Reader>,
+    repeat: Repeat,
+}
+
+impl Native {
+    fn of(dialect: Dialect) -> Native {
+        Native {
+            reader: reader(dialect),
+            repeat: Repeat::new(dialect),
+        }
+    }
+
+    /// A family that no other dialect of ours speaks.
+    fn own(reader: impl Reader + 'static) -> Native {
+        Native {
+            reader: Box::new(reader),
+            repeat: Repeat::new(Dialect::Unknown),
+        }
+    }
+
+    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if self.repeat.give("", chunk, sink) {
+            return Ok(());
+        }
+        self.repeat.read(&mut *self.reader, "", chunk, sink)
+    }
+}
+
+/// What is inside `{"bytes":"…","p":"…"}` as Amazon writes it, without escapes. A message
+/// of any other form is parsed.
+fn plain(payload: &[u8]) -> Option<&[u8]> {
+    let rest = payload.strip_prefix(b"{\"bytes\":\"")?;
+    let (bytes, rest) = rest.split_at(memchr::memchr2(b'"', b'\\', rest)?);
+    if rest == b"\"}" {
+        return Some(bytes);
+    }
+    let padding = rest.strip_prefix(b"\",\"p\":\"")?.strip_suffix(b"\"}")?;
+    padding
+        .iter()
+        .all(u8::is_ascii_alphanumeric)
+        .then_some(bytes)
 }
 
 #[derive(Deserialize)]
@@ -145,11 +193,11 @@ impl From<Metrics> for Usage {
 }
 
 /// The reader of the JSON that begins like `payload`; `None` where it is an error.
-fn native(payload: &[u8]) -> Result<Option<Box<dyn Reader>>, Malformed> {
+fn native(payload: &[u8]) -> Result<Option<Native>, Malformed> {
     let keys: Keys<'_> = parse(payload)?;
-    let family = keys.dialect().map(reader).or_else(|| keys.own());
+    let family = keys.dialect().map(Native::of).or_else(|| keys.own());
     match family {
-        Some(reader) => Ok(Some(reader)),
+        Some(native) => Ok(Some(native)),
         None if keys.message.is_some() => Ok(None),
         None => Err(Malformed),
     }
@@ -224,16 +272,14 @@ impl Keys<'_> {
     }
 
     /// The reader of a family that is spoken here alone.
-    fn own(&self) -> Option<Box<dyn Reader>> {
+    fn own(&self) -> Option<Native> {
         if self.output_text.is_some() || self.results.is_some() {
-            return Some(Box::new(Titan));
+            return Some(Native::own(Titan));
         }
         if self.generation.is_some() {
-            return Some(Box::new(Llama));
+            return Some(Native::own(Llama));
         }
-        self.outputs
-            .is_some()
-            .then(|| Box::new(Mistral) as Box<dyn Reader>)
+        self.outputs.is_some().then(|| Native::own(Mistral))
     }
 }
 
@@ -361,4 +407,40 @@ struct Output<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(payload: &str) -> Result<Vec<String>, Malformed> {
+        let mut said = Vec::new();
+        let sink: Sink<'_> = &mut |event| said.push(format!("{event:?}"));
+        Invoke::default().event("chunk", payload.as_bytes(), sink)?;
+        Ok(said)
+    }
+
+    #[test]
+    fn a_message_is_read_however_its_object_is_written() {
+        let inside = STANDARD.encode(r#"{"generation":" word","stop_reason":null}"#);
+        let plain = read(&format!(r#"{{"bytes":"{inside}","p":"abcd"}}"#)).expect("a message");
+        assert!(plain[0].contains(" word"), "{plain:?}");
+        let escaped = inside.replace('=', r"\u003d");
+        for other in [
+            format!(r#"{{"bytes":"{inside}"}}"#),
+            format!(r#"{{"p":"abcd","bytes":"{inside}"}}"#),
+            format!(r#"{{ "bytes" : "{inside}" , "p" : "a\"b" }}"#),
+            format!(r#"{{"bytes":"{inside}","p":"abcd","more":{{"bytes":"x"}}}}"#),
+            format!(r#"{{"bytes":"{escaped}","p":"abcd"}}"#),
+        ] {
+            assert_eq!(read(&other), Ok(plain.clone()), "{other}");
+        }
+        for bad in [
+            format!(r#"{{"bytes":"{inside}"#),
+            format!(r#"{{"bytes":"{inside}","p":"abcd""#),
+            r#"{"bytes":"***","p":"abcd"}"#.to_owned(),
+        ] {
+            assert_eq!(read(&bad), Err(Malformed), "{bad}");
+        }
+    }
 }
