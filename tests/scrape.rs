@@ -2,11 +2,13 @@
 //! back to 0, and bounds on size and time.
 
 use crate::admin_api::{Server, value};
-use crate::http_client::request_with;
+use crate::http_client::{exchange_bytes, request_with};
 use crate::meter_support::{Bench, DONE, PATIENCE, finish, words};
 use crate::support::agent::Raw;
 use crate::support::proxy::Setup;
 use crate::support::upstream::Upstream;
+use flate2::read::GzDecoder;
+use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::Measure;
@@ -14,6 +16,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{Finding, Meter, Subscriber};
 use tokengauge::observer::End;
+use tokio::net::TcpStream;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -234,6 +237,35 @@ async fn gauges_come_back_to_0_after_agents_left_the_proxy_in_the_middle() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_scraper_that_takes_gzip_gets_the_same_compressed() {
+    let server = Server::start().await;
+    traced_chat(&server.bench);
+    let stream = TcpStream::connect(server.address).await.expect("connect");
+    let takes = [("accept-encoding", "gzip")];
+    let (_, head, body) = exchange_bytes(stream, "GET", "/metrics", &takes).await;
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(head.contains("vary: accept, accept-encoding"), "{head}");
+    let mut text = String::new();
+    GzDecoder::new(&body[..])
+        .read_to_string(&mut text)
+        .expect("gzip");
+    let plain = request_with(server.address, "GET", "/metrics", &[])
+        .await
+        .body;
+    let names = |text: &str| {
+        let series = text.lines().filter_map(|line| line.rsplit_once(' '));
+        series.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&text), names(&plain));
+    assert!(
+        body.len() * 5 < text.len(),
+        "{} of {}",
+        body.len(),
+        text.len()
+    );
 }
 
 #[test]

@@ -30,6 +30,21 @@ pub(super) fn format(headers: &HeaderMap) -> Format {
     }
 }
 
+/// Whether a scraper takes the answer compressed with gzip. Prometheus does.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let ranges = lines.filter_map(|line| line.to_str().ok());
+    let mut wanted = Best::default();
+    for range in ranges.flat_map(|line| line.split(',')).map(Range::parse) {
+        match range.name.as_str() {
+            "gzip" | "x-gzip" => wanted.offer(2, range.quality),
+            "*" => wanted.offer(1, range.quality),
+            _ => {}
+        }
+    }
+    wanted.quality > 0
+}
+
 /// The quality of the most specific range, the best of equals.
 #[derive(Default)]
 struct Best {
@@ -96,6 +111,34 @@ mod tests {
             headers.append(header::ACCEPT, line.parse().expect("a header"));
         }
         format(&headers)
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_ask_for_it() {
+        let takes = |value: &str| {
+            let value = value.parse().expect("a header value");
+            takes_gzip(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, value)]))
+        };
+        assert!(!takes_gzip(&HeaderMap::new()));
+        for yes in [
+            "gzip",
+            "GZIP",
+            "deflate, gzip;q=0.5",
+            "*",
+            "identity;q=0, *;q=0.1",
+        ] {
+            assert!(takes(yes), "{yes}");
+        }
+        for no in [
+            "",
+            "identity",
+            "gzip;q=0",
+            "gzip;q=0, *",
+            "*;q=0",
+            "br, zstd",
+        ] {
+            assert!(!takes(no), "{no}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The process's own log: for people on a terminal, JSON lines otherwise.
 
 use std::io::IsTerminal;
+use std::panic::{PanicHookInfo, set_hook};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -9,6 +10,7 @@ const LEVEL: &str = "TOKENGAUGE_LOG";
 
 /// Starts logging to standard error, from `default` on unless the variable names another.
 pub(super) fn start(default: LevelFilter) {
+    set_hook(Box::new(tell_panic));
     let named = std::env::var(LEVEL).ok();
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives(level(named.as_deref(), default))))
@@ -19,6 +21,19 @@ pub(super) fn start(default: LevelFilter) {
     } else {
         log.json().flatten_event(true).try_init()
     };
+}
+
+/// A panic is told by its place alone: its message may quote what was being read.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string);
+    let place = place.unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or_default();
+    tracing::error!(
+        place,
+        thread,
+        "panicked: a defect of tokengauge, please report the place"
+    );
 }
 
 fn level(named: Option<&str>, default: LevelFilter) -> LevelFilter {
@@ -36,6 +51,41 @@ fn directives(level: LevelFilter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    const TEXT: &str = "an answer: PLANTED-7f3a é";
+
+    #[test]
+    #[ignore = "run by the test below as a process of its own"]
+    fn panics_while_reading_a_text() {
+        start(LevelFilter::INFO);
+        let reader = std::thread::Builder::new().name("reader".into());
+        let reader = reader.spawn(|| {
+            let end = std::hint::black_box(TEXT.len() - 1);
+            TEXT[..end].len()
+        });
+        assert!(reader.expect("a thread").join().is_err());
+    }
+
+    #[test]
+    fn a_panic_tells_its_place_and_never_its_message() {
+        let test = "command::logging::tests::panics_while_reading_a_text";
+        let child = Command::new(std::env::current_exe().expect("this program"))
+            .args([test, "--exact", "--ignored", "--nocapture"])
+            .output()
+            .expect("a child");
+        let said = String::from_utf8_lossy(&child.stderr);
+        let all = format!("{said}{}", String::from_utf8_lossy(&child.stdout));
+        assert!(child.status.success(), "{all}");
+        assert!(
+            said.contains("logging.rs") && said.contains("reader"),
+            "{all}"
+        );
+        assert!(
+            !all.contains("PLANTED") && !all.contains("char boundary"),
+            "{all}"
+        );
+    }
 
     #[test]
     fn the_level_is_ours_and_others_may_warn() {

@@ -27,11 +27,23 @@ pub async fn request_with(
 
 /// The same on a connection that is there, whatever it is made of.
 pub async fn exchange(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
 ) -> Reply {
+    let (status, head, body) = exchange_bytes(stream, method, path, headers).await;
+    let body = String::from_utf8(body).expect("text");
+    Reply { status, head, body }
+}
+
+/// The same where the body is no text: status, head and body.
+pub async fn exchange_bytes(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> (u16, String, Vec<u8>) {
     let headers = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"));
@@ -39,18 +51,14 @@ pub async fn exchange(
     let request =
         format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.expect("write");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await.expect("read");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    Reply {
-        status: status.expect("a status"),
-        head: head.to_lowercase(),
-        body: body.to_owned(),
-    }
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.expect("read");
+    let end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let body = bytes.split_off(end.expect("a head") + 4);
+    let head = String::from_utf8(bytes).expect("text").to_lowercase();
+    let status = head.split(' ').nth(1);
+    let status = status.and_then(|status| status.parse().ok());
+    (status.expect("a status"), head.trim_end().to_owned(), body)
 }
 
 pub async fn fetch(address: SocketAddr, path: &str) -> Reply {
