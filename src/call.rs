@@ -423,6 +423,8 @@ pub struct Seconds {
     pub connect: Option<f64>,
     /// sent − connected.
     pub upload: Option<f64>,
+    /// last_token − received.
+    pub last_token: Option<f64>,
     /// The longest gap between frames with generated text.
     pub longest_gap: Option<f64>,
     /// ended − received.

@@ -21,6 +21,7 @@
 //! ledger/          every call record and the sums of sessions, in SQLite
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
+//! history/         what finished calls come to: sessions, models, points in time
 //! fetch.rs         one HTTP request to somebody who is no upstream
 //! admin/           health, /metrics, the JSON API
 //! sim/             a simulated backend with a known truth, and simulated agents
@@ -39,6 +40,7 @@ pub mod config;
 pub mod engine;
 pub mod export;
 pub mod fetch;
+pub mod history;
 pub mod ledger;
 pub mod meter;
 pub mod observer;

@@ -64,7 +64,9 @@ impl Server {
             recent,
             prometheus,
             readiness: Arc::clone(&readiness),
+            ledger: None,
             clock: Instant::now,
+            wall: SystemTime::now,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("an address");
@@ -82,11 +84,11 @@ impl Server {
         }
     }
 
-    async fn fetch(&self, path: &str) -> Reply {
+    pub async fn fetch(&self, path: &str) -> Reply {
         fetch(self.address, path).await
     }
 
-    async fn json(&self, path: &str) -> Value {
+    pub async fn json(&self, path: &str) -> Value {
         let reply = self.fetch(path).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
         serde_json::from_str(&reply.body).expect("JSON")

@@ -185,7 +185,9 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         recent: Arc::clone(&bench.recent),
         prometheus: Prometheus::new(&[], &measure, Instant::now()),
         readiness: Arc::default(),
+        ledger: None,
         clock: Instant::now,
+        wall: SystemTime::now,
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     listener.set_nonblocking(true).expect("a socket");

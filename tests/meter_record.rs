@@ -65,7 +65,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         },
         "seconds": {
             "ttft": 0.25, "ttft_upstream": 0.245, "first_answer": 0.5, "connect": 0.002,
-            "upload": 0.003, "longest_gap": 0.25, "duration": 2.0,
+            "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0,
         },
         "tps": {"output": 32.0, "answer": null, "total": 18.0, "unavailable": null},
         "frames": 5, "stalls": 0, "first_token_event": 0,
@@ -110,6 +110,7 @@ fn what_is_unknown_is_null_and_never_zero() {
         "/seconds/first_answer",
         "/seconds/connect",
         "/seconds/upload",
+        "/seconds/last_token",
         "/seconds/longest_gap",
         "/tps/output",
         "/tps/answer",

@@ -7,7 +7,7 @@ use crate::proxy::tls::Acceptor;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ fn refuse(refused: Refused) -> Response {
             "this is not the token of [admin]; it may have been changed",
         ),
     };
-    let mut response = api::error(StatusCode::UNAUTHORIZED, message);
+    let mut response = api::Problem::new(StatusCode::UNAUTHORIZED, message).into_response();
     let challenge = HeaderValue::from_static(challenge);
     response
         .headers_mut()

@@ -9,6 +9,7 @@ mod server;
 mod token;
 
 use crate::export::prometheus::Prometheus;
+use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
 use crate::slo::Slos;
 use axum::Router;
@@ -21,7 +22,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokio::net::TcpListener;
 
 pub use beside::Beside;
@@ -41,8 +42,12 @@ pub struct Admin {
     pub slos: Arc<Slos>,
     /// Whether traffic is welcome.
     pub readiness: Arc<Readiness>,
+    /// The finished calls of longer ago, where a ledger is kept.
+    pub ledger: Option<Arc<Reader>>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
+    /// The wall clock.
+    pub wall: fn() -> SystemTime,
 }
 
 /// Serves operators on `listener` until `shutdown` is over; `door` says who they are.
@@ -67,17 +72,15 @@ fn router(admin: Admin) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics))
-        .route("/api/v1/calls", get(api::calls))
-        .route("/api/v1/streams", get(api::streams))
-        .route("/api/v1/slos", get(api::slos))
+        .merge(api::router())
         .fallback(|| async {
-            api::error(
+            api::Problem::new(
                 StatusCode::NOT_FOUND,
                 "there is nothing at this path; / lists what there is",
             )
         })
         .method_not_allowed_fallback(|| async {
-            api::error(
+            api::Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "only GET and HEAD are answered here",
             )

@@ -97,7 +97,9 @@ impl Proxy {
             recent,
             prometheus,
             readiness: Arc::default(),
+            ledger: None,
             clock: Instant::now,
+            wall: SystemTime::now,
         };
         Ok(Proxy {
             bound: bound.map_err(|error| Error::Failed(error.to_string()))?,

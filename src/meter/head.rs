@@ -67,6 +67,16 @@ impl Head {
         }
     }
 
+    /// Who made the call, as far as it is known by now.
+    pub(crate) fn who(&self) -> Attribution {
+        let request = self.request.try_lock().ok();
+        let facts = request
+            .as_ref()
+            .and_then(|request| request.facts.as_deref());
+        let hash_users = self.shared.measure.hash_users;
+        Attribution::merged(self.attribution.as_deref(), facts, hash_users)
+    }
+
     /// The model asked for, as far as it is known by now.
     pub(crate) fn model_requested(&self) -> Option<String> {
         let of_body = || {

@@ -29,6 +29,12 @@ pub struct StreamNow {
     pub upstream: String,
     /// The model that answers, else the one asked for.
     pub model: Option<String>,
+    /// Its workload, as far as it is known by now.
+    pub workload: Option<String>,
+    /// The session that the agent named.
+    pub session: Option<String>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
     pub started_at: String,
     /// Since the request head had been read.
@@ -73,6 +79,8 @@ pub struct Progress {
     pub model: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
+    /// The session that the agent named.
+    pub session: Option<String>,
     /// The trace that the agent named.
     pub trace_id: Option<String>,
     /// Whether it is a stream, by its answer, else as it was asked for.
@@ -166,7 +174,7 @@ impl Live {
             0 => asked,
             flag => Some(flag & STREAM != 0),
         };
-        let attribution = self.head.attribution.as_deref();
+        let who = self.head.who();
         let now = self.now();
         let model = now.model.as_deref().map(str::to_owned);
         Some(Progress {
@@ -176,8 +184,9 @@ impl Live {
             upstream: Arc::clone(&self.lane().upstream),
             workload: self.head.workload().cloned(),
             model: model.or_else(|| self.head.model_requested()),
-            agent: attribution.and_then(|attribution| attribution.agent.clone()),
-            trace_id: attribution.and_then(|attribution| attribution.trace_id.clone()),
+            agent: who.agent,
+            session: who.session,
+            trace_id: who.trace_id,
             streamed,
             several_choices,
             warm_up: flags & WARM_UP != 0,
@@ -218,6 +227,8 @@ impl Live {
     }
 
     fn snapshot(&self, at: Instant) -> StreamNow {
+        let who = self.head.who();
+        let asked_for = self.head.model_requested();
         let now = self.now();
         let since = |instant: Instant| at.saturating_duration_since(instant).as_secs_f64();
         let gap = |pair: [Option<Instant>; 2]| Some(pair[1]?.saturating_duration_since(pair[0]?));
@@ -225,7 +236,10 @@ impl Live {
             id: self.id.to_string(),
             route: self.lane().route.to_string(),
             upstream: self.lane().upstream.to_string(),
-            model: now.model.as_deref().map(str::to_owned),
+            model: now.model.as_deref().map(str::to_owned).or(asked_for),
+            workload: self.head.workload().map(|name| name.to_string()),
+            session: who.session,
+            agent: who.agent,
             started_at: humantime::format_rfc3339_millis(self.started_at).to_string(),
             seconds: since(self.received),
             tokens: TokensNow {
@@ -346,12 +360,23 @@ impl Registry {
 
     /// The newest streams, at most `limit`, as they are at `at`.
     pub(crate) fn snapshot(&self, at: Instant, limit: usize) -> Vec<StreamNow> {
-        let newest: Vec<_> = {
-            let streams = self.streams();
-            streams.values().rev().take(limit).cloned().collect()
-        };
-        let alive = newest.iter().filter_map(Weak::upgrade);
-        alive.map(|live| live.snapshot(at)).collect()
+        let mut newest = Vec::new();
+        let mut before = Bound::Unbounded;
+        while newest.len() < limit {
+            let some: Vec<_> = {
+                let streams = self.streams();
+                let next = streams.range((Bound::Unbounded, before)).rev();
+                let next = next.take(AT_ONCE.min(limit - newest.len()));
+                next.map(|(id, live)| (*id, live.clone())).collect()
+            };
+            let Some((last, _)) = some.last() else {
+                break;
+            };
+            before = Bound::Excluded(*last);
+            let alive = some.iter().filter_map(|(_, live)| live.upgrade());
+            newest.extend(alive.map(|live| live.snapshot(at)));
+        }
+        newest
     }
 }
 

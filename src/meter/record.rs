@@ -221,6 +221,7 @@ fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
         first_answer: between(received, first_answer),
         connect: between(received, closing.connected),
         upload: between(closing.connected, closing.sent),
+        last_token: between(received, timeline.all.map(|span| span.last)),
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
     }

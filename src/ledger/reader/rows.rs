@@ -2,10 +2,10 @@
 //! RFC 3339 with milliseconds in UTC, durations seconds, costs US dollars.
 
 use crate::call::Outcome;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A session, summed up over all its calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionRow {
     /// The session, as the agent named it.
     pub id: String,
@@ -44,7 +44,7 @@ pub struct SessionRow {
 }
 
 /// Tokens of several calls: the provider's counts where it told them, else our own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSums {
     /// Input, that from a cache included.
     pub input: Option<u64>,
@@ -57,7 +57,7 @@ pub struct TokenSums {
 }
 
 /// Where the time of a session went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionSeconds {
     /// From the start of its first call to the end of its last.
     pub wall: f64,
@@ -70,14 +70,14 @@ pub struct SessionSeconds {
 }
 
 /// How fast a session was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionTps {
     /// Tokens while decoding over the seconds of decoding, of calls with a decode speed.
     pub output: Option<f64>,
 }
 
 /// A session and a page of its calls.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionDetail {
     /// Its sums, over all its calls.
     #[serde(flatten)]
@@ -89,7 +89,7 @@ pub struct SessionDetail {
 }
 
 /// A call within its session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaterfallCall {
     /// The call.
     pub id: String,
@@ -131,7 +131,7 @@ pub struct WaterfallCall {
 }
 
 /// A part of a call's time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Which.
     pub name: PhaseName,
@@ -142,7 +142,7 @@ pub struct Phase {
 }
 
 /// What happens in a part of a call's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseName {
     /// Until an upstream connection is ready.
@@ -163,7 +163,7 @@ pub enum PhaseName {
 }
 
 /// Calls that have a model or a workload in common.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// The model or the workload; `null` for calls without.
     pub name: Option<String>,
@@ -191,7 +191,7 @@ pub struct GroupRow {
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpeedRow {
     /// The median.
     pub p50: Option<f64>,
@@ -204,7 +204,7 @@ pub struct SpeedRow {
 }
 
 /// Times to first token in seconds, within 1 %.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// The median.
     pub p50: Option<f64>,
@@ -215,7 +215,7 @@ pub struct LatencyRow {
 }
 
 /// Calls whose decode speed is of one class; counted exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     /// Tokens per second, this included.
     pub from: f64,
@@ -226,7 +226,7 @@ pub struct Band {
 }
 
 /// Percentiles over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeseries {
     /// Seconds of each point.
     pub step: u64,
@@ -235,7 +235,7 @@ pub struct Timeseries {
 }
 
 /// The calls that began within one step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// When the step begins.
     pub at: String,
@@ -254,7 +254,7 @@ pub struct Point {
 }
 
 /// What an upstream gave at which number of calls at once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapacityRow {
     /// The upstream.
     pub name: String,
@@ -267,7 +267,7 @@ pub struct CapacityRow {
 }
 
 /// Throughput at one concurrency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapacityPoint {
     /// Calls under way.
     pub concurrency: u32,
@@ -280,7 +280,7 @@ pub struct CapacityPoint {
 }
 
 /// Where a capacity curve turns flat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// Calls under way.
     pub concurrency: u32,

@@ -1,0 +1,287 @@
+//! Questions about finished calls.
+
+use super::asked::{Asked, FILTERS, PAGING};
+use super::problem::Problem;
+use super::store::{Store, ask};
+use crate::admin::Admin;
+use crate::call::CallRecord;
+use crate::ledger::{
+    Dimension, GroupRow, Page, SeriesMetric, SessionQuery, SessionRow, SessionSort, Timeseries,
+};
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// A step of a time series when nobody says how long.
+const DEFAULT_STEP: Duration = Duration::from_secs(60);
+/// By what sessions are sorted.
+pub(super) const SORTS: [(&str, SessionSort); 9] = [
+    ("last_at", SessionSort::LastAt),
+    ("started_at", SessionSort::StartedAt),
+    ("cost", SessionSort::Cost),
+    ("tokens", SessionSort::Tokens),
+    ("calls", SessionSort::Calls),
+    ("duration", SessionSort::Duration),
+    ("errors", SessionSort::Errors),
+    ("ttft", SessionSort::Ttft),
+    ("tps", SessionSort::Tps),
+];
+/// Whether the smallest comes first.
+pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
+/// What a time series is of.
+pub(super) const METRICS: [(&str, SeriesMetric); 2] =
+    [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
+/// By what calls are told apart.
+pub(super) const DIMENSIONS: [(&str, Dimension); 8] = [
+    ("model", Dimension::Model),
+    ("workload", Dimension::Workload),
+    ("route", Dimension::Route),
+    ("upstream", Dimension::Upstream),
+    ("agent", Dimension::Agent),
+    ("experiment", Dimension::Experiment),
+    ("variant", Dimension::Variant),
+    ("outcome", Dimension::Outcome),
+];
+/// The parameters of sessions alone.
+pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
+/// The parameters of groups alone.
+pub(super) const OF_GROUPS: [&str; 1] = ["by"];
+/// The parameters of time series alone.
+pub(super) const OF_TIMESERIES: [&str; 2] = ["step", "metric"];
+
+#[derive(Serialize)]
+struct Calls {
+    store: &'static str,
+    calls: Vec<CallRecord>,
+    next_cursor: Option<String>,
+}
+
+/// The finished calls, newest first.
+pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS, &PAGING])?;
+        let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
+        let question = move |store: &Store| {
+            let page = store.calls(&filter, &paging)?;
+            Ok(Calls {
+                store: store.name(),
+                calls: page.rows,
+                next_cursor: page.next_cursor,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct Sessions {
+    store: &'static str,
+    sessions: Vec<SessionRow>,
+    next_cursor: Option<String>,
+}
+
+/// The sessions.
+pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
+        let query = SessionQuery {
+            filter: asked.filter((admin.wall)())?,
+            search: asked.name("q")?,
+            sort: asked.word("sort", &SORTS)?.unwrap_or_default(),
+            ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
+            page: asked.paging()?,
+        };
+        let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
+        let (store, page) = ask(&admin, question).await?;
+        let under_way = under_way(&admin);
+        let mut sessions = page.rows;
+        for session in &mut sessions {
+            session.in_flight = under_way.get(&session.id).copied().unwrap_or(0);
+        }
+        Ok(Sessions {
+            store,
+            sessions,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+/// One session with a page of its calls: its members, `calls` being the calls, and
+/// `total_calls` how many there are.
+pub(super) async fn session(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
+        let id = id.0;
+        let paging = Asked::of(query.as_deref(), &[&PAGING])?.paging()?;
+        let name = id.clone();
+        let question = move |store: &Store| Ok((store.name(), store.session(&name, &paging)?));
+        let (store, detail) = ask(&admin, question).await?;
+        let Some(mut detail) = detail else {
+            let unknown = "no finished call names this session; /api/v1/sessions lists those known";
+            return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
+        };
+        detail.session.in_flight = under_way(&admin).get(&id).copied().unwrap_or(0);
+        let total = detail.session.calls;
+        let mut answer = serde_json::to_value(detail)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        answer["total_calls"] = total.into();
+        answer["store"] = store.into();
+        Ok(answer)
+    })
+    .await
+}
+
+/// Calls under way by session.
+fn under_way(admin: &Admin) -> HashMap<String, u64> {
+    let mut sessions = HashMap::new();
+    admin.meter.progress(|progress| {
+        if let Some(session) = progress.session {
+            *sessions.entry(session).or_default() += 1;
+        }
+    });
+    sessions
+}
+
+#[derive(Serialize)]
+struct Models {
+    store: &'static str,
+    models: Vec<GroupRow>,
+    next_cursor: Option<String>,
+}
+
+/// What calls come to by model.
+pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let (store, page) = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
+        Ok(Models {
+            store,
+            models: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct Workloads {
+    store: &'static str,
+    workloads: Vec<GroupRow>,
+    next_cursor: Option<String>,
+}
+
+/// What calls come to by workload.
+pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let (store, page) = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
+        Ok(Workloads {
+            store,
+            workloads: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct Groups {
+    store: &'static str,
+    groups: Vec<NamedGroup>,
+    next_cursor: Option<String>,
+}
+
+/// The calls that have all of `by` in common.
+#[derive(Serialize)]
+struct NamedGroup {
+    by: BTreeMap<&'static str, Option<String>>,
+    #[serde(flatten)]
+    row: GroupRow,
+}
+
+/// What calls come to by anything they have in common.
+pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
+        let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
+        let by = asked.words("by", &DIMENSIONS)?;
+        let dimensions: Vec<Dimension> = by.iter().map(|(_, dimension)| *dimension).collect();
+        let question =
+            move |store: &Store| Ok((store.name(), store.groups(&filter, &dimensions, &paging)?));
+        let (store, page) = ask(&admin, question).await?;
+        let named = |row: GroupRow| NamedGroup {
+            by: by
+                .iter()
+                .map(|(word, _)| *word)
+                .zip(row.names.clone())
+                .collect(),
+            row,
+        };
+        Ok(Groups {
+            store,
+            groups: page.rows.into_iter().map(named).collect(),
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+async fn one_dimension(
+    admin: &Admin,
+    query: Option<&str>,
+    by: Dimension,
+) -> Result<(&'static str, Page<GroupRow>), Problem> {
+    let asked = Asked::of(query, &[&FILTERS, &PAGING])?;
+    let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
+    let question = move |store: &Store| Ok((store.name(), store.groups(&filter, &[by], &paging)?));
+    ask(admin, question).await
+}
+
+#[derive(Serialize)]
+struct Series {
+    store: &'static str,
+    metric: &'static str,
+    #[serde(flatten)]
+    timeseries: Timeseries,
+}
+
+/// Percentiles over time.
+pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
+        let filter = asked.filter((admin.wall)())?;
+        let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
+        let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
+        let question =
+            move |store: &Store| Ok((store.name(), store.timeseries(&filter, metric, step)?));
+        let (store, timeseries) = ask(&admin, question).await?;
+        Ok(Series {
+            store,
+            metric: match metric {
+                SeriesMetric::Tps => "tps",
+                SeriesMetric::Ttft => "ttft",
+            },
+            timeseries,
+        })
+    })
+    .await
+}
+
+/// The answer, or what is wrong with the question.
+pub(super) async fn reply<T: Serialize>(
+    answer: impl Future<Output = Result<T, Problem>>,
+) -> Response {
+    match answer.await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Questions about the present: calls under way, objectives.
+
+use super::asked::Asked;
+use super::finished::reply;
+use super::problem::Problem;
+use crate::admin::Admin;
+use crate::meter::StreamNow;
+use crate::slo::Status;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use serde::Serialize;
+
+/// The parameters of streams.
+pub(super) const OF_STREAMS: [&str; 7] = [
+    "model", "workload", "route", "upstream", "agent", "session", "limit",
+];
+
+/// The calls under way.
+#[derive(Serialize)]
+pub(super) struct Streams {
+    /// How many are meant, beyond the limit, too.
+    total: usize,
+    streams: Vec<StreamNow>,
+}
+
+/// How every objective stands.
+#[derive(Serialize)]
+pub(super) struct Slos {
+    slos: Vec<Status>,
+}
+
+/// The calls under way, newest first.
+pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async { streams_of(&admin, query.as_deref()) }).await
+}
+
+/// The calls under way that `query` means.
+pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, Problem> {
+    let asked = Asked::of(query, &[&OF_STREAMS])?;
+    let limit = asked.limit()?;
+    let (model, workload) = (asked.name("model")?, asked.name("workload")?);
+    let (route, upstream) = (asked.name("route")?, asked.name("upstream")?);
+    let (agent, session) = (asked.name("agent")?, asked.name("session")?);
+    let is = |wanted: &Option<String>, value: Option<&str>| {
+        wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
+    };
+    let mut streams = admin.meter.streams((admin.clock)(), usize::MAX);
+    streams.retain(|stream| {
+        is(&model, stream.model.as_deref())
+            && is(&workload, stream.workload.as_deref())
+            && is(&route, Some(&stream.route))
+            && is(&upstream, Some(&stream.upstream))
+            && is(&agent, stream.agent.as_deref())
+            && is(&session, stream.session.as_deref())
+    });
+    let total = streams.len();
+    streams.truncate(limit);
+    Ok(Streams { total, streams })
+}
+
+/// How every objective stands.
+pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        Asked::of(query.as_deref(), &[])?;
+        Ok(slos_of(&admin))
+    })
+    .await
+}
+
+/// How every objective stands now.
+pub(super) fn slos_of(admin: &Admin) -> Slos {
+    Slos {
+        slos: admin.slos.status((admin.clock)()),
+    }
+}

@@ -1,0 +1,59 @@
+//! What is wrong with a question, as JSON.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    message: Cow<'static, str>,
+    parameter: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    status: u16,
+    message: &'a str,
+    /// The parameter at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'static str>,
+}
+
+impl Problem {
+    /// Of a status, with what happened and what to do.
+    pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Problem {
+        Problem {
+            status,
+            message: message.into(),
+            parameter: None,
+        }
+    }
+
+    /// The `parameter` breaks the `rule`.
+    pub(super) fn of(parameter: &'static str, rule: &str) -> Problem {
+        Problem {
+            parameter: Some(parameter),
+            ..Problem::new(StatusCode::BAD_REQUEST, format!("{parameter} {rule}"))
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let error = Error {
+            status: self.status.as_u16(),
+            message: &self.message,
+            parameter: self.parameter,
+        };
+        (self.status, Json(Body { error })).into_response()
+    }
+}

@@ -1,0 +1,186 @@
+//! Who answers questions about finished calls: the ledger where there is one, else the
+//! calls that are kept in memory. Both answer on threads that may block, and in time.
+
+use super::problem::Problem;
+use crate::admin::Admin;
+use crate::call::CallRecord;
+use crate::history::{self, Past};
+use crate::ledger::{
+    Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, Timeseries,
+};
+use crate::meter::{Finding, RecentCalls};
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an answer may take. The ledger has a limit of its own, which is shorter.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Who answers questions about finished calls.
+#[derive(Clone)]
+pub(super) enum Store {
+    Memory(Arc<RecentCalls>),
+    Ledger(Arc<Reader>),
+}
+
+type Answer<T> = Result<T, Problem>;
+
+/// Asks the store on a thread that may block.
+pub(super) async fn ask<T: Send + 'static>(
+    admin: &Admin,
+    question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let store = match &admin.ledger {
+        Some(reader) => Store::Ledger(Arc::clone(reader)),
+        None => Store::Memory(Arc::clone(&admin.recent)),
+    };
+    let answer = tokio::task::spawn_blocking(move || question(&store));
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "tokengauge failed while it worked this out; its log may say more",
+        )),
+        Err(_) => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this took too long; ask for a shorter time with since and until",
+        )),
+    }
+}
+
+impl Store {
+    /// The word for it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Store::Memory(_) => "memory",
+            Store::Ledger(_) => "ledger",
+        }
+    }
+
+    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+        match self {
+            Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            Store::Memory(recent) => calls_in(recent, filter, paging),
+        }
+    }
+
+    pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
+        match self {
+            Store::Ledger(reader) => reader.sessions(query).map_err(problem),
+            Store::Memory(recent) => {
+                let findings = recent.newest(usize::MAX);
+                let all = history::sessions(all(&findings), query);
+                part_of(all, &query.page)
+            }
+        }
+    }
+
+    pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
+        let recent = match self {
+            Store::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            Store::Memory(recent) => recent,
+        };
+        let findings = recent.newest(usize::MAX);
+        let calls = all(&findings).filter(|past| past.record.session.as_deref() == Some(id));
+        let Some((session, calls)) = history::waterfall(calls) else {
+            return Ok(None);
+        };
+        let page = part_of(calls, paging)?;
+        Ok(Some(SessionDetail {
+            session,
+            calls: page.rows,
+            next_cursor: page.next_cursor,
+        }))
+    }
+
+    pub(super) fn groups(
+        &self,
+        filter: &Filter,
+        by: &[Dimension],
+        paging: &Paging,
+    ) -> Answer<Page<GroupRow>> {
+        match self {
+            Store::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            Store::Memory(recent) => {
+                let findings = recent.newest(usize::MAX);
+                let calls = all(&findings).filter(|past| history::matches(filter, past));
+                part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    pub(super) fn timeseries(
+        &self,
+        filter: &Filter,
+        metric: SeriesMetric,
+        step: Duration,
+    ) -> Answer<Timeseries> {
+        match self {
+            Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            Store::Memory(recent) => {
+                let findings = recent.newest(usize::MAX);
+                let calls = all(&findings).filter(|past| history::matches(filter, past));
+                Ok(history::timeseries(calls, metric, step))
+            }
+        }
+    }
+}
+
+fn all(findings: &[Arc<Finding>]) -> impl Iterator<Item = Past<'_>> {
+    findings
+        .iter()
+        .filter_map(|finding| Past::of(&finding.record))
+}
+
+/// The newest calls first: ids sort by start, and a cursor is the id of the last call of
+/// the page before.
+fn calls_in(recent: &RecentCalls, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+    let findings = recent.newest(usize::MAX);
+    let before = paging.cursor.as_deref();
+    let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
+    let before = before.transpose().map_err(|_| not_a_cursor())?;
+    let mut meant: Vec<_> = all(&findings)
+        .filter(|past| history::matches(filter, past))
+        .filter(|past| {
+            before
+                .as_ref()
+                .is_none_or(|before| past.record.id < *before)
+        })
+        .map(|past| past.record)
+        .collect();
+    meant.sort_by(|one, other| other.id.cmp(&one.id));
+    let more = meant.len() > paging.limit;
+    meant.truncate(paging.limit);
+    Ok(Page {
+        next_cursor: meant.last().filter(|_| more).map(|call| call.id.clone()),
+        rows: meant.into_iter().cloned().collect(),
+    })
+}
+
+/// A page of `rows`: a cursor is how many come before it.
+fn part_of<T>(rows: Vec<T>, paging: &Paging) -> Answer<Page<T>> {
+    let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
+    let from: usize = from.map_err(|_| not_a_cursor())?;
+    let end = from.saturating_add(paging.limit);
+    let next_cursor = (end < rows.len()).then(|| end.to_string());
+    let rows = rows.into_iter().skip(from).take(paging.limit);
+    Ok(Page {
+        rows: rows.collect(),
+        next_cursor,
+    })
+}
+
+fn not_a_cursor() -> Problem {
+    let rule = "must be the next_cursor of an answer to the same question";
+    Problem::of("cursor", rule)
+}
+
+fn problem(error: QueryError) -> Problem {
+    match error {
+        QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
+        QueryError::TimeLimit(_) | QueryError::Busy | QueryError::Unavailable { .. } => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Calls by model, workload and the like.
+
+use super::matching::model_of;
+use super::past::Past;
+use super::quantile::{quantile, sorted};
+use super::totals::Totals;
+use crate::call::CallRecord;
+use crate::ledger::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
+use std::collections::BTreeMap;
+
+/// The experience bands: their lower bounds.
+const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
+
+/// What a call has of `dimension`.
+pub fn value_of(dimension: Dimension, call: &CallRecord) -> Option<&str> {
+    match dimension {
+        Dimension::Model => model_of(call),
+        Dimension::Workload => call.workload.as_deref(),
+        Dimension::Upstream => Some(&call.upstream),
+        Dimension::Agent => call.agent.as_deref(),
+        Dimension::Route => Some(&call.route),
+        Dimension::Experiment => call.experiment.as_deref(),
+        Dimension::Variant => call.variant.as_deref(),
+        Dimension::Outcome => Some(call.outcome.as_str()),
+    }
+}
+
+/// The calls that have the same values.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    totals: Totals,
+    tps: Vec<f64>,
+    ttft: Vec<f64>,
+}
+
+impl Group {
+    /// One more call.
+    pub fn add(&mut self, past: &Past<'_>) {
+        self.totals.add(past);
+        self.totals.add_decode(past);
+        self.tps.extend(past.record.tps.output);
+        self.ttft.extend(past.record.seconds.ttft);
+    }
+
+    /// What they come to, under the `names` that they have in common.
+    pub fn row(self, names: Vec<Option<String>>) -> GroupRow {
+        let (tps, ttft) = (sorted(self.tps), sorted(self.ttft));
+        GroupRow {
+            name: names.first().cloned().flatten(),
+            names,
+            calls: self.totals.calls,
+            errors: self.totals.errors,
+            tps: SpeedRow {
+                p50: quantile(&tps, 0.5),
+                p10: quantile(&tps, 0.1),
+                p1: quantile(&tps, 0.01),
+                mean: self.totals.tps(),
+            },
+            ttft: LatencyRow {
+                p50: quantile(&ttft, 0.5),
+                p95: quantile(&ttft, 0.95),
+                p99: quantile(&ttft, 0.99),
+            },
+            tokens: self.totals.tokens,
+            cost_usd: self.totals.cost_usd,
+            unpriced_calls: self.totals.unpriced,
+            usd_per_million_output: self.totals.usd_per_million_output(),
+            bands: bands(&tps),
+        }
+    }
+}
+
+/// How many of `sorted` lie in each band.
+fn bands(sorted: &[f64]) -> Vec<Band> {
+    let below = |bound: f64| sorted.partition_point(|tps| *tps < bound);
+    let uppers = BANDS.iter().skip(1).map(|bound| Some(*bound)).chain([None]);
+    let bounds = BANDS.iter().zip(uppers);
+    let band = |(from, to): (&f64, Option<f64>)| Band {
+        from: *from,
+        to,
+        calls: (to.map_or(sorted.len(), below) - below(*from)) as u64,
+    };
+    bounds.map(band).collect()
+}
+
+/// The `calls` by what they have of `dimensions`.
+pub fn group_by<'a>(
+    calls: impl Iterator<Item = Past<'a>>,
+    dimensions: &[Dimension],
+) -> BTreeMap<Vec<Option<&'a str>>, Group> {
+    let mut groups: BTreeMap<Vec<Option<&str>>, Group> = BTreeMap::new();
+    for past in calls {
+        let value = |by: &Dimension| value_of(*by, past.record);
+        let names = dimensions.iter().map(value).collect();
+        groups.entry(names).or_default().add(&past);
+    }
+    groups
+}
+
+/// What the `calls` come to by what they have of `dimensions`; most calls first.
+pub fn groups<'a>(
+    calls: impl Iterator<Item = Past<'a>>,
+    dimensions: &[Dimension],
+) -> Vec<GroupRow> {
+    let groups = group_by(calls, dimensions).into_iter();
+    let mut rows: Vec<_> = groups
+        .map(|(names, group)| {
+            let owned = names.into_iter().map(|name| name.map(str::to_owned));
+            group.row(owned.collect())
+        })
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
+    rows
+}

@@ -1,0 +1,23 @@
+//! What finished calls come to: sessions, models, workloads, points in time. Worked out
+//! of call records that are at hand, those kept in memory and those of a call log, in
+//! the shapes in which the ledger answers the same questions.
+
+mod groups;
+mod matching;
+mod past;
+mod quantile;
+mod sessions;
+mod timeseries;
+mod totals;
+mod waterfall;
+
+#[cfg(test)]
+mod tests;
+
+pub use groups::{Group, group_by, groups, value_of};
+pub use matching::{matches, matches_session, model_of};
+pub use past::Past;
+pub use quantile::quantile;
+pub use sessions::sessions;
+pub use timeseries::{MAX_POINTS, timeseries};
+pub use waterfall::{phases, waterfall};

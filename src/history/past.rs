@@ -1,0 +1,47 @@
+//! A finished call on the wall clock.
+
+use crate::call::{CallRecord, Outcome};
+use std::time::{Duration, SystemTime};
+
+/// A finished call on the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// Its record.
+    pub record: &'a CallRecord,
+    /// When its request head had been read.
+    pub started: SystemTime,
+    /// When it ended.
+    pub ended: SystemTime,
+}
+
+impl<'a> Past<'a> {
+    /// `None` where the record's start is no instant.
+    pub fn of(record: &'a CallRecord) -> Option<Past<'a>> {
+        let started = humantime::parse_rfc3339(&record.started_at).ok()?;
+        let duration = record.seconds.duration.unwrap_or(0.0);
+        let duration = Duration::try_from_secs_f64(duration).unwrap_or_default();
+        Some(Past {
+            record,
+            started,
+            ended: started.checked_add(duration)?,
+        })
+    }
+
+    /// Whether it went wrong, and not because the agent left.
+    pub fn failed(&self) -> bool {
+        let outcome = self.record.outcome;
+        !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
+    }
+
+    /// The tokens after the first frame and the seconds they took, where it has a speed.
+    pub fn decode(&self) -> Option<(f64, f64)> {
+        let tps = self.record.tps.output.filter(|tps| tps.is_finite())?;
+        let seconds = self.record.seconds.last_token? - self.record.seconds.ttft?;
+        Some((tps * seconds, seconds))
+    }
+}
+
+/// As the API writes instants.
+pub(super) fn instant(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}

@@ -1,0 +1,257 @@
+//! What the API answers of finished calls from memory, over a real socket.
+
+use crate::admin_api::Server;
+use crate::meter_support::{DONE, PATIENCE, finish, words};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokengauge::observer::{CallObserver, End};
+
+/// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
+fn chat(server: &Server, second: u64, session: &str, agent: &str) {
+    let call = begin(server, second, session, agent);
+    let bench = &server.bench;
+    for frame in 0..=5 {
+        bench.frame(&*call, 250 + frame * 200, words(8));
+    }
+    bench.frame(&*call, 1300, finish(Some(50)) + DONE);
+    call.ended(bench.at(2000), End::Complete);
+    assert!(bench.meter.flush(PATIENCE));
+}
+
+fn begin(
+    server: &Server,
+    second: u64,
+    session: &str,
+    agent: &str,
+) -> std::sync::Arc<dyn CallObserver> {
+    let headers = [("x-tokengauge-session", session), ("user-agent", agent)];
+    let call = server
+        .bench
+        .begin_with("/v1/chat/completions", &headers, |mut start| {
+            start.started_at += Duration::from_secs(second);
+            start
+        });
+    server
+        .bench
+        .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+    server.bench.answer(&*call, 200, "text/event-stream");
+    call
+}
+
+async fn problem(server: &Server, path: &str) -> (u16, String) {
+    let reply = server.fetch(path).await;
+    let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let message = error["error"]["message"].as_str().expect("a message");
+    (reply.status, message.to_owned())
+}
+
+#[tokio::test]
+async fn sessions_come_from_memory_page_by_page_with_their_calls_under_way() {
+    let server = Server::start().await;
+    for (second, session) in [(0, "a"), (10, "a"), (20, "b"), (30, "c")] {
+        chat(&server, second, session, "coder/1");
+    }
+    let _call = begin(&server, 40, "b", "coder/1");
+    let mut path = "/api/v1/sessions?limit=2".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = server.json(&path).await;
+        assert_eq!(page["store"], "memory");
+        seen.extend(page["sessions"].as_array().expect("rows").clone());
+        let Some(cursor) = page["next_cursor"].as_str() else {
+            break;
+        };
+        path = format!("/api/v1/sessions?limit=2&cursor={cursor}");
+    }
+    let is: Vec<_> = seen
+        .iter()
+        .map(|row| {
+            (
+                row["id"].as_str(),
+                row["calls"].as_u64(),
+                row["in_flight"].as_u64(),
+            )
+        })
+        .collect();
+    let id = Some;
+    assert_eq!(
+        is,
+        [
+            (id("c"), Some(1), Some(0)),
+            (id("b"), Some(1), Some(1)),
+            (id("a"), Some(2), Some(0))
+        ]
+    );
+    let a = &seen[2];
+    assert_eq!(a["seconds"]["wall"], 12.0);
+    assert_eq!(a["seconds"]["tools"], 8.0);
+    assert_eq!(a["tps"]["output"], 40.0);
+    assert_eq!(
+        a["tokens"],
+        json!({"input": 14, "cached_input": null, "output": 100, "reasoning": 0})
+    );
+    assert_eq!(a["cost_usd"], Value::Null, "no price is known");
+    assert_eq!(a["unpriced_calls"], 2);
+    let found = server
+        .json("/api/v1/sessions?q=A&agent=coder%2F1&sort=calls&order=asc")
+        .await;
+    assert_eq!(found["sessions"].as_array().expect("rows").len(), 1);
+}
+
+#[tokio::test]
+async fn one_session_is_a_waterfall_whose_calls_are_paged() {
+    let server = Server::start().await;
+    chat(&server, 0, "a/b c", "coder/1");
+    chat(&server, 10, "a/b c", "coder/1");
+    let path = "/api/v1/sessions/a%2Fb%20c";
+    let session = server.json(path).await;
+    assert_eq!(
+        (&session["id"], &session["total_calls"]),
+        (&json!("a/b c"), &json!(2))
+    );
+    let calls = session["calls"].as_array().expect("calls");
+    assert_eq!(calls[0]["wait_before"], Value::Null);
+    assert_eq!(
+        (&calls[1]["offset"], &calls[1]["wait_before"]),
+        (&json!(10.0), &json!(8.0))
+    );
+    let phases = calls[1]["phases"].as_array().expect("phases");
+    let names: Vec<_> = phases
+        .iter()
+        .filter_map(|phase| phase["name"].as_str())
+        .collect();
+    assert_eq!(names, ["connect", "upload", "prefill", "answer", "other"]);
+    let last = phases.last().expect("phases");
+    assert_eq!(last["end"], 12.0);
+    let first = server.json(&format!("{path}?limit=1")).await;
+    assert_eq!(first["calls"].as_array().expect("calls").len(), 1);
+    let cursor = first["next_cursor"].as_str().expect("another page");
+    let second = server
+        .json(&format!("{path}?limit=1&cursor={cursor}"))
+        .await;
+    assert_eq!(second["calls"][0], calls[1]);
+    assert_eq!(second["next_cursor"], Value::Null);
+    let (status, message) = problem(&server, "/api/v1/sessions/unheard-of").await;
+    assert!(
+        status == 404 && message.contains("/api/v1/sessions"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn calls_are_grouped_and_laid_out_over_time() {
+    let server = Server::start().await;
+    chat(&server, 0, "a", "coder/1");
+    chat(&server, 90, "b", "chat/1");
+    let models = server.json("/api/v1/models").await;
+    let model = &models["models"][0];
+    assert_eq!(
+        (&model["name"], &model["calls"]),
+        (&json!("m-1"), &json!(2))
+    );
+    assert_eq!(
+        model["tps"],
+        json!({"p50": 40.0, "p10": 40.0, "p1": 40.0, "mean": 40.0})
+    );
+    assert_eq!(model["ttft"]["p95"], 0.25);
+    assert_eq!(
+        model["bands"][3],
+        json!({"from": 30.0, "to": 60.0, "calls": 2})
+    );
+    let workloads = server.json("/api/v1/workloads?agent=chat%2F1").await;
+    assert_eq!(workloads["workloads"][0]["name"], Value::Null);
+    assert_eq!(workloads["workloads"][0]["calls"], 1);
+    let groups = server.json("/api/v1/groups?by=agent,model").await;
+    let rows = groups["groups"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["by"], json!({"agent": "chat/1", "model": "m-1"}));
+    let series = server.json("/api/v1/timeseries?step=1m&metric=ttft").await;
+    assert_eq!(
+        (&series["step"], &series["metric"]),
+        (&json!(60), &json!("ttft"))
+    );
+    let points = series["points"].as_array().expect("points");
+    assert_eq!(points.len(), 2, "22:13, 22:14");
+    assert_eq!(
+        (&points[0]["calls"], &points[0]["p50"]),
+        (&json!(1), &json!(0.25))
+    );
+    assert_eq!(
+        (&points[1]["calls"], &points[1]["p50"]),
+        (&json!(1), &json!(0.25))
+    );
+}
+
+#[tokio::test]
+async fn calls_are_filtered_and_paged() {
+    let server = Server::start().await;
+    for second in 0..5 {
+        chat(
+            &server,
+            second,
+            "a",
+            if second == 3 { "other/1" } else { "coder/1" },
+        );
+    }
+    let mut path = "/api/v1/calls?agent=coder%2F1&limit=3".to_owned();
+    let first = server.json(&path).await;
+    let cursor = first["next_cursor"].as_str().expect("another page");
+    path = format!("{path}&cursor={cursor}");
+    let second = server.json(&path).await;
+    let started = |page: &Value| {
+        let calls = page["calls"].as_array().expect("calls").iter();
+        calls
+            .map(|call| call["started_at"].to_string())
+            .collect::<Vec<_>>()
+    };
+    let all = [started(&first), started(&second)].concat();
+    assert_eq!(all.len(), 4);
+    assert!(
+        all.is_sorted_by(|one, other| one > other),
+        "newest first: {all:?}"
+    );
+    assert_eq!(second["next_cursor"], Value::Null);
+    let none = server.json("/api/v1/calls?since=1h").await;
+    assert_eq!(none["calls"], json!([]), "they began in 2023");
+    let some = server
+        .json("/api/v1/calls?since=2023-11-14T22:13:23Z")
+        .await;
+    assert_eq!(some["calls"].as_array().expect("calls").len(), 2);
+}
+
+#[tokio::test]
+async fn a_wrong_question_is_told_which_parameter_breaks_which_rule() {
+    let server = Server::start().await;
+    for (path, said) in [
+        ("calls?since=yesterday", "since must be an instant"),
+        ("calls?cursor=7", "cursor must be the next_cursor"),
+        ("sessions?cursor=x", "cursor must be the next_cursor"),
+        (
+            "sessions?sort=price",
+            "sort must be one of last_at, started_at, cost",
+        ),
+        ("sessions?order=up", "order must be one of asc, desc"),
+        (
+            "sessions/a?q=b",
+            "the only parameters here are limit, cursor",
+        ),
+        ("models?outcome=fine", "outcome must be one of complete"),
+        ("groups", "by must be one or more of model,workload"),
+        ("groups?by=model,model", "by must be one or more of"),
+        ("timeseries?step=0s", "step must be a duration"),
+        ("timeseries?limit=3", "the only parameters here are since"),
+        (
+            "streams?limit=1001",
+            "limit must be a whole number from 1 to 1000",
+        ),
+        ("slos?limit=3", "there are no parameters here"),
+    ] {
+        let (status, message) = problem(&server, &format!("/api/v1/{path}")).await;
+        assert!(status == 400 && message.contains(said), "{path}: {message}");
+    }
+    let (status, message) = problem(&server, "/api/v1/sessions/%FF").await;
+    assert!(
+        status == 400 && message.starts_with("id must be"),
+        "{message}"
+    );
+}
