@@ -23,7 +23,7 @@
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
 //! history/         what finished calls come to: sessions, models, points in time
 //! fetch.rs         one HTTP request to somebody who is no upstream
-//! admin/           health, /metrics, the JSON API
+//! admin/           health, /metrics, the JSON API, the live page
 //! sim/             a simulated backend with a known truth, and simulated agents
 //! ```
 //!

@@ -63,6 +63,7 @@ impl Server {
             meter: Arc::clone(&bench.meter),
             recent,
             prometheus,
+            about: Arc::default(),
             readiness: Arc::clone(&readiness),
             ledger: None,
             clock: Instant::now,
@@ -384,6 +385,15 @@ async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_i
     }
     let index = server.fetch("/").await;
     assert_eq!(index.status, 200);
+    for header in [
+        "x-content-type-options: nosniff",
+        "frame-ancestors 'none'",
+        "script-src 'self';",
+        "cache-control: no-cache",
+        "etag: \"",
+    ] {
+        assert!(index.head.contains(header), "{header}: {}", index.head);
+    }
     for path in [
         "/metrics",
         "/api/v1/streams",
@@ -391,7 +401,11 @@ async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_i
         "/livez",
         "/readyz",
     ] {
-        assert!(index.body.contains(&format!("href=\"{path}\"")), "{path}");
+        let relative = path.trim_start_matches('/');
+        assert!(
+            index.body.contains(&format!("href=\"{relative}\"")),
+            "{path}"
+        );
     }
 }
 

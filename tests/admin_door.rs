@@ -37,18 +37,20 @@ fn message(reply: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_token_opens_everything_but_health_is_open_to_all() {
+async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all() {
     let server = Server::behind(door(&with_token())).await;
     server.readiness.listening();
-    for open in ["/livez", "/readyz"] {
+    for open in ["/livez", "/readyz", "/", "/page/vendor/uplot.js"] {
         assert_eq!(fetch(server.address, open).await.status, 200, "{open}");
     }
     let closed = [
         "/metrics",
-        "/",
+        "/api/v1/about",
         "/api/v1/calls",
         "/api/v1/streams",
         "/nothing",
+        "/page/nothing",
+        "/page/../metrics",
         "/livez/../metrics",
     ];
     for path in closed {
@@ -184,6 +186,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         meter: Arc::clone(&bench.meter),
         recent: Arc::clone(&bench.recent),
         prometheus: Prometheus::new(&[], &measure, Instant::now()),
+        about: Arc::default(),
         readiness: Arc::default(),
         ledger: None,
         clock: Instant::now,

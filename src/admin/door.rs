@@ -1,6 +1,7 @@
 //! Who may come in at the operators' address, and how.
 
 use super::api;
+use super::page;
 use super::token::{HEADER, Refused, Token};
 use crate::config;
 use crate::proxy::tls::Acceptor;
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is open to everybody: Kubernetes has no token.
+/// What is open to everybody beside the page's own files: Kubernetes has no token.
 const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
 /// Who may come in, and how. The default is everybody, without TLS.
@@ -50,7 +51,8 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     let Some(token) = &guard.door.token else {
         return next.run(request).await;
     };
-    if OPEN.contains(&request.uri().path()) {
+    let path = request.uri().path();
+    if OPEN.contains(&path) || page::is_static(path) {
         return next.run(request).await;
     }
     match token.check(request.headers().get(HEADER), (guard.clock)()) {

@@ -1,10 +1,12 @@
 //! The operators' address: health, `/metrics`, and what the API tells of calls.
 
+mod about;
 mod accept;
 mod api;
 mod beside;
 mod door;
 mod health;
+mod page;
 mod server;
 mod token;
 
@@ -14,8 +16,8 @@ use crate::meter::{Meter, RecentCalls};
 use crate::slo::Slos;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokio::net::TcpListener;
 
+pub use about::About;
 pub use beside::Beside;
 pub use door::Door;
 pub use health::Readiness;
@@ -40,6 +43,8 @@ pub struct Admin {
     pub prometheus: Arc<Prometheus>,
     /// The promises.
     pub slos: Arc<Slos>,
+    /// What the process is.
+    pub about: Arc<About>,
     /// Whether traffic is welcome.
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.
@@ -62,16 +67,20 @@ pub async fn serve(
         clock: admin.clock,
         door: Arc::new(door),
     };
-    let service = router(admin).layer(from_fn_with_state(guard, door::guard));
+    let service = router(admin)
+        .layer(from_fn_with_state(guard, door::guard))
+        .layer(map_response(as_told));
     server::serve(listener, service, tls, shutdown).await;
 }
 
 fn router(admin: Admin) -> Router {
     Router::new()
-        .route("/", get(index))
+        .route("/", get(page::index))
+        .route("/page/{*file}", get(page::file))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics))
+        .route("/api/v1/about", get(about::about))
         .merge(api::router())
         .fallback(|| async {
             api::Problem::new(
@@ -111,7 +120,10 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     written.expect("memory takes every write")
 }
 
-async fn index() -> Response {
-    let kind = "text/html; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], include_str!("index.html")).into_response()
+/// No browser shall take an answer for anything but what its type says.
+async fn as_told(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    let head = response.headers_mut();
+    head.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }

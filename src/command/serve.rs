@@ -5,7 +5,7 @@ use super::notify;
 use super::objectives::{self, Objectives};
 use super::operators::Operators;
 use crate::Error;
-use crate::admin::{Admin, Readiness};
+use crate::admin::{About, Admin, Readiness};
 use crate::config::Config;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
@@ -82,7 +82,9 @@ impl Proxy {
             .listeners
             .iter()
             .map(Bound::bind)
-            .collect::<Result<_, _>>();
+            .collect::<Result<Vec<_>, _>>();
+        let bound = bound.map_err(|error| Error::Failed(error.to_string()))?;
+        let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
         notify::start(
             &config.receivers,
             &slos,
@@ -96,13 +98,14 @@ impl Proxy {
             meter,
             recent,
             prometheus,
+            about: Arc::new(About::new(&config, &addresses, SystemTime::now())),
             readiness: Arc::default(),
             ledger: None,
             clock: Instant::now,
             wall: SystemTime::now,
         };
         Ok(Proxy {
-            bound: bound.map_err(|error| Error::Failed(error.to_string()))?,
+            bound,
             operators,
             forwarder,
             config,

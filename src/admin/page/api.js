@@ -1,0 +1,66 @@
+// The one door to the process: paths are relative, so a prefix in front of us is fine.
+
+const KEY = "tokengauge-token";
+let memory = null; // where storage is forbidden
+const listeners = new Set();
+
+/** What the API refused or what failed on the way; `status` is 0 without an answer. */
+export class Failed extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+function token() {
+  try {
+    return sessionStorage.getItem(KEY) ?? memory;
+  } catch {
+    return memory;
+  }
+}
+
+export function keepToken(value) {
+  memory = value;
+  try {
+    if (value === null) sessionStorage.removeItem(KEY);
+    else sessionStorage.setItem(KEY, value);
+  } catch {
+    // it lasts as long as the page
+  }
+}
+
+/** Calls `ask(message)` when the address wants a token. */
+export const whenRefused = (ask) => listeners.add(ask);
+
+/** The response of `path`, or a `Failed` that says why there is none. */
+export async function open(path, parameters = {}, signal = undefined) {
+  const url = new URL(path, document.baseURI);
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  const shown = token();
+  const headers = shown ? { authorization: `Bearer ${shown}` } : {};
+  let response;
+  try {
+    response = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failed(0, "the proxy does not answer");
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => null);
+  const message = told?.error?.message ?? `the proxy answered ${response.status}`;
+  if (response.status === 401) listeners.forEach((ask) => ask(shown ? message : ""));
+  throw new Failed(response.status, message);
+}
+
+export async function get(path, parameters, signal) {
+  const response = await open(`api/v1/${path}`, parameters, signal);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failed(0, "the answer broke off");
+  }
+}

@@ -1,0 +1,158 @@
+// Plots on uPlot's canvas: its colours are those of the page, its figures are also a
+// legend, a description and a table.
+import { h, text } from "./dom.js";
+import { date, time } from "./format.js";
+
+const all = new Set();
+const colours = new Map();
+document.addEventListener("theme", () => {
+  colours.clear();
+  all.forEach((chart) => chart.redraw());
+});
+
+/** A colour of the style sheet as the canvas takes it. */
+export function colour(name) {
+  if (!colours.has(name)) {
+    const probe = h("i", { hidden: true, style: { color: `var(${name})` } });
+    document.body.append(probe);
+    colours.set(name, getComputedStyle(probe).color);
+    probe.remove();
+  }
+  return colours.get(name);
+}
+
+/**
+ * `series`: `{key, label, colour, dash, width, scale, fill, points}`; `band`: two keys
+ * between which to fill; `x`: "time" or a label; `write` gives a value its unit.
+ */
+export class Chart {
+  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary }) {
+    Object.assign(this, { label, series, x, write, writeRight, marks, summary, points: [], range: [0, 1] });
+    this.values = series.map(() => h("b"));
+    const keys = series.map((one, place) =>
+      h("li", {}, h("i", { class: one.box ? "box" : null, style: { background: `var(${one.colour})` } }), one.label, this.values[place]),
+    );
+    this.at = h("li", { class: "at" });
+    this.plot = h("div", { class: high ? "plot high" : "plot", role: "img", "aria-label": label });
+    this.none = h("p", { class: "nothing" }, nothing ?? "No call in this window.");
+    this.rows = h("div");
+    this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "As a table"), this.rows);
+    host.append(h("ul", { class: "keys", "aria-hidden": "true" }, keys, this.at), this.plot, this.table);
+    this.uplot = new uPlot(this.options(band), [[], ...series.map(() => [])], this.plot);
+    this.plot.append(this.none);
+    new ResizeObserver(() => this.size()).observe(this.plot);
+    all.add(this);
+  }
+
+  options(band) {
+    const place = (key) => this.series.findIndex((one) => one.key === key) + 1;
+    const time = this.x === "time";
+    const axis = { stroke: () => colour("--muted"), font: "11.5px system-ui, sans-serif", ticks: { show: false } };
+    const grid = { stroke: () => colour("--line"), width: 1 };
+    const up = (_, least, most) => [0, most > 0 ? most * 1.08 : 1];
+    const right = this.series.some((one) => one.scale === "right");
+    return {
+      width: 300,
+      height: 150,
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+      padding: [8, right ? 0 : 10, 0, 0],
+      scales: { x: { time: false, range: () => this.range }, y: { range: up }, right: { range: up } },
+      axes: [
+        { ...axis, grid: { show: false }, size: 24, gap: 4, space: 60, values: (_, at) => at.map((value) => this.tick(value)), ...(time ? { incrs: STEPS } : { incrs: WHOLE }) },
+        { ...axis, grid, size: 52, gap: 4, values: (_, at) => at.map((value) => this.write(value, true)) },
+        ...(right ? [{ ...axis, scale: "right", side: 1, size: 48, gap: 4, grid: { show: false }, values: (_, at) => at.map((value) => (this.writeRight ?? this.write)(value, true)) }] : []),
+      ],
+      bands: band ? [{ series: band.map(place), fill: () => colour("--band") }] : [],
+      series: [{}, ...this.series.map((one) => this.line(one))],
+      hooks: {
+        setCursor: [(plot) => this.legend(plot.cursor.idx)],
+        draw: [(plot) => this.marks?.(plot, this)],
+      },
+    };
+  }
+
+  line({ colour: name, dash, width = 1.75, scale = "y", fill, points }) {
+    const alone = (plot, series, show, gaps) => {
+      const data = plot.data[series];
+      const found = [];
+      data.forEach((value, at) => {
+        if (value !== null && (points || ((data[at - 1] ?? null) === null && (data[at + 1] ?? null) === null))) found.push(at);
+      });
+      return found.length > 0 ? found : null;
+    };
+    return { stroke: () => colour(name), fill: fill ? () => colour(fill) : undefined, width, dash, scale, points: { size: points ? 6 : 5, fill: () => colour(name), width: 1, filter: alone, show: true } };
+  }
+
+  tick(value) {
+    if (this.x !== "time") return String(value);
+    return this.range[1] - this.range[0] > 3 * 86_400 ? date(value * 1000) : time(value * 1000)?.replace(/.*, /, "");
+  }
+
+  /** `points` in order of `at` (seconds, or what the x axis holds), within `range`. */
+  update(points, range) {
+    this.points = points;
+    this.range = range;
+    this.none.hidden = points.some((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    const columns = this.series.map(({ key }) => points.map((point) => point[key] ?? null));
+    this.uplot.setData([points.map((point) => point.at), ...columns]);
+    this.legend(this.uplot.cursor.idx);
+    this.plot.setAttribute("aria-label", this.described());
+    if (this.table.open) this.fillTable();
+  }
+
+  described() {
+    const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    if (!last) return `${this.label}: nothing in this window`;
+    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.series.map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
+  }
+
+  valueOf(one, point) {
+    const value = point?.[one.key] ?? null;
+    return value === null ? "–" : (one.scale === "right" ? (this.writeRight ?? this.write) : this.write)(value);
+  }
+
+  /** The values under the cursor, else the last ones. */
+  legend(index) {
+    const chosen = this.points[index] ?? null;
+    const shown = chosen ?? this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    this.series.forEach((one, place) => text(this.values[place], this.valueOf(one, shown)));
+    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : "");
+  }
+
+  fillTable() {
+    if (!this.table.open) return;
+    const head = [this.x === "time" ? "From" : this.x, ...this.series.map((one) => one.label)];
+    const rows = this.points.toReversed().filter((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    const cells = (point) => this.series.map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
+    const name = (point) => (this.x === "time" ? time(point.at * 1000, true) : String(point.at));
+    const table = h(
+      "table",
+      {},
+      h("caption", { class: "vh" }, this.label),
+      h("thead", {}, h("tr", {}, head.map((label, place) => h("th", { scope: "col", class: place ? "num" : null }, label)))),
+      h("tbody", {}, rows.map((point) => h("tr", {}, h("th", { scope: "row" }, name(point)), cells(point)))),
+    );
+    this.rows.replaceChildren(h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+  }
+
+  size() {
+    const { clientWidth: width, clientHeight: height } = this.plot;
+    if (width > 0 && (width !== this.uplot.width || height !== this.uplot.height)) this.uplot.setSize({ width, height });
+  }
+
+  fail(message) {
+    this.none.textContent = `Cannot be shown: ${message}`;
+    this.none.hidden = false;
+  }
+
+  redraw() {
+    this.uplot.redraw(false, true);
+  }
+}
+
+const MINUTES = [1, 2, 5, 10, 15, 30].map((n) => n * 60);
+const HOURS = [1, 2, 3, 4, 6, 12].map((n) => n * 3600);
+const DAYS = [1, 2, 5, 7, 14].map((n) => n * 86_400);
+const STEPS = [...MINUTES, ...HOURS, ...DAYS];
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];

@@ -1,0 +1,71 @@
+// What to point where: the proxy's own addresses and routes, as lines to copy.
+import { h } from "./dom.js";
+
+const SHOWN = 8;
+
+export function connect(host, about) {
+  const listener = about.listeners[0];
+  if (!listener) return host.replaceChildren(h("p", {}, "The proxy has no address for agents."));
+  const base = address(listener);
+  const ways = about.routes.map((route) => way(base, route));
+  const more = about.listeners.slice(1).map(address);
+  host.replaceChildren(
+    h("p", {}, "Agents connect at ", h("code", {}, base), more.length > 0 ? [" or ", h("code", {}, more.join(", "))] : null, ". Only the base URL changes: their own keys travel on untouched."),
+    h("div", { class: "ways" }, ways.slice(0, SHOWN)),
+    ways.length > SHOWN ? h("details", {}, h("summary", {}, `${ways.length - SHOWN} more routes`), h("div", { class: "ways" }, ways.slice(SHOWN))) : "",
+    h("p", { class: "note" }, "No agent at hand? ", h("code", {}, "tokengauge demo"), " runs simulated ones against a simulated backend."),
+  );
+}
+
+/** Where nothing is told but "every address", the name this page was reached by is one. */
+function address({ address, tls }) {
+  const [, host, port] = address.match(/^(.*):(\d+)$/);
+  const any = host === "0.0.0.0" || host === "[::]";
+  const name = any ? location.hostname : host;
+  return `${tls ? "https" : "http"}://${name}:${port}`;
+}
+
+function way(base, route) {
+  const demands = [route.host ? `host ${route.host}` : null, ...route.headers.map((name) => `header ${name}`)].filter(Boolean);
+  return h(
+    "div",
+    { class: "way" },
+    h("h3", {}, route.name, h("p", { class: "to" }, `→ ${route.urls.join(", ")}`), demands.length > 0 ? h("p", { class: "to" }, `only with ${demands.join(", ")}`) : null),
+    copyable(setting(base + route.path, route)),
+  );
+}
+
+/** The setting of the SDK that speaks to such an upstream. */
+function setting(url, route) {
+  const about = `${route.urls.join(" ")} ${route.name} ${route.upstream} ${route.dialect ?? ""}`.toLowerCase();
+  const known = SETTINGS.find(([pattern]) => pattern.test(about));
+  return known ? known[1](url) : `OPENAI_BASE_URL=${url}/v1`;
+}
+
+const SETTINGS = [
+  [/groq/, (url) => `OPENAI_BASE_URL=${url}/openai/v1`],
+  [/openrouter/, (url) => `OPENAI_BASE_URL=${url}/api/v1`],
+  [/deepseek|perplexity/, (url) => `OPENAI_BASE_URL=${url}`],
+  [/anthropic/, (url) => `ANTHROPIC_BASE_URL=${url}`],
+  [/gemini|generativelanguage/, (url) => `genai.Client(http_options={"base_url": "${url}"})`],
+  [/mistral/, (url) => `Mistral(server_url="${url}")`],
+  [/cohere/, (url) => `cohere.ClientV2(base_url="${url}")`],
+  [/bedrock/, (url) => `boto3.client("bedrock-runtime", endpoint_url="${url}")`],
+  [/ollama|:11434/, (url) => `OLLAMA_HOST=${url.replace(/^http:\/\//, "")}`],
+];
+
+function copyable(line) {
+  const button = h("button", { type: "button", "aria-label": `Copy ${line}` }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(line);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select it"; // no clipboard without TLS, away from this machine
+      getSelection().selectAllChildren(code);
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+  const code = h("code", {}, line);
+  return h("div", { class: "copy" }, code, button);
+}

@@ -1,0 +1,59 @@
+// Where the money goes, and what has no price.
+import { h, keyed, meter, text, toggle } from "./dom.js";
+import { known, list, percent, plural, usd } from "./format.js";
+
+export class Cost {
+  constructor(host, picked) {
+    this.kind = "models";
+    this.rows = { models: [], workloads: [] };
+    this.sum = h("p", { class: "note push" });
+    this.sum.style.marginTop = "0";
+    const kinds = toggle("Cost by", [["models", "By model"], ["workloads", "By workload"]], "models", (kind) => {
+      this.kind = kind;
+      this.show();
+      picked(kind);
+    });
+    this.list = h("ul", { class: "shares" });
+    this.note = h("p", { class: "note" });
+    host.append(h("div", { class: "head" }, kinds, this.sum), this.list, this.note);
+  }
+
+  update(kind, rows) {
+    this.rows[kind] = rows;
+    this.show();
+  }
+
+  show() {
+    const rows = this.rows[this.kind];
+    const priced = rows.filter((row) => known(row.cost_usd)).sort((one, other) => other.cost_usd - one.cost_usd);
+    const all = priced.reduce((sum, row) => sum + row.cost_usd, 0);
+    const unpriced = rows.filter((row) => missed(row) > 0);
+    text(this.sum, priced.length > 0 ? `${usd(all)} in this window` : "");
+    keyed(this.list, priced.slice(0, 10), nameOf, () => h("li", { class: "share" }), (item, row) => {
+      const share = all > 0 ? row.cost_usd / all : 0;
+      const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output` : "";
+      const sign = `${row.cost_usd} ${share}${per}`;
+      if (item.sign === sign) return;
+      item.sign = sign;
+      item.replaceChildren(
+        h("span", { class: "name", title: nameOf(row) }, nameOf(row)),
+        h("span", {}, h("strong", {}, usd(row.cost_usd)), h("span", { class: "muted" }, ` ${percent(share)}${per}`)),
+        meter(share),
+      );
+    });
+    text(this.note, this.missing(rows, priced, unpriced));
+  }
+
+  missing(rows, priced, unpriced) {
+    if (rows.length === 0) return "No call in this window.";
+    const more = priced.length > 10 ? `The first 10 of ${priced.length}. ` : "";
+    if (unpriced.length === 0) return more;
+    const calls = unpriced.reduce((sum, row) => sum + missed(row), 0);
+    const names = list(unpriced.map(nameOf), 3);
+    return `${more}${plural(calls, "call")} of ${names} had no known price and are in no sum. A price in the configuration, or the hourly price of your own GPUs, gives one.`;
+  }
+}
+
+const nameOf = (row) => row.name ?? "calls without a name";
+/** Calls without a price. */
+export const missed = (row) => row.unpriced_calls ?? (known(row.cost_usd) ? 0 : row.calls);

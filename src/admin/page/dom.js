@@ -1,0 +1,75 @@
+// Elements without markup: whatever a name from the wire holds, it stays text.
+
+/** An element. Attributes as written; `on` takes listeners, `style` goes by the CSSOM,
+ *  which the content-security-policy allows. */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") Object.entries(value).forEach(([event, run]) => element.addEventListener(event, run));
+    else if (name === "style") Object.entries(value).forEach(([key, to]) => element.style.setProperty(key, to));
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  element.append(...children);
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** Sets text only where it differs: screen readers hear changes, selections survive. */
+export function text(element, value) {
+  const wanted = value ?? "";
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+/** A number that is not known, and why. */
+export const unknown = (why = "unknown") =>
+  h("span", { class: "unknown", title: why }, h("span", { "aria-hidden": "true" }, "–"), h("span", { class: "vh" }, why));
+
+/** Makes the children of `parent` those of `items`, in order; an item that was there
+ *  keeps its element, and with it focus and selection. */
+export function keyed(parent, items, key, make, update) {
+  const old = parent.keyed ?? new Map();
+  const now = new Map();
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const id = key(item);
+    if (now.has(id)) continue;
+    const element = old.get(id) ?? make(item);
+    now.set(id, element);
+    update(element, item);
+    if (element === place) place = place.nextElementSibling;
+    else parent.insertBefore(element, place);
+  }
+  for (const [id, element] of old) if (!now.has(id)) element.remove();
+  parent.keyed = now;
+}
+
+/** Buttons of which one is pressed. */
+export function toggle(label, options, chosen, pick) {
+  const group = h("div", { class: "toggle", role: "group", "aria-label": label });
+  for (const [value, name] of options) {
+    const button = h("button", { type: "button", "aria-pressed": String(value === chosen) }, name);
+    button.addEventListener("click", () => {
+      for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+      pick(value);
+    });
+    group.append(button);
+  }
+  return group;
+}
+
+/** The share of a whole as a bar. Says nothing to a screen reader: the number beside it does. */
+export function meter(share, kind = "", extra = "") {
+  const width = `${Math.max(0, Math.min(1, share || 0)) * 100}%`;
+  return h("span", { class: `meter ${extra}`, "aria-hidden": "true" }, h("i", { class: kind, style: { width } }));
+}

@@ -1,0 +1,56 @@
+// Is anything wrong? One line of findings; a screen reader hears when they come and go,
+// not each time a figure within them moves.
+import { byId, h, keyed, text } from "./dom.js";
+import { known, percent, plural, rate, seconds } from "./format.js";
+import { severity } from "./tiles.js";
+import { silence } from "./words.js";
+
+export class Health {
+  constructor(list) {
+    this.list = list;
+    this.facts = { streams: [], slos: [], sums: null, about: null, link: null };
+  }
+
+  know(facts) {
+    Object.assign(this.facts, facts);
+    const found = this.findings();
+    const keys = found.map(({ key }) => key).join();
+    keyed(this.list, found, ({ key }) => key, () => h("li"), (item, { kind, says }) => {
+      item.className = kind;
+      text(item, says);
+    });
+    if (keys !== this.keys) text(byId("health-said"), found.map(({ says }) => says).join(". "));
+    this.keys = keys;
+  }
+
+  findings() {
+    const { streams, slos, sums, about, link } = this.facts;
+    const found = [];
+    const say = (key, kind, says) => found.push({ key, kind, says });
+    if (link) say("link", "bad", link);
+    if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
+    for (const slo of slos) {
+      const firing = slo.alerts.filter((alert) => alert.firing);
+      const worst = firing.find((alert) => alert.severity === "page") ?? firing[0];
+      if (worst) say(`alert ${slo.name}`, worst.severity === "page" ? "bad" : "warn", `${slo.name} burns its budget ${rate(worst.burn_short)}× too fast`);
+      else if (slo.budget_remaining <= 0) say(`spent ${slo.name}`, "bad", `${slo.name} has spent its budget`);
+    }
+    const threshold = about?.measure?.stall_threshold ?? 1;
+    const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);
+    if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`);
+    const share = sums?.calls > 0 ? sums.errors / sums.calls : null;
+    if (severity(share)) say("errors", severity(share), `${percent(share)} of calls failed in this window`);
+    if (found.length === 0) say("well", "good", this.well());
+    return found;
+  }
+
+  well() {
+    const { slos, sums } = this.facts;
+    const promises = slos.length > 0 ? `${plural(slos.length, "objective")} within budget` : "no objective is configured";
+    const calls = sums?.calls > 0 ? `, ${sums.errors === 0 ? "no call failed" : "hardly a call failed"}` : "";
+    return `Nothing is wrong: ${promises}${calls}`;
+  }
+}
+
+/** How an alert's end is told. */
+export const until = (left) => (known(left) ? `spent in ${seconds(left)} at this pace` : null);

@@ -1,0 +1,234 @@
+// Wires the parts together: what is asked when, and which view is shown.
+import { get, keepToken, whenRefused } from "./api.js";
+import { Calls } from "./calls.js";
+import { Capacity } from "./capacity.js";
+import { Compare } from "./compare.js";
+import { connect } from "./connect.js";
+import { Cost, missed } from "./cost.js";
+import { byId, h, text } from "./dom.js";
+import { known } from "./format.js";
+import { Health } from "./health.js";
+import { Live } from "./live.js";
+import { Objectives } from "./objectives.js";
+import { filters, offer, startFilters, windowSeconds } from "./filters.js";
+import { Session } from "./session.js";
+import { Sessions } from "./sessions.js";
+import { Speeds } from "./speeds.js";
+import { Streams } from "./streams.js";
+import { Tiles } from "./tiles.js";
+
+const FRESH_FOR = 5000; // milliseconds between two looks at what happened
+const SEEN_ANYWAY = 30_000;
+
+const tiles = new Tiles(byId("tiles"));
+const health = new Health(byId("health"));
+const speeds = new Speeds(byId("tps"), byId("ttft"), byId("output"));
+const streams = new Streams(byId("streams"));
+const objectives = new Objectives(byId("slos"));
+const compare = new Compare(byId("models"), () => refresh());
+const capacity = new Capacity(byId("capacity"));
+const cost = new Cost(byId("cost"), () => refresh());
+const calls = new Calls(byId("calls"));
+const sessions = new Sessions(byId("sessions"), filters);
+const session = new Session(byId("session"));
+const live = new Live(take, link);
+
+let view = "now";
+let dirty = true;
+let last = 0;
+let seen = false; // whether there ever was a call
+
+/** An event, or what polling found in its place. */
+function take(event, data) {
+  if (event === "streams") {
+    const shown = data.streams.filter((stream) => !filters().model || stream.model === filters().model);
+    if (data.streams.length > 0) hasCalls();
+    tiles.streams(shown);
+    streams.update(shown);
+    health.know({ streams: data.streams });
+  } else if (event === "slos") {
+    tiles.slos(data.slos);
+    objectives.update(data.slos);
+    health.know({ slos: data.slos });
+  } else if (event === "call") {
+    hasCalls();
+    calls.add(data.call ?? data);
+    dirty = true;
+  } else if (event === "calls") {
+    if (data.calls[0]?.id !== calls.calls[0]?.id) dirty = true;
+    if (data.calls.length > 0) hasCalls();
+    calls.replace(data.calls);
+  } else if (event === "lost") {
+    dirty = true;
+  }
+}
+
+function link(state, message) {
+  const words = { live: "Live", polling: "Every 2 s", lost: "Not reachable" };
+  const element = byId("link-state");
+  element.dataset.state = state;
+  element.title = message ?? "";
+  text(element, words[state]);
+  health.know({ link: state === "lost" ? `The proxy is not reachable: ${message}` : null });
+}
+
+function hasCalls() {
+  if (seen) return;
+  seen = true;
+  showEmpty();
+}
+
+function showEmpty() {
+  byId("empty").hidden = seen;
+  byId("panels").hidden = !seen;
+}
+
+/** Asks for everything the view shows. */
+async function refresh() {
+  last = Date.now();
+  dirty = false;
+  if (view === "sessions") return sessions.load();
+  if (view === "session") return session.open(session.id, true);
+  if (view === "now") await Promise.allSettled([showSpeeds(), showGroups("models"), showGroups("workloads"), showCapacity()]);
+}
+
+async function showSpeeds() {
+  const { whole, each } = await speeds.load(filters(), windowSeconds());
+  tiles.speed(whole.tps, whole.ttft);
+  if (each > 0) hasCalls();
+}
+
+async function showGroups(kind) {
+  try {
+    const answer = await get(kind, { ...filters(), limit: 1000 });
+    const rows = answer[kind];
+    told(answer.store);
+    offer(kind, rows.map(({ name }) => name));
+    compare.update(kind, rows);
+    cost.update(kind, rows);
+    if (kind === "models") sum(rows);
+  } catch (error) {
+    compare.fail(error.message);
+  }
+}
+
+function sum(rows) {
+  const of = (figure) => rows.reduce((sum, row) => sum + (figure(row) ?? 0), 0);
+  const priced = rows.filter(({ cost_usd }) => known(cost_usd));
+  const sums = {
+    calls: of((row) => row.calls),
+    errors: of((row) => row.errors),
+    cost: priced.length > 0 ? of((row) => row.cost_usd) : null,
+    unpriced: of(missed),
+    output: of((row) => row.tokens.output),
+  };
+  tiles.sums(sums);
+  health.know({ sums });
+}
+
+async function showCapacity() {
+  try {
+    capacity.update((await get("capacity", filters())).upstreams);
+  } catch (error) {
+    capacity.fail(error.message);
+  }
+}
+
+function told(store) {
+  const kept = about?.measure.recent_calls;
+  text(byId("store"), store === "memory" ? `Of the last ${kept ?? ""} calls, in memory; a ledger remembers more` : "");
+}
+
+let about = null;
+async function learn() {
+  about = await get("about");
+  text(byId("version"), `tokengauge ${about.version}`);
+  calls.measure = about.measure;
+  streams.threshold = about.measure.stall_threshold;
+  connect(byId("connect"), about);
+  connect(byId("empty-body"), about);
+  health.know({ about });
+}
+
+/** `#/`, `#/sessions`, `#/sessions/<id>`, `#/connect`. */
+function route() {
+  const [, name, id] = location.hash.split("/");
+  view = id ? "session" : ["sessions", "connect"].includes(name) ? name : "now";
+  for (const element of document.querySelectorAll(".view")) element.hidden = element.id !== `view-${view}`;
+  for (const anchor of document.querySelectorAll("[data-view]")) {
+    const here = anchor.dataset.view === (view === "session" ? "sessions" : view);
+    if (here) anchor.setAttribute("aria-current", view === "session" ? "true" : "page");
+    else anchor.removeAttribute("aria-current");
+  }
+  byId("filters").hidden = view === "connect" || view === "session";
+  const titles = { now: "Now", sessions: "Sessions", session: "A session", connect: "Connect" };
+  text(byId("title"), titles[view]);
+  document.title = view === "now" ? "tokengauge" : `${titles[view]} · tokengauge`;
+  if (view === "session") session.open(decodeURIComponent(id));
+  else refresh();
+}
+
+function askForToken(problem) {
+  const dialog = byId("token");
+  text(byId("token-problem"), problem);
+  if (!dialog.open) dialog.showModal();
+}
+
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(byId("token-input").value.trim());
+  byId("token-input").value = "";
+  byId("token").close();
+  begin();
+});
+// Without a token there is nothing to see behind it.
+byId("token").addEventListener("cancel", (event) => event.preventDefault());
+whenRefused(askForToken);
+
+startFilters(byId("filters"), () => {
+  tiles.forget();
+  calls.matches = matching(filters());
+  calls.show();
+  sessions.cursors = [null];
+  refresh();
+});
+
+const matching = ({ model, workload }) => (call) => (!model || (call.model ?? call.model_requested) === model) && (!workload || call.workload === workload);
+
+let begun = 0;
+async function begin() {
+  const ours = ++begun;
+  try {
+    await learn();
+    const first = await get("calls", { limit: 100 });
+    take("calls", first);
+    showEmpty();
+    take("slos", await get("slos"));
+    take("streams", await get("streams", { limit: 1000 }));
+    route();
+  } catch (error) {
+    if (error.status !== 401) {
+      link("lost", error.message);
+      setTimeout(() => ours === begun && begin(), 3000);
+    }
+    return;
+  }
+  if (live.running) live.again();
+  else live.start();
+}
+
+setInterval(() => {
+  if (document.hidden || !live.running) return;
+  const age = Date.now() - last;
+  if ((dirty && age >= FRESH_FOR) || age >= SEEN_ANYWAY) refresh();
+}, 1000);
+setInterval(() => !document.hidden && live.running && learn().catch(() => {}), SEEN_ANYWAY);
+addEventListener("hashchange", () => {
+  route();
+  byId("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
+document.addEventListener("visibilitychange", () => !document.hidden && live.running && refresh());
+
+document.body.append(h("p", { class: "vh", role: "status", id: "health-said" }));
+begin();

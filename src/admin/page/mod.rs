@@ -1,0 +1,144 @@
+//! The live page: files within the binary, the same for everybody.
+//!
+//! They are served without the token: they hold no figure of this process, only the
+//! program that asks for them, and a browser cannot send a token when it opens an
+//! address. What the program then asks of the API needs the token.
+
+use super::api;
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
+
+/// Nothing but our own files and our own API: no inline script or style, no other host,
+/// no frame around it, no form that leaves, no text that becomes markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Where files other than the page itself are.
+const FOLDER: &str = "/page/";
+
+/// A file of the page.
+struct Asset {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! assets {
+    ($($name:literal),* $(,)?) => {
+        [$(Asset { name: $name, text: include_str!($name) }),*]
+    };
+}
+
+static ASSETS: &[Asset] = &assets![
+    "api.js",
+    "calls.js",
+    "capacity.js",
+    "chart.js",
+    "compare.js",
+    "connect.js",
+    "cost.js",
+    "dom.js",
+    "filters.js",
+    "format.js",
+    "health.js",
+    "icon.svg",
+    "index.html",
+    "layout.css",
+    "live.js",
+    "main.js",
+    "objectives.js",
+    "session.js",
+    "sessions.js",
+    "speeds.js",
+    "streams.js",
+    "table.js",
+    "tables.css",
+    "theme.css",
+    "theme.js",
+    "tiles.js",
+    "waterfall.js",
+    "words.js",
+    "vendor/uplot.css",
+    "vendor/uplot.js",
+];
+
+/// Their digests, in the same order.
+static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
+    let tags = ASSETS.iter().map(|asset| {
+        let digest = Sha256::digest(asset.text);
+        let digest: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+        HeaderValue::from_str(&format!("\"{digest}\"")).expect("hex digits in quotes")
+    });
+    tags.collect()
+});
+
+/// Whether `path` is one of the page's own.
+pub(super) fn is_static(path: &str) -> bool {
+    path == "/"
+        || path
+            .strip_prefix(FOLDER)
+            .is_some_and(|name| place(name).is_some())
+}
+
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    serve("index.html", &headers)
+}
+
+pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    serve(&name, &headers)
+}
+
+fn place(name: &str) -> Option<usize> {
+    ASSETS.iter().position(|asset| asset.name == name)
+}
+
+fn serve(name: &str, headers: &HeaderMap) -> Response {
+    let Some(place) = place(name) else {
+        return api::Problem::new(StatusCode::NOT_FOUND, "the page has no such file")
+            .into_response();
+    };
+    let (asset, tag) = (&ASSETS[place], &TAGS[place]);
+    let known = headers.get_all(header::IF_NONE_MATCH);
+    let known = known.iter().filter_map(|line| line.to_str().ok());
+    let fresh = known
+        .flat_map(|line| line.split(','))
+        .map(|known| known.trim().trim_start_matches("W/"))
+        .any(|known| known == "*" || known.as_bytes() == tag.as_bytes());
+    let mut response = if fresh {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let kind = [(header::CONTENT_TYPE, kind(asset.name))];
+        (kind, asset.text).into_response()
+    };
+    let head = response.headers_mut();
+    head.insert(header::ETAG, tag.clone());
+    for (name, value) in HEAD {
+        head.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// To be asked again each time, since another version may run tomorrow: the tag makes
+/// that cheap.
+const HEAD: [(header::HeaderName, &str); 4] = [
+    (header::CACHE_CONTROL, "no-cache"),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+];
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit_once('.') {
+        Some((_, "html")) => "text/html; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests;

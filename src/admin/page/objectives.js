@@ -1,0 +1,62 @@
+// What is promised, what is left of each budget and how fast it is spent.
+import { h, keyed, meter } from "./dom.js";
+import { count, known, percent, rate } from "./format.js";
+import { until } from "./health.js";
+
+export class Objectives {
+  constructor(host) {
+    this.list = h("div");
+    this.none = h(
+      "p",
+      { class: "nothing", hidden: true },
+      "No objective is configured. A ",
+      h("code", {}, "[[slo]]"),
+      " in the configuration says what is promised, such as ",
+      h("code", {}, "ttft.at_most = \"500ms\""),
+      "; ",
+      h("code", {}, "tokengauge slo suggest"),
+      " proposes some from recorded calls.",
+    );
+    host.append(this.list, this.none);
+  }
+
+  update(slos) {
+    this.none.hidden = slos.length > 0;
+    keyed(this.list, slos, (slo) => slo.name, () => h("article", { class: "slo" }), (article, slo) => {
+      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing)]);
+      if (article.sign === sign) return;
+      article.sign = sign;
+      article.replaceChildren(...this.article(slo));
+    });
+  }
+
+  article(slo) {
+    const left = slo.budget_remaining;
+    const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
+    const firing = slo.alerts.filter((alert) => alert.firing);
+    const alert = firing.find((one) => one.severity === "page") ?? firing[0];
+    const events = slo.good + slo.bad;
+    const met = events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
+    return [
+      h("h3", {}, slo.name, " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires`) : ""),
+      h("p", { class: `left ${kind}` }, `${percent(left)} left`),
+      meter(left, kind),
+      h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
+      h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
+    ];
+  }
+}
+
+function ending(slo) {
+  const told = slo.budget_remaining > 0 ? until(slo.exhausted_in_seconds) : null;
+  return told ? ` — ${told}` : "";
+}
+
+function burns(slo) {
+  const factors = Object.fromEntries(slo.alerts.map((alert) => [alert.long, alert.factor]));
+  const parts = slo.burn.filter((burn) => known(burn.rate)).map(({ window, rate: speed }) => {
+    const kind = speed > (factors[window] ?? 14.4) ? "bad" : speed > 1 ? "warn" : "";
+    return [h("b", { class: kind }, `${rate(speed)}×`), ` ${window}`];
+  });
+  return parts.flatMap((part, place) => (place ? [", ", ...part] : part));
+}

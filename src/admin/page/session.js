@@ -1,0 +1,106 @@
+// One session: its sums, and its calls as a waterfall.
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { list, percent, plural, rate, count, seconds, time } from "./format.js";
+import { cost } from "./sessions.js";
+import { Waterfall } from "./waterfall.js";
+import { PHASES } from "./words.js";
+
+const PAGE = 200;
+
+export class Session {
+  constructor(host) {
+    this.host = host;
+  }
+
+  /** Shows `id`; `again` where it is there already and may have grown. */
+  async open(id, again = false) {
+    if (again && this.id !== id) return;
+    if (!again) this.calls = [];
+    this.id = id;
+    try {
+      const shown = Math.max(this.calls.length, PAGE);
+      const session = await this.page(id, Math.min(shown, 1000), null);
+      if (this.id !== id) return;
+      this.show(session);
+    } catch (error) {
+      if (!again && this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Cannot be shown: ${error.message}`)));
+    }
+  }
+
+  page(id, limit, cursor) {
+    return get(`sessions/${encodeURIComponent(id)}`, { limit, cursor });
+  }
+
+  show(session) {
+    const sign = JSON.stringify([session.last_at, session.calls.length, session.in_flight, session.cost_usd]);
+    if (this.sign === sign && this.host.dataset.session === session.id) return;
+    this.sign = sign;
+    if (this.host.dataset.session !== session.id || !this.fall) {
+      this.facts = h("div");
+      const body = h("div");
+      this.more = h("button", { type: "button", hidden: true, on: { click: () => this.moreCalls() } }, "More calls");
+      this.host.replaceChildren(frame(session.id, this.facts, body, this.more));
+      this.host.dataset.session = session.id;
+      this.fall = new Waterfall(body);
+    }
+    this.session = session;
+    this.calls = session.calls;
+    this.next = session.next_cursor;
+    this.draw();
+  }
+
+  async moreCalls() {
+    const page = await this.page(this.id, PAGE, this.next);
+    this.calls = [...this.calls, ...page.calls];
+    this.next = page.next_cursor;
+    this.draw();
+  }
+
+  draw() {
+    this.facts.replaceChildren(...facts(this.session, this.calls));
+    this.fall.update(this.session, this.calls);
+    this.more.hidden = this.next === null;
+  }
+}
+
+function frame(id, ...content) {
+  return h("section", { class: "panel", "aria-labelledby": "session-title" }, h("div", { class: "head" }, h("h2", { id: "session-title" }, "Session ", h("code", {}, id)), h("a", { class: "push", href: "#/sessions" }, "← All sessions")), ...content);
+}
+
+function facts(session, calls) {
+  const { tokens, seconds: took } = session;
+  const unpriced = session.unpriced_calls > 0 ? `${plural(session.unpriced_calls, "call")} without a price` : null;
+  const told = [
+    ["Cost", cost(session) ?? "no price is known", unpriced],
+    ["Calls", count(session.calls), session.errors > 0 ? `${count(session.errors)} failed` : "none failed"],
+    ["Took", seconds(took.wall), `from ${time(session.started_at, true)}`],
+    ["Waiting for models", seconds(took.model), percent(took.wall > 0 ? took.model / took.wall : null)],
+    ["Between calls", seconds(took.tools), "tools, and people"],
+    ["Output speed", rate(session.tps.output) ? `${rate(session.tps.output)} tok/s` : "–", session.tps.output === null ? "no call with a speed" : "while decoding"],
+    ["First token, p50", seconds(took.ttft_p50) ?? "–"],
+    ["Tokens in", count(tokens.input) ?? "–", tokens.cached_input ? `${count(tokens.cached_input)} from a cache` : null],
+    ["Tokens out", count(tokens.output) ?? "–", tokens.reasoning ? `${count(tokens.reasoning)} reasoning` : null],
+    ["Agents", list(session.agents, 4) || "–"],
+    ["Models", list(session.models, 4) || "–"],
+    ["Workload", session.workload],
+    ["User", session.user],
+    ["Experiment", [session.experiment, session.variant].filter(Boolean).join(" / ") || null],
+  ];
+  const items = told.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
+  return [h("dl", { class: "facts" }, items), ...whereTimeWent(session, calls)];
+}
+
+/** The phases of the calls at hand and the time between them, as one bar. */
+function whereTimeWent(session, calls) {
+  const sums = new Map(Object.keys(PHASES).map((name) => [name, 0]));
+  calls.forEach((call) => call.phases.forEach(({ name, start, end }) => sums.set(name, (sums.get(name) ?? 0) + end - start)));
+  sums.set("between calls", session.seconds.tools);
+  const all = [...sums.values()].reduce((sum, one) => sum + one, 0);
+  if (all <= 0) return [];
+  const parts = [...sums].filter(([, sum]) => sum > 0);
+  const style = (name, sum) => ({ width: `${(sum / all) * 100}%`, ...(name in PHASES ? { background: `var(--${name})` } : {}) });
+  const bar = parts.map(([name, sum]) => h("i", { class: name in PHASES ? null : "hatched", style: style(name, sum) }));
+  const keys = parts.map(([name, sum]) => h("li", {}, h("i", { class: name in PHASES ? "box" : "box hatched", title: PHASES[name], style: name in PHASES ? { background: `var(--${name})` } : {} }), name, h("b", {}, seconds(sum)), percent(sum / all)));
+  return [h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "Where the time went, all calls added up" }, keys)];
+}

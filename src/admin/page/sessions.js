@@ -1,0 +1,107 @@
+// Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
+import { get } from "./api.js";
+import { h, text } from "./dom.js";
+import { Table } from "./table.js";
+import { ago, count, list, rate, seconds, short, time, usd } from "./format.js";
+
+const SETTLE = 250; // milliseconds after the last key
+
+export class Sessions {
+  constructor(host, filters) {
+    Object.assign(this, { filters, cursors: [null], next: null, size: 50, order: { id: "last_at", ascending: false }, query: "", outcome: "" });
+    this.search = h("input", { type: "search", class: "search", placeholder: "Session or agent contains …", "aria-label": "Session or agent contains", on: { input: () => this.typed() } });
+    const outcome = h("select", { on: { change: () => this.restart({ outcome: outcome.value }) } });
+    for (const [value, label] of [["", "any"], ["complete", "complete"], ["client_cancelled", "agent left"], ["http_error", "HTTP error"], ["upstream_reset", "upstream broke off"], ["error_event", "error in the stream"], ["timeout", "timeout"], ["unreachable", "unreachable"], ["rejected", "refused"]]) {
+      outcome.append(h("option", { value }, label));
+    }
+    this.found = h("p", { class: "muted push", role: "status" });
+    host.append(h("div", { class: "head" }, this.search, h("label", { class: "muted" }, "Calls that ended ", outcome), this.found));
+    this.table = new Table(host, {
+      label: "Sessions",
+      order: this.order,
+      key: (session) => session.id,
+      sorted: (order) => this.restart({ order }),
+      nothing: () => (this.query || this.outcome ? "No session is like that in this window." : "No session yet: a call belongs to one when its agent names it, by x-tokengauge-session or the headers of its SDK."),
+      columns: COLUMNS,
+    });
+    this.problem = h("p", { class: "note problem" });
+    this.back = h("button", { type: "button", on: { click: () => this.turn(-1) } }, "← Newer");
+    this.forth = h("button", { type: "button", on: { click: () => this.turn(1) } }, "Older →");
+    this.page = h("span");
+    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n, selected: n === 50 }, n)));
+    host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", size)));
+  }
+
+  typed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.restart({ query: this.search.value.trim() }), SETTLE);
+  }
+
+  restart(wish = {}) {
+    Object.assign(this, wish);
+    this.cursors = [null];
+    return this.load();
+  }
+
+  turn(by) {
+    if (by > 0) this.cursors.push(this.next);
+    else this.cursors.pop();
+    return this.load();
+  }
+
+  async load() {
+    this.asking?.abort();
+    const asking = new AbortController();
+    this.asking = asking;
+    const { id, ascending } = this.order;
+    const parameters = { ...this.filters(), q: this.query, outcome: this.outcome, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors.at(-1) };
+    try {
+      const answer = await get("sessions", parameters, asking.signal);
+      this.show(answer);
+    } catch (error) {
+      if (asking.signal.aborted) return;
+      this.problem.textContent = `Cannot be shown: ${error.message}`;
+    }
+  }
+
+  show({ sessions, next_cursor }) {
+    this.problem.textContent = "";
+    this.next = next_cursor;
+    this.table.update(sessions);
+    const first = (this.cursors.length - 1) * this.size;
+    this.back.disabled = this.cursors.length === 1;
+    this.forth.disabled = next_cursor === null;
+    text(this.page, sessions.length > 0 ? `${count(first + 1)}–${count(first + sessions.length)}` : "");
+    text(this.found, sessions.length === 0 ? "" : next_cursor || first > 0 ? `Page ${this.cursors.length}` : `${count(sessions.length)} in this window`);
+  }
+}
+
+const failed = (s) => (s.errors > 0 ? h("span", { class: "tag bad" }, count(s.errors)) : h("span", {}, "0"));
+
+const COLUMNS = [
+  { id: "id", label: "Session", head: true, text: (s) => s.id, node: (s) => h("a", { href: `#/sessions/${encodeURIComponent(s.id)}`, title: s.id }, short(s.id)) },
+  { id: "agents", label: "Agents", wide: true, clip: true, text: (s) => list(s.agents) || null, why: () => "no agent named itself" },
+  { id: "models", label: "Models", wide: true, clip: true, text: (s) => list(s.models) || null, why: () => "no model was named" },
+  { id: "last_at", label: "Last", sort: true, text: (s) => (s.in_flight > 0 ? "in flight" : ago(s.last_at)), node: (s) => (s.in_flight > 0 ? h("span", { class: "tag good" }, "in flight") : h("span", { title: time(s.last_at, true) }, ago(s.last_at))) },
+  { id: "calls", label: "Calls", num: true, sort: true, text: (s) => count(s.calls) },
+  { id: "errors", label: "Failed", num: true, sort: true, wide: true, text: (s) => count(s.errors), node: failed },
+  { id: "tokens", label: "Tokens", num: true, sort: true, wide: true, text: (s) => tokens(s), why: () => "no token was counted", hint: "Input → output" },
+  { id: "duration", label: "Took", num: true, sort: true, text: (s) => seconds(s.seconds.wall) },
+  { id: "share", label: "Model | tools", wide: true, text: (s) => `${s.seconds.model} ${s.seconds.tools}`, node: (s) => split(s.seconds), hint: "Time with a call under way, and between calls" },
+  { id: "ttft", label: "TTFT p50", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.ttft_p50), why: () => "no streamed call" },
+  { id: "tps", label: "TPS", num: true, sort: true, text: (s) => rate(s.tps.output), why: () => "no call with a speed" },
+  { id: "cost", label: "Cost", num: true, sort: true, text: (s) => cost(s), why: () => "no price is known for its models" },
+];
+
+const tokens = ({ tokens: { input, output } }) => (input === null && output === null ? null : `${count(input) ?? "–"} → ${count(output) ?? "–"}`);
+
+/** With a sign where calls without a price are not in it. */
+export const cost = (session) => (session.cost_usd === null ? null : `${usd(session.cost_usd)}${session.unpriced_calls > 0 ? " +" : ""}`);
+
+function split({ wall, model, tools }) {
+  const width = (part) => `${wall > 0 ? (part / wall) * 100 : 0}%`;
+  const words = `model ${seconds(model)}, between calls ${seconds(tools)}`;
+  const bar = h("span", { class: "stack", "aria-hidden": "true" }, h("i", { style: { width: width(model), background: "var(--answer)" } }), h("i", { class: "hatched", style: { width: width(tools) } }));
+  bar.style.width = "90px";
+  return h("span", { title: words }, bar, h("span", { class: "vh" }, words));
+}

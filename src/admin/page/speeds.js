@@ -1,0 +1,56 @@
+// TPS, TTFT and output over time, with their percentiles.
+import { get } from "./api.js";
+import { Chart } from "./chart.js";
+import { count, rate, seconds } from "./format.js";
+import { step } from "./filters.js";
+
+/** Longer than the time since 1970: one point that holds a whole window. */
+const WHOLE = "40000d";
+
+export class Speeds {
+  constructor(tps, ttft, output) {
+    const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
+    this.tps = new Chart(tps, {
+      label: "Tokens per second of a call, by the time it began",
+      series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, the slow tail", colour: "--tail", width: 1.5 }],
+      band: ["p90", "p10"],
+      write: (value) => rate(value),
+      nothing: "No call with a speed in this window.",
+    });
+    this.ttft = new Chart(ttft, {
+      label: "Time to first token, by the time the call began",
+      series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10", colour: "--accent", width: 0.75 }],
+      band: ["p90", "p10"],
+      write: (value) => seconds(value),
+      nothing: "No streamed call in this window.",
+    });
+    this.output = new Chart(output, {
+      label: "Output tokens per second of all calls, and calls",
+      series: [{ key: "tokens_per_second", label: "tok/s", colour: "--accent", fill: "--band" }, { key: "calls", label: "calls (right)", colour: "--second", scale: "right", width: 1.25 }],
+      write: (value) => rate(value),
+      writeRight: (value) => count(value),
+    });
+  }
+
+  /** Gives the figures of the whole window and how many calls it has. */
+  async load(filters, window) {
+    const asked = (metric, step) => get("timeseries", { ...filters, metric, step });
+    try {
+      const [tps, ttft, wholeTps, wholeTtft] = await Promise.all([asked("tps", step()), asked("ttft", step()), asked("tps", WHOLE), asked("ttft", WHOLE)]);
+      const now = Date.now() / 1000;
+      const range = [now - window, now];
+      this.tps.update(spread(tps), range);
+      this.ttft.update(spread(ttft), range);
+      // A step that is not over has not all of its tokens yet.
+      const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
+      this.output.update(over, range);
+      const whole = { tps: wholeTps.points.at(-1), ttft: wholeTtft.points.at(-1) };
+      return { whole, each: whole.tps?.calls ?? 0 };
+    } catch (error) {
+      [this.tps, this.ttft, this.output].forEach((chart) => chart.fail(error.message));
+      throw error;
+    }
+  }
+}
+
+const spread = ({ points }) => points.map((point) => ({ ...point, at: Date.parse(point.at) / 1000 }));

@@ -1,0 +1,50 @@
+// The calls under way and how fast each is just now.
+import { h, meter } from "./dom.js";
+import { Table } from "./table.js";
+import { count, known, rate, seconds } from "./format.js";
+import { bandName, silence } from "./words.js";
+
+const SHOWN = 200;
+
+export class Streams {
+  constructor(host) {
+    this.threshold = 1;
+    this.fastest = 60;
+    this.note = h("p", { class: "note" });
+    this.table = new Table(host, {
+      label: "Streams in flight, newest first",
+      tall: true,
+      key: (stream) => stream.id,
+      nothing: () => "No stream is in flight just now.",
+      columns: [
+        { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the request has not named it yet" },
+        { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
+        { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second frame with tokens on", node: (s) => this.speed(s) },
+        { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
+        { id: "seconds", label: "For", num: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
+        { id: "state", label: "State", text: (s) => this.state(s)[0], node: (s) => h("span", { class: `tag ${this.state(s)[1]}` }, this.state(s)[0]) },
+      ],
+    });
+    host.append(this.note);
+  }
+
+  speed(stream) {
+    return h("span", {}, meter(stream.tps / this.fastest, "", "speed wide"), rate(stream.tps));
+  }
+
+  state({ silent, tokens, tps }) {
+    if (!known(silent)) return ["waiting for the first token", ""];
+    if (silent > this.threshold) return [`${silence(this.threshold)}`, "warn"];
+    if (tokens.reasoning > 0 && tokens.answer + tokens.tool_call === 0) return ["reasoning", ""];
+    return [known(tps) ? bandName(tps) : "streaming", ""];
+  }
+
+  update(streams) {
+    const speeds = streams.map(({ tps }) => tps).filter(known);
+    this.fastest = Math.max(this.fastest * 0.98, ...speeds, 60);
+    this.table.update(streams.slice(0, SHOWN));
+    this.note.textContent = streams.length > SHOWN ? `The newest ${SHOWN} of ${streams.length}.` : "";
+  }
+}
+
+const whole = (n) => (n < 60 ? `${Math.floor(n)} s` : seconds(n));

@@ -1,0 +1,86 @@
+// A table whose rows are kept while their figures move.
+import { h, keyed, unknown } from "./dom.js";
+
+/**
+ * `columns`: `id`, `label`, `text(item)` (null is unknown, and `why(item)` says why);
+ * `node(item)` in place of the text, made anew only when `text` changes; `sort(item)` or
+ * `true` for one that the server sorts by; `num`, `wide` (left out on a phone), `head`
+ * (names the row), `hint`. `order` is `{id, ascending}`; `sorted` is told of clicks and
+ * then the caller sorts.
+ */
+export class Table {
+  constructor(host, { label, columns, key, order, sorted, tall, nothing, kind = "" }) {
+    Object.assign(this, { columns, key, order, sorted, nothing, items: [] });
+    this.heads = columns.map((column) => this.headCell(column));
+    this.body = h("tbody");
+    this.table = h("table", { class: kind }, h("caption", { class: "vh" }, label), h("thead", {}, h("tr", {}, this.heads)), this.body);
+    this.empty = h("p", { class: "nothing", hidden: true });
+    this.scroll = h("div", { class: tall ? "scroll tall" : "scroll", role: "region", "aria-label": label, tabindex: "0" }, this.table);
+    host.append(this.scroll, this.empty);
+    this.showOrder();
+  }
+
+  headCell(column) {
+    const hint = column.hint;
+    const label = column.sort ? h("button", { type: "button", title: hint }, column.label) : column.label;
+    const cell = h("th", { scope: "col", class: classes(column), title: column.sort ? null : hint }, label);
+    if (column.sort) label.addEventListener("click", () => this.clicked(column));
+    return cell;
+  }
+
+  clicked(column) {
+    const same = this.order?.id === column.id;
+    this.order = { id: column.id, ascending: same ? !this.order.ascending : Boolean(column.head) };
+    this.showOrder();
+    if (this.sorted) this.sorted(this.order);
+    else this.update(this.items);
+  }
+
+  showOrder() {
+    this.columns.forEach((column, place) => {
+      const ours = column.sort && this.order?.id === column.id;
+      if (ours) this.heads[place].setAttribute("aria-sort", this.order.ascending ? "ascending" : "descending");
+      else this.heads[place].removeAttribute("aria-sort");
+    });
+  }
+
+  /** Unknown values come last, whatever the order. */
+  inOrder(items) {
+    const column = this.columns.find((column) => column.id === this.order?.id);
+    if (this.sorted || typeof column?.sort !== "function") return items;
+    const sign = this.order.ascending ? 1 : -1;
+    const last = (value) => value === null || value === undefined;
+    return [...items].sort((one, other) => {
+      const [a, b] = [column.sort(one), column.sort(other)];
+      if (last(a) || last(b)) return last(a) - last(b);
+      return (typeof a === "string" ? a.localeCompare(b) : a - b) * sign;
+    });
+  }
+
+  update(items) {
+    this.items = items;
+    this.scroll.hidden = items.length === 0;
+    this.empty.hidden = items.length !== 0;
+    this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "Nothing here.") : "";
+    keyed(this.body, this.inOrder(items), this.key, () => this.row(), (row, item) => this.fill(row, item));
+  }
+
+  row() {
+    return h("tr", {}, this.columns.map((column) => h(column.head ? "th" : "td", { class: classes(column), scope: column.head ? "row" : null })));
+  }
+
+  fill(row, item) {
+    this.columns.forEach((column, place) => {
+      const cell = row.children[place];
+      const value = column.text(item);
+      const sign = `${value}`;
+      if (cell.sign === sign) return;
+      cell.sign = sign;
+      if (value === null || value === undefined) cell.replaceChildren(unknown(column.why?.(item)));
+      else if (column.node) cell.replaceChildren(column.node(item));
+      else cell.textContent = value;
+    });
+  }
+}
+
+const classes = (column) => [column.num && "num", column.wide && "wide", column.clip && "clip"].filter(Boolean).join(" ") || null;

@@ -1,0 +1,80 @@
+// The first line: how fast is it now, is anything wrong, what does it cost.
+import { h, svg, text } from "./dom.js";
+import { count, known, percent, plural, rate, seconds, usd } from "./format.js";
+
+const HISTORY = 120; // seconds of output behind the first number
+
+export class Tiles {
+  constructor(host) {
+    this.history = [];
+    this.line = svg("polyline");
+    this.area = svg("polygon");
+    const spark = svg("svg", { viewBox: `0 0 ${HISTORY} 40`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.area, this.line);
+    this.tiles = {};
+    for (const [id, label] of [["now", "Output now"], ["tps", "Speed of a call"], ["ttft", "First token"], ["errors", "Failed calls"], ["budget", "Error budget"], ["cost", "Cost"]]) {
+      const [value, sub] = [h("p", { class: "value" }), h("p", { class: "sub" })];
+      host.append(h("div", { class: "tile", id: `tile-${id}` }, id === "now" ? spark : null, h("h3", {}, label), value, sub));
+      this.tiles[id] = { value, sub };
+    }
+  }
+
+  show(id, value, unit, sub, kind = "") {
+    const tile = this.tiles[id];
+    const whole = `${value ?? "–"}${unit}`;
+    if (tile.whole !== whole) {
+      tile.whole = whole;
+      tile.value.replaceChildren(value ?? "–", unit ? h("small", {}, unit) : "");
+    }
+    tile.value.className = `value ${kind}`;
+    text(tile.sub, sub);
+  }
+
+  forget() {
+    this.history = [];
+  }
+
+  streams(streams) {
+    const speeds = streams.map((stream) => stream.tps).filter(known);
+    const output = speeds.reduce((sum, speed) => sum + speed, 0);
+    const median = speeds.sort((a, b) => a - b)[Math.floor(speeds.length / 2)];
+    const each = known(median) ? `, ${rate(median)} tok/s each` : "";
+    this.show("now", rate(output), "tok/s", `${plural(streams.length, "stream")} in flight${each}`);
+    this.history.push(output);
+    if (this.history.length > HISTORY) this.history.shift();
+    this.draw();
+  }
+
+  draw() {
+    const top = Math.max(...this.history, 1);
+    const from = HISTORY - this.history.length;
+    const points = this.history.map((value, at) => `${from + at + 1},${(39 - (value / top) * 37).toFixed(1)}`);
+    this.line.setAttribute("points", points.join(" "));
+    this.area.setAttribute("points", points.length > 1 ? `${from + 1},40 ${points.join(" ")} ${HISTORY},40` : "");
+  }
+
+  /** `tps` and `ttft` are one point over the whole window each. */
+  speed(tps, ttft) {
+    const slowest = known(tps?.p10) ? `slowest tenth below ${rate(tps.p10)} tok/s` : "no call with a speed in this window";
+    this.show("tps", rate(tps?.p50), "tok/s", slowest);
+    const slow = known(ttft?.p90) ? `p90 ${seconds(ttft.p90)}, p99 ${seconds(ttft.p99) ?? "–"}` : "no streamed call in this window";
+    this.show("ttft", seconds(ttft?.p50), "", slow);
+  }
+
+  /** `sums` over all models of the window. */
+  sums({ calls, errors, cost, unpriced, output }) {
+    const share = calls > 0 ? errors / calls : null;
+    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}` : "no call in this window", severity(share));
+    const per = known(cost) && output > 0 && unpriced === 0 ? `${usd((cost / output) * 1e6)} per million output tokens` : "";
+    const missing = unpriced > 0 ? `no price for ${plural(unpriced, "call")}` : "";
+    this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || "no call in this window");
+  }
+
+  slos(slos) {
+    if (slos.length === 0) return this.show("budget", null, "", "no objective is configured");
+    const worst = slos.reduce((one, other) => (other.budget_remaining < one.budget_remaining ? other : one));
+    const left = worst.budget_remaining;
+    this.show("budget", percent(left), "left", `${worst.name}, the lowest of ${plural(slos.length, "objective")}`, left <= 0 ? "bad" : left < 0.25 ? "warn" : "");
+  }
+}
+
+export const severity = (share) => (!known(share) || share < 0.01 ? "" : share < 0.05 ? "warn" : "bad");

@@ -1,0 +1,142 @@
+// Calls against time: a table whose last column draws what the others say in figures.
+import { h } from "./dom.js";
+import { count, known, rate, seconds, usd } from "./format.js";
+import { PHASES, outcome } from "./words.js";
+
+const LONG = 8; // seconds between calls that can be shortened
+const SHORTENED = 2;
+
+export class Waterfall {
+  constructor(host) {
+    this.open = new Set();
+    this.squeeze = h("input", { type: "checkbox", on: { change: () => this.draw() } });
+    this.option = h("label", { class: "squeeze muted" }, this.squeeze, " shorten long waits between calls");
+    this.ticks = h("span", { class: "ticks", "aria-hidden": "true" });
+    const heads = [["Agent and model"], ["Start", "num wide"], ["Waited", "num"], ["Took", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
+    this.body = h("tbody");
+    const bars = h("th", { scope: "col" }, h("span", { class: "vh" }, "Phases over time"), this.ticks);
+    const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)), bars);
+    const table = h("table", { class: "fall" }, h("caption", { class: "vh" }, "Calls of the session in the order of their start, children under their parents"), h("thead", {}, head), this.body);
+    host.append(this.option, h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
+  }
+
+  update(session, calls) {
+    const waits = calls.reduce((sum, call) => sum + ((call.wait_before ?? 0) > LONG ? call.wait_before : 0), 0);
+    this.option.hidden = waits === 0;
+    // A session that mostly waited shows nothing else otherwise.
+    if (this.session?.id !== session.id) this.squeeze.checked = waits > session.seconds.wall * 0.4;
+    Object.assign(this, { session, calls });
+    this.draw();
+  }
+
+  draw() {
+    this.scale = new Scale(this.calls, this.squeeze.checked);
+    const ticks = this.scale.ticks();
+    this.ticks.replaceChildren(...ticks.map(([at, label]) => h("span", { style: { left: at } }, label)));
+    const depths = generations(this.calls);
+    this.body.replaceChildren(...this.calls.flatMap((call) => this.rows(call, depths.get(call.agent) ?? 0)));
+  }
+
+  rows(call, depth) {
+    const open = this.open.has(call.id);
+    const button = h("button", { type: "button", "aria-expanded": String(open), on: { click: () => this.toggle(call) } }, name(call));
+    const end = call.phases.at(-1)?.end ?? call.offset;
+    const cell = (value, kind) => h("td", { class: kind }, value ?? "–");
+    const row = h(
+      "tr",
+      { "data-call": call.id },
+      h("th", { scope: "row", class: depth > 0 ? "clip child" : "clip", style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, button),
+      cell(seconds(call.offset), "num wide"),
+      cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num"),
+      cell(seconds(end - call.offset), "num"),
+      cell(seconds(call.ttft), "num wide"),
+      cell(rate(call.tps), "num wide"),
+      cell(count(call.tokens.output), "num wide"),
+      cell(usd(call.cost_usd), "num wide"),
+      h("td", { class: "bars" }, this.lane(call)),
+    );
+    return open ? [row, h("tr", { class: "more" }, h("td", { colspan: "9" }, detail(call)))] : [row];
+  }
+
+  toggle(call) {
+    if (!this.open.delete(call.id)) this.open.add(call.id);
+    this.draw();
+    this.body.querySelector(`[data-call="${CSS.escape(call.id)}"] button`)?.focus();
+  }
+
+  lane(call) {
+    const place = (start, end) => ({ left: this.scale.at(start), width: this.scale.width(start, end) });
+    const failed = outcome(call.outcome)[1] === "bad";
+    const parts = call.phases.map((phase) => h("i", { class: failed ? "failed" : null, title: `${phase.name} ${seconds(phase.end - phase.start)}`, style: { ...place(phase.start, phase.end), background: `var(--${phase.name in PHASES ? phase.name : "other"})` } }));
+    const wait = call.wait_before > 0 ? h("i", { class: "hatched", title: `${seconds(call.wait_before)} between calls`, style: place(call.offset - call.wait_before, call.offset) }) : null;
+    return h("div", { class: "lane", "aria-hidden": "true" }, wait, parts);
+  }
+}
+
+const name = (call) => [call.agent, call.model].filter(Boolean).join(" · ") || call.route;
+
+function detail(call) {
+  const [words, kind] = outcome(call.outcome);
+  const facts = [
+    ["Outcome", h("span", { class: `tag ${kind}` }, call.error_type ? `${words}: ${call.error_type}` : words)],
+    ["Status", call.status],
+    ["Route", call.route === call.upstream ? call.route : `${call.route} → ${call.upstream}`],
+    ["Child of", call.parent_agent],
+    ["Streamed", call.streamed === null ? null : call.streamed ? "yes" : "no"],
+    ["Tokens in", count(call.tokens.input)],
+    ["From a cache", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
+    ["Reasoning", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
+    ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
+    ["Call", h("code", {}, call.id)],
+  ];
+  return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
+}
+
+/** How deep each agent stands below the first, by the parents that calls name. */
+function generations(calls) {
+  const parents = new Map(calls.filter((call) => call.parent_agent && call.parent_agent !== call.agent).map((call) => [call.agent, call.parent_agent]));
+  const depth = (agent, seen = new Set()) => {
+    if (!parents.has(agent) || seen.has(agent) || seen.size > 5) return 0;
+    return 1 + depth(parents.get(agent), seen.add(agent));
+  };
+  return new Map(calls.map(({ agent }) => [agent, depth(agent)]));
+}
+
+/** Seconds to a place on the bar, with long waits cut short where that is wanted. */
+class Scale {
+  constructor(calls, squeezed) {
+    this.cuts = [];
+    if (squeezed) {
+      for (const { offset, wait_before: wait } of calls) {
+        if (known(wait) && wait > LONG) this.cuts.push({ from: offset - wait + SHORTENED / 2, gone: wait - SHORTENED });
+      }
+      this.cuts.sort((one, other) => one.from - other.from);
+    }
+    this.end = Math.max(...calls.map((call) => call.phases.at(-1)?.end ?? call.offset), 0.001);
+    this.length = this.shown(this.end);
+  }
+
+  shown(at) {
+    return this.cuts.reduce((left, { from, gone }) => left - Math.max(0, Math.min(gone, at - from)), at);
+  }
+
+  at(seconds) {
+    return `${(Math.max(0, this.shown(seconds)) / this.length) * 100}%`;
+  }
+
+  width(start, end) {
+    return `${((this.shown(end) - this.shown(Math.max(0, start))) / this.length) * 100}%`;
+  }
+
+  /** Ticks at even places; with cuts they tell the true time there. */
+  ticks() {
+    if (this.cuts.length > 0) return [0, 1].map((share) => [`${share * 100}%`, seconds(this.end * share) ?? "0"]);
+    const step = NICE.find((step) => this.end / step <= 5) ?? Math.ceil(this.end / 5);
+    const marks = [];
+    for (let at = 0; at <= this.end; at += step) marks.push([this.at(at), at === 0 ? "0" : tickName(at)]);
+    return marks;
+  }
+}
+
+const NICE = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400];
+const tickName = (at) => (at < 60 ? `${Number(at.toFixed(1))} s` : at % 60 === 0 && at < 3600 ? `${at / 60} min` : seconds(at));

@@ -1,0 +1,63 @@
+// What the proxy's words mean, for those who see them for the first time.
+import { count, seconds } from "./format.js";
+
+/** Why a call has no TPS: a short form and a sentence. `measure` holds the settings. */
+export function unavailable(word, measure = {}) {
+  const least = count(measure.min_output_tokens) ?? "the configured minimum of";
+  const most = count(measure.buffered_above) ?? "any model's number of";
+  const words = {
+    not_streamed: ["not streamed", "The answer came as one body: there is no first token to measure from."],
+    too_few_tokens: ["too few tokens", `Fewer than ${least} tokens came after the first frame: too short to tell a speed.`],
+    too_few_frames: ["too few frames", "Fewer than 4 frames carried tokens: their spacing says nothing."],
+    buffered: ["held back", `More than ${most} tokens per second arrived: something upstream held the stream back and let it go in a burst.`],
+    multiple_choices: ["several choices", "Several choices were asked for and interleave: there is no speed of one stream."],
+    hidden_output: ["hidden output", "Far more output was reported than streamed: the model thought where nobody could see it."],
+    lagged: ["not measured", "The proxy was too busy to look at every frame. Traffic went first."],
+    unparsed: ["not understood", "The body's format is unknown, or it could not be decoded. It was forwarded all the same."],
+    ended_early: ["ended early", "An error or a cancel came before there were enough tokens."],
+  };
+  return words[word] ?? [word ?? "unknown", "The proxy gave no reason."];
+}
+
+export const OUTCOMES = {
+  complete: ["complete", "good"],
+  client_cancelled: ["agent left", "warn"],
+  upstream_reset: ["upstream broke off", "bad"],
+  error_event: ["error in the stream", "bad"],
+  http_error: ["HTTP error", "bad"],
+  timeout: ["timeout", "bad"],
+  rejected: ["refused", "warn"],
+  unreachable: ["unreachable", "bad"],
+};
+
+export const outcome = (word) => OUTCOMES[word] ?? [word, "warn"];
+
+/** Bands of experience in tokens per second, as the API cuts them. */
+export const BANDS = [
+  { from: 0, to: 5, name: "frustrating" },
+  { from: 5, to: 15, name: "slow" },
+  { from: 15, to: 30, name: "comfortable" },
+  { from: 30, to: 60, name: "fast" },
+  { from: 60, to: null, name: "instant" },
+];
+
+export const bandName = (from) => BANDS.findLast((band) => band.from <= (from ?? 0))?.name ?? "instant";
+
+export const PHASES = {
+  queue: "queue: the engine had not begun",
+  connect: "connect: a connection to the upstream",
+  upload: "upload: sending the request",
+  prefill: "prefill: until the first token",
+  reasoning: "reasoning",
+  answer: "answer",
+  other: "other",
+};
+
+export const KNEES = {
+  too_few_points: "Too few levels of concurrency were seen for a knee.",
+  too_few_calls: "Too few calls for a knee.",
+  not_reached: "Throughput still rises: the knee was not reached.",
+  no_traffic: "No traffic in this window.",
+};
+
+export const silence = (threshold) => `silent for over ${seconds(threshold ?? 1)}`;
