@@ -1,10 +1,10 @@
-//! What is big or many passes through without being kept. One test: it looks at the
-//! memory of the process, which others would share.
+//! What is big or many passes through without being kept.
 
 use crate::support::agent::Raw;
 use crate::support::proxy::Setup;
 use crate::support::upstream::Upstream;
 use bytes::Bytes;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::observer::{
@@ -20,8 +20,30 @@ fn resident() -> usize {
 
 const MB: usize = 1 << 20;
 
+#[test]
+fn memory_does_not_grow_with_a_body_and_little_with_a_stream() {
+    // Memory is that of a process, and this one has other tests in it.
+    let this = std::env::current_exe().expect("a path");
+    let child = Command::new(this)
+        .args([
+            "forward_bulk::in_a_process_of_its_own",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .output()
+        .expect("a child");
+    let said = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    assert!(
+        said.contains("bytes of memory for each open stream"),
+        "{said}"
+    );
+}
+
 #[tokio::test]
-async fn memory_does_not_grow_with_a_body_and_little_with_a_stream() {
+#[ignore = "run by the test above as a process of its own"]
+async fn in_a_process_of_its_own() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address)
         .start_unobserved(Arc::new(Nobody))

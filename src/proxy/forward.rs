@@ -17,9 +17,9 @@ use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
 use crate::observer::{CallStart, Failure, FailureKind, Observer};
-use http::header::EXPECT;
+use http::header::{CONNECTION, EXPECT};
 use http::uri::Uri;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
@@ -103,14 +103,11 @@ impl Forwarder {
             );
         };
         let route = &self.config.routes[place];
-        if parts.method == Method::CONNECT {
-            return refuse(
-                call,
-                &failure(
-                    FailureKind::BadRequest,
-                    "CONNECT is for forward proxies; send requests to this address itself",
-                ),
-            );
+        if let Some(problem) = unacceptable(route, &parts) {
+            let mut response = refuse(call, &failure(FailureKind::BadRequest, problem));
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            return response;
         }
         if let Err(wait) = self.limiter.check(route) {
             return too_many(call, route, wait);
@@ -332,6 +329,17 @@ impl Forwarding<'_> {
             }
         }
     }
+}
+
+/// Why a request is not forwarded, whatever the upstream would make of it.
+fn unacceptable(route: &Route, parts: &request::Parts) -> Option<&'static str> {
+    if parts.method == Method::CONNECT {
+        return Some("CONNECT is for forward proxies; send requests to this address itself");
+    }
+    if route::climbs(route, parts.uri.path()) {
+        return Some("the path climbs with `..` out of the prefix of its route");
+    }
+    headers::two_readings(parts)
 }
 
 fn expects_continue(headers: &HeaderMap) -> bool {

@@ -52,6 +52,23 @@ pub fn upstream_request(parts: &mut request::Parts, route: &Route, connection: &
     }
 }
 
+/// Why a head is refused that another reader could understand differently, in front of this
+/// proxy or behind it (RFC 9112 §3.2, §6.1).
+pub fn two_readings(parts: &request::Parts) -> Option<&'static str> {
+    if parts.version >= Version::HTTP_2 {
+        return None;
+    }
+    let several = |name| parts.headers.get_all(name).iter().nth(1).is_some();
+    if several(HOST) {
+        return Some("the request has more than one `host`; send one");
+    }
+    if parts.version == Version::HTTP_11 && !parts.headers.contains_key(HOST) {
+        return Some("the request has no `host`, which HTTP/1.1 asks for; send one");
+    }
+    several(TRANSFER_ENCODING)
+        .then_some("the request has more than one `transfer-encoding`; send one")
+}
+
 /// Carries a trace on to the upstream.
 pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACEPARENT, trace.traceparent);

@@ -45,6 +45,27 @@ fn host(request: &Parts) -> Option<&str> {
     }
 }
 
+/// Whether a path would leave the prefix of its route, or the base path of its endpoint, for a
+/// server that resolves `..`. No route of the configuration leads there.
+pub(super) fn climbs(route: &Route, path: &str) -> bool {
+    let endpoints = &route.upstream.endpoints;
+    let confined = !route.matches.path_prefix.is_empty()
+        || endpoints
+            .iter()
+            .any(|endpoint| !endpoint.base_path.is_empty());
+    if !confined || !(path.contains("..") || path.contains('%')) {
+        return false;
+    }
+    // What lax servers take for dots and slashes.
+    let mut path = path.to_ascii_lowercase();
+    for (written, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/")] {
+        path = path.replace(written, meant);
+    }
+    // What stands behind `;` is a parameter of its segment.
+    let mut segments = path.split('/').map(|segment| segment.split(';').next());
+    segments.any(|segment| segment == Some(".."))
+}
+
 /// The target at the endpoint: byte for byte the agent's, but for the prefix that goes
 /// and the base path that comes. `None` where that is not a target any more.
 pub(super) fn target(
@@ -102,6 +123,27 @@ mod tests {
             inject_usage: false,
             add_via: false,
             add_forwarded: false,
+        }
+    }
+
+    #[test]
+    fn a_path_may_not_climb_out_of_its_prefix() {
+        for (path, climbs_out) in [
+            ("/a/v1/chat", false),
+            ("/a/models/gemini-2.5..x:generate", false),
+            ("/a/...", false),
+            ("/a/b%20c%2Fd", false),
+            ("/a/..", true),
+            ("/a/../b", true),
+            ("/a/%2e%2E/b", true),
+            ("/a/.%2e/b", true),
+            ("/a/..%2fb", true),
+            ("/a/..%5Cb", true),
+            ("/a/..\\b", true),
+            ("/a/..;x=1/b", true),
+        ] {
+            assert_eq!(climbs(&route("/a", true), path), climbs_out, "{path}");
+            assert!(!climbs(&route("", false), path), "{path}");
         }
     }
 
