@@ -195,6 +195,23 @@ pub struct RequestFacts {
     pub user: Option<String>,
     /// The session named in the body.
     pub session: Option<String>,
+    /// The key of the prompt cache: calls of one session often share one.
+    pub session_hint: Option<String>,
+    /// The class of service that was asked for, such as `flex`.
+    pub service_tier: Option<String>,
+    /// What stands where the operator said to look.
+    pub configured: Named,
+}
+
+/// Who made a call, as far as configured members of its body say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The session.
+    pub session: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// The user.
+    pub user: Option<String>,
 }
 
 /// How a call ended.

@@ -16,7 +16,7 @@
 //! tokens/          o200k_base, incrementally; knows no dialect
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
-//! attribution.rs   headers, baggage, body → session, agent, user, experiment
+//! attribution/     headers, baggage, body → session, agent, user, experiment
 //! slo/             objectives, events, budgets, burn rates, rules; time is an argument
 //! ledger/          every call record and the sums of sessions, in SQLite
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts

@@ -125,6 +125,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) measure: Measure,
     #[serde(default)]
+    pub(super) attribution: Attribution,
+    #[serde(default)]
     pub(super) otlp: Otlp,
     #[serde(default)]
     pub(super) upstream: Vec<Spanned<Upstream>>,
@@ -268,6 +270,17 @@ pub(super) struct Measure {
     pub(super) recent_calls: Option<usize>,
     pub(super) max_models: Option<Spanned<usize>>,
     pub(super) hash_users: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Attribution {
+    pub(super) session_headers: Vec<Spanned<String>>,
+    pub(super) session_paths: Vec<Spanned<String>>,
+    pub(super) agent_headers: Vec<Spanned<String>>,
+    pub(super) agent_paths: Vec<Spanned<String>>,
+    pub(super) user_headers: Vec<Spanned<String>>,
+    pub(super) user_paths: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

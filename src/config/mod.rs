@@ -1,6 +1,7 @@
 //! The configuration as used: every value valid and typed. `file.rs` holds it as
 //! written, with the line and the reason where it is not valid.
 
+mod attribution;
 mod file;
 mod objectives;
 mod operators;
@@ -9,6 +10,7 @@ mod resolve;
 mod scalar;
 mod sidecar;
 
+use crate::attribution::Rules;
 use crate::call::Dialect;
 use crate::slo::{Objective, Pattern, Receiver};
 use http::uri::{Authority, Scheme};
@@ -291,8 +293,8 @@ pub struct Measure {
     pub recent_calls: usize,
     /// Distinct model names that become labels.
     pub max_models: usize,
-    /// Whether users are hashed in records.
-    pub hash_users: bool,
+    /// Where session, agent and user are written.
+    pub attribution: Arc<Rules>,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
 }
@@ -353,7 +355,7 @@ impl Default for Measure {
             memory_bytes: 256 << 20,
             recent_calls: 1_000,
             max_models: 200,
-            hash_users: true,
+            attribution: Arc::default(),
             workloads: Arc::default(),
         }
     }

@@ -32,7 +32,9 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let routes = routes(file.route, &upstreams, &mut problems);
     let listeners = listeners(file.listen, file.tls, &mut problems);
     let limits = limits(file.limits, &mut problems);
+    let hash_users = file.measure.hash_users;
     let mut measure = measure(file.measure, &mut problems);
+    measure.attribution = attribution::rules(hash_users, file.attribution, &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
@@ -195,7 +197,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
         max_models: written
             .max_models
             .map_or(default.max_models, Spanned::into_inner),
-        hash_users: written.hash_users.unwrap_or(default.hash_users),
+        attribution: default.attribution,
         workloads: default.workloads,
     }
 }

@@ -5,7 +5,7 @@ use super::request::{INLINE_BYTES, Request};
 use super::shared::Shared;
 use super::worker::Place;
 use super::workload::Assignment;
-use crate::attribution::Attribution;
+use crate::attribution::{Attribution, Heard};
 use crate::call::{Dialect, Operation};
 use crate::observer::CallStart;
 use crate::trace::{CallTrace, TraceContext};
@@ -30,7 +30,7 @@ pub(crate) struct Head {
     pub(super) path_stream: Option<bool>,
     /// Whether the answer has no body, whatever its head says.
     pub(super) bodiless: bool,
-    pub(crate) attribution: Option<Box<Attribution>>,
+    pub(crate) attribution: Option<Box<Heard>>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
@@ -41,7 +41,7 @@ impl Head {
         let detected = wire::detect(start.method, start.uri);
         let dialect = start.dialect.unwrap_or(detected.dialect);
         let limit = shared.measure.body_bytes;
-        let attribution = Attribution::of_headers(start.headers, shared.measure.hash_users);
+        let attribution = Heard::of(start.headers, &shared.measure.attribution);
         let assignment = Assignment::new(&shared.measure.workloads, start, attribution.as_deref());
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
@@ -73,8 +73,8 @@ impl Head {
         let facts = request
             .as_ref()
             .and_then(|request| request.facts.as_deref());
-        let hash_users = self.shared.measure.hash_users;
-        Attribution::merged(self.attribution.as_deref(), facts, hash_users)
+        let rules = &self.shared.measure.attribution;
+        Attribution::merged(self.attribution.as_deref(), facts, rules)
     }
 
     /// The model asked for, as far as it is known by now.
@@ -124,14 +124,14 @@ impl Head {
         };
         request.complete();
         if request.length() <= INLINE_BYTES {
-            request.read();
+            request.read(&self.shared.measure.attribution);
             return;
         }
         drop(request);
         let head = Arc::clone(self);
         let read = move |place| {
             if place == Place::Background {
-                head.request().read();
+                head.request().read(&head.shared.measure.attribution);
             }
         };
         if let Err(refused) = self.shared.worker.queue(Box::new(read)) {

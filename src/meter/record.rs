@@ -75,7 +75,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     };
     let outcome = verdict::outcome(closing.end, &facts, generation);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
-    let who = Attribution::merged(head.attribution.as_deref(), asked, measure.hash_users);
+    let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
     drop(request);
     let workload = head.workload().map(|name| name.to_string());
     let record = CallRecord {
@@ -120,6 +120,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let total = generation.tokens().all();
     let response_id = generation.response_id.clone();
     Finding {
+        guessed_session: who.guessed,
         ended: closing.ended,
         moments: moments(&closing, state),
         trace: closing.trace,

@@ -2,7 +2,8 @@
 //! until the provider told the input tokens, else counted.
 
 use super::memory::{Copy, Memory};
-use crate::call::{Dialect, RequestFacts};
+use crate::attribution::Rules;
+use crate::call::{Dialect, Named, RequestFacts};
 use crate::{tokens, wire};
 use std::sync::Arc;
 
@@ -57,12 +58,15 @@ impl Request {
     }
 
     /// Reads the facts, once.
-    pub(crate) fn read(&mut self) {
+    pub(crate) fn read(&mut self, rules: &Rules) {
         let Some(copy) = self.copy.as_ref().filter(|_| self.complete) else {
             return;
         };
         if self.facts.is_none() {
             self.facts = wire::request_facts(self.dialect, copy.bytes()).map(Box::new);
+            if let Some(facts) = &mut self.facts {
+                facts.configured = configured(rules, copy.bytes());
+            }
         }
     }
 
@@ -88,6 +92,25 @@ impl Request {
     }
 }
 
+/// What stands at the configured paths; the first of each kind that says something.
+fn configured(rules: &Rules, body: &[u8]) -> Named {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
+    if paths.is_empty() {
+        return Named::default();
+    }
+    let mut found = wire::pick(&paths, body).into_iter();
+    let [session, agent, user] = kinds.map(|kind| {
+        let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
+        of_kind.into_iter().flatten().next()
+    });
+    Named {
+        session,
+        agent,
+        user,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,10 +124,10 @@ mod tests {
         for piece in BODY.chunks(7) {
             assert!(request.push(piece));
         }
-        request.read();
+        request.read(&Rules::default());
         assert!(request.facts.is_none(), "not before it is whole");
         request.complete();
-        request.read();
+        request.read(&Rules::default());
         let facts = request.facts.as_deref().expect("facts");
         assert_eq!(facts.model.as_deref(), Some("m-1"));
         assert_eq!(request.count(), Some(tokens::count("Why is the sky blue?")));

@@ -67,6 +67,8 @@ pub struct Finding {
     pub trace: Option<CallTrace>,
     /// The response's own id.
     pub response_id: Option<String>,
+    /// Whether the session is no more than a guess.
+    pub guessed_session: bool,
     /// Streams in flight on the upstream when the call began, itself included.
     pub concurrency: u32,
     /// Tokens after the first frame, and the seconds they took; where `output_tps` is known.

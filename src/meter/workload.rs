@@ -1,7 +1,7 @@
 //! Which workload a call belongs to. What its headers decide is decided when it begins,
 //! since they are not kept; what its model decides when that is known.
 
-use crate::attribution::Attribution;
+use crate::attribution::Heard;
 use crate::config::Workload;
 use crate::observer::CallStart;
 use std::sync::{Arc, OnceLock};
@@ -23,9 +23,9 @@ impl Assignment {
     pub(crate) fn new(
         all: &Arc<[Workload]>,
         start: &CallStart<'_>,
-        attribution: Option<&Attribution>,
+        attribution: Option<&Heard>,
     ) -> Assignment {
-        let agent = attribution.and_then(|attribution| attribution.agent.as_deref());
+        let agent = attribution.and_then(Heard::agent);
         let mut candidates = 0;
         for (at, workload) in all.iter().enumerate().take(u64::BITS as usize) {
             if possible(workload, start, agent) {
@@ -120,7 +120,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", header.parse().expect("a header value"));
         headers.insert("user-agent", agent.parse().expect("a header value"));
-        let attribution = Attribution::of_headers(&headers, true);
+        let attribution = Heard::of(&headers, &crate::attribution::Rules::default());
         let fallback = "of-the-route".into();
         let start = CallStart {
             received: Instant::now(),

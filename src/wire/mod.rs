@@ -28,6 +28,7 @@ mod openai_json;
 mod openai_realtime;
 mod openai_responses;
 mod openai_usage;
+mod pick;
 mod repair;
 mod repeat;
 mod request;
@@ -42,6 +43,7 @@ pub use decoder::{Decoder, Framing, ResponseHead};
 pub use detect::{Detected, detect};
 pub use error_body::error_body;
 pub use openai_realtime::RealtimeRequests;
+pub use pick::{JsonPath, pick};
 pub use request::{request_facts, request_texts};
 
 /// Takes events as they are found.

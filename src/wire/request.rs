@@ -5,7 +5,7 @@ mod texts;
 pub use texts::request_texts;
 
 use super::json::{Count, Object, Text};
-use crate::call::{Dialect, RequestFacts};
+use crate::call::{Dialect, Named, RequestFacts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -28,6 +28,9 @@ pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
             .and_then(|options| flag(options.include_usage)),
         user: body.user(),
         session: body.session(),
+        session_hint: word(&body.prompt_cache_key),
+        service_tier: word(&body.service_tier),
+        configured: Named::default(),
     })
 }
 
@@ -92,6 +95,8 @@ struct Body<'a> {
     request_metadata: Object<Metadata<'a>>,
     #[serde(borrow, default)]
     prompt_cache_key: Text<'a>,
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -165,13 +170,11 @@ impl Body<'_> {
             .or_else(|| self.metadata().find_map(|metadata| metadata.identity().0))
     }
 
-    /// The key of a prompt cache is the weakest of the hints.
     fn session(&self) -> Option<String> {
         word(&self.litellm_session_id)
             .or_else(|| self.metadata().find_map(|m| word(&m.session_id)))
             .or_else(|| self.metadata().find_map(|metadata| metadata.identity().1))
             .or_else(|| self.conversation())
-            .or_else(|| word(&self.prompt_cache_key))
     }
 
     /// The id of a conversation, or an object with it.
@@ -212,7 +215,7 @@ mod tests {
                 choices: Some(2),
                 include_usage: Some(false),
                 user: Some("u".into()),
-                session: None,
+                ..RequestFacts::default()
             }
         );
     }
@@ -282,7 +285,7 @@ mod tests {
             (
                 r#"{"prompt_cache_key":"k","metadata":null,"conversation":null}"#,
                 None,
-                Some("k"),
+                None,
             ),
         ] {
             let found = facts(Dialect::Anthropic, body);

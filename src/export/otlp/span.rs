@@ -87,7 +87,7 @@ impl Spans {
         let mut attributes = Attributes::new(self.conventions);
         attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
         attributes.convention(names::ERROR_TYPE, error_type(record).filter(|_| failed));
-        generation(&mut attributes, record, finding.response_id.as_deref());
+        generation(&mut attributes, finding);
         of_call(&mut attributes, finding);
         phases(&mut attributes, finding);
         SpanData {
@@ -201,7 +201,8 @@ fn of_call(attributes: &mut Attributes, finding: &Finding) {
 }
 
 /// What the conventions tell of a generation.
-fn generation(attributes: &mut Attributes, record: &CallRecord, id: Option<&str>) {
+fn generation(attributes: &mut Attributes, finding: &Finding) {
+    let record = &finding.record;
     let address = record.endpoint.as_deref().map(names::address);
     let host = address.map(|(host, _)| host.to_owned());
     attributes.convention(names::SERVER_ADDRESS, host);
@@ -216,8 +217,9 @@ fn generation(attributes: &mut Attributes, record: &CallRecord, id: Option<&str>
     attributes.convention(names::REQUEST_MODEL, record.model_requested.clone());
     attributes.convention(names::REQUEST_STREAM, record.streamed.filter(|is| *is));
     attributes.convention(names::RESPONSE_MODEL, record.model.clone());
-    attributes.convention(names::RESPONSE_ID, id.map(str::to_owned));
-    attributes.convention(names::CONVERSATION, record.session.clone());
+    attributes.convention(names::RESPONSE_ID, finding.response_id.clone());
+    let told = record.session.clone().filter(|_| !finding.guessed_session);
+    attributes.convention(names::CONVERSATION, told);
     let reasons: Vec<StringValue> = record
         .finish_reasons
         .iter()

@@ -1,0 +1,44 @@
+//! What Codex says of itself. Its headers have such plain names that they count only
+//! with its user agent.
+
+use http::HeaderMap;
+use serde::Deserialize;
+
+/// Its session, the first wins.
+pub(super) const SESSION: &[&str] = &["session-id", "session_id", "thread-id", "conversation_id"];
+
+/// Whether the request is Codex': `codex_cli_rs/…`, `codex_exec/…`, `Codex Desktop/…`.
+pub(super) fn is(headers: &HeaderMap) -> bool {
+    let agent = headers.get(http::header::USER_AGENT);
+    let start = agent.and_then(|agent| agent.as_bytes().get(..5));
+    start.is_some_and(|start| start.eq_ignore_ascii_case(b"codex"))
+}
+
+/// `x-codex-turn-metadata`, as far as it is looked at.
+#[derive(Default, Deserialize)]
+pub(super) struct Turn {
+    pub(super) session_id: Option<String>,
+    pub(super) thread_id: Option<String>,
+    agent_name: Option<String>,
+}
+
+impl Turn {
+    pub(super) fn of(headers: &HeaderMap) -> Turn {
+        let sent = headers.get("x-codex-turn-metadata");
+        let read = sent.and_then(|sent| serde_json::from_slice(sent.as_bytes()).ok());
+        read.unwrap_or_default()
+    }
+
+    /// A subagent's name: a path below that of the first agent, which is `/root`.
+    pub(super) fn subagent(&self) -> Option<&str> {
+        self.agent_name
+            .as_deref()
+            .filter(|name| name.len() > 1 && *name != "/root")
+    }
+
+    /// Who started a subagent, where that was one, too.
+    pub(super) fn parent(&self) -> Option<&str> {
+        let (parent, _) = self.subagent()?.rsplit_once('/')?;
+        Some(parent).filter(|parent| !parent.is_empty() && *parent != "/root")
+    }
+}

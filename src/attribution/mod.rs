@@ -1,0 +1,82 @@
+//! Who made a call: what agents already send about session, agent, user and
+//! experiment. Correlation only, never authority: every value is capped at 200
+//! characters, refused where it has control characters, and forwarded unchanged.
+//!
+//! The first that says something wins. Session: our own header, configured headers,
+//! configured paths, headers of known agents and gateways, the body, baggage, and last
+//! two weak hints, the key of a prompt cache and the trace. Agent: our own header,
+//! configured headers and paths, known headers, the user agent. User: our own header,
+//! configured headers and paths, the body, known headers, baggage.
+
+mod codex;
+mod headers;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use crate::call::RequestFacts;
+use value::{clean, known_as};
+
+pub use headers::Heard;
+pub use rules::{MAX_PLACES, Places, Rules};
+
+/// Who made a call, as far as the request says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// The session.
+    pub session: Option<String>,
+    /// Whether the session is no more than a guess: calls that share the key of a
+    /// prompt cache, or a trace.
+    pub guessed: bool,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// The agent that started this one.
+    pub parent_agent: Option<String>,
+    /// The user, hashed unless configured otherwise.
+    pub user: Option<String>,
+    /// The experiment.
+    pub experiment: Option<String>,
+    /// The variant of the experiment.
+    pub variant: Option<String>,
+    /// The W3C trace id.
+    pub trace_id: Option<String>,
+}
+
+impl Attribution {
+    /// What the headers and the body say together.
+    pub fn merged(heard: Option<&Heard>, facts: Option<&RequestFacts>, rules: &Rules) -> Self {
+        let heard = heard.cloned().unwrap_or_default();
+        let nothing = RequestFacts::default();
+        let facts = facts.unwrap_or(&nothing);
+        let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
+        let hashed =
+            |value: &Option<String>| of_body(value).map(|user| known_as(user, rules.hash_users));
+        let session = heard
+            .session
+            .or_else(|| of_body(&facts.configured.session))
+            .or(heard.known_session)
+            .or_else(|| of_body(&facts.session))
+            .or(heard.baggage_session);
+        let guessed = session.is_none();
+        let guess = || of_body(&facts.session_hint).or_else(|| heard.trace_id.clone());
+        let session = session.or_else(guess);
+        Attribution {
+            guessed: guessed && session.is_some(),
+            session,
+            agent: heard
+                .agent
+                .or_else(|| of_body(&facts.configured.agent))
+                .or(heard.known_agent),
+            parent_agent: heard.parent_agent,
+            user: heard
+                .user
+                .or_else(|| hashed(&facts.configured.user))
+                .or_else(|| hashed(&facts.user))
+                .or(heard.known_user),
+            experiment: heard.experiment,
+            variant: heard.variant,
+            trace_id: heard.trace_id,
+        }
+    }
+}
