@@ -45,12 +45,17 @@ pub enum Command {
     Dashboards(DashboardsArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
+    /// Ask addresses until they answer: a test where there is no shell
+    Probe(ProbeArgs),
+    /// Wait: a hook where there is no shell
+    Pause(PauseArgs),
 }
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file [default: ./proxy-config.toml, else the built-in copy of it]
+    /// Configuration file, or a file of the chart's values (.yaml) with `config` in it
+    /// [default: ./proxy-config.toml, else the built-in copy of it]
     #[arg(short, long, value_name = "FILE", env = "TOKENGAUGE_CONFIG")]
     pub config: Option<PathBuf>,
 }
@@ -271,8 +276,32 @@ pub enum RulesFormat {
     File,
     /// A `PrometheusRule` for the Prometheus operator
     Operator,
+    /// Values for the chart: the same rules, and the objectives that they are of
+    Helm,
     /// The part of Alertmanager's configuration by which a page silences its ticket
     Alertmanager,
+}
+
+/// Options of `probe`.
+#[derive(Debug, Clone, Args)]
+pub struct ProbeArgs {
+    /// `http://…` or `https://…` is to answer with a 2xx, `tcp://HOST:PORT` to accept a connection
+    #[arg(required = true, value_name = "URL")]
+    pub urls: Vec<http::Uri>,
+    /// How long to go on trying
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub within: std::time::Duration,
+    /// Trusted roots, PEM, in place of the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// Options of `pause`.
+#[derive(Debug, Clone, Args)]
+pub struct PauseArgs {
+    /// How long, such as `5s`
+    #[arg(value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub time: std::time::Duration,
 }
 
 /// A label's value that needs no quoting in PromQL.

@@ -33,7 +33,19 @@ pub struct Answer {
 /// # Errors
 /// Where there is no answer; the text says why.
 pub async fn fetch(request: Request<Bytes>, patience: Duration) -> io::Result<Answer> {
-    match tokio::time::timeout(patience, exchange(request)).await {
+    fetch_with(request, patience, &ClientTls::default()).await
+}
+
+/// The same with roots and a certificate of one's own.
+///
+/// # Errors
+/// Where there is no answer; the text says why.
+pub async fn fetch_with(
+    request: Request<Bytes>,
+    patience: Duration,
+    tls: &ClientTls,
+) -> io::Result<Answer> {
+    match tokio::time::timeout(patience, exchange(request, tls)).await {
         Ok(answer) => answer,
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -42,7 +54,7 @@ pub async fn fetch(request: Request<Bytes>, patience: Duration) -> io::Result<An
     }
 }
 
-async fn exchange(request: Request<Bytes>) -> io::Result<Answer> {
+async fn exchange(request: Request<Bytes>, client: &ClientTls) -> io::Result<Answer> {
     let uri = request.uri().clone();
     let wrong = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
     let host = uri.host().ok_or_else(|| wrong("the URL names no host"))?;
@@ -56,7 +68,7 @@ async fn exchange(request: Request<Bytes>) -> io::Result<Answer> {
     if !tls {
         return send(tcp, request, &uri).await;
     }
-    let connector = Connector::new(&ClientTls::default(), Protocol::Http1);
+    let connector = Connector::new(client, Protocol::Http1);
     let connector = connector.map_err(io::Error::other)?;
     send(connector.connect(tcp, host).await?, request, &uri).await
 }

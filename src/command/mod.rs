@@ -8,6 +8,8 @@ mod metrics;
 mod notify;
 mod objectives;
 mod operators;
+mod pause;
+mod probe;
 mod replay;
 mod rules;
 mod run;
@@ -18,7 +20,7 @@ mod slo;
 
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
-use crate::config::Config;
+use crate::config::{self, Config};
 use std::path::Path;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -40,6 +42,11 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Replay(args) => replay::replay(&args),
         Command::Metrics(args) => printed(metrics::metrics(&args)?),
         Command::Rules(args) => printed(rules::rules(&args)?),
+        Command::Probe(args) => probe::probe(&args),
+        Command::Pause(args) => {
+            pause::pause(&args);
+            Ok(())
+        }
         Command::Dashboards(args) => printed(dashboards::dashboards(&args)?),
     }
 }
@@ -74,14 +81,16 @@ fn printed(text: String) -> Result<(), Error> {
 
 /// Loads the configuration and says where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
+    let (text, origin) = text(args)?;
+    Ok((Config::parse(&text, &origin)?, origin))
+}
+
+/// The configuration's text, and where it came from.
+fn text(args: &ConfigArgs) -> Result<(String, String), Error> {
     let default = Path::new(DEFAULT_FILE);
-    let config = match &args.config {
-        Some(path) => (Config::load(path)?, path.display().to_string()),
-        None if default.exists() => (Config::load(default)?, DEFAULT_FILE.to_owned()),
-        None => {
-            let origin = format!("the built-in {DEFAULT_FILE}");
-            (Config::parse(BUILT_IN, &origin)?, origin)
-        }
-    };
-    Ok(config)
+    let path = args.config.as_deref();
+    match path.or_else(|| default.exists().then_some(default)) {
+        Some(path) => Ok((config::text(path)?, path.display().to_string())),
+        None => Ok((BUILT_IN.to_owned(), format!("the built-in {DEFAULT_FILE}"))),
+    }
 }

@@ -3,13 +3,15 @@
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
+use crate::config::Config;
 use crate::slo::rules::{self, Place, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     if args.format == RulesFormat::Alertmanager {
         return Ok(rules::inhibition());
     }
-    let (config, origin) = super::load(&args.config)?;
+    let (text, origin) = super::text(&args.config)?;
+    let config = Config::parse(&text, &origin)?;
     if config.slos.is_empty() {
         eprintln!("{origin} has no [[slo]]: these are the alerts on the proxy itself");
     }
@@ -22,6 +24,19 @@ pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     let groups = rules::groups(&config.slos, &place);
     Ok(match args.format {
         RulesFormat::Operator => yaml::operator(&groups),
+        RulesFormat::Helm => yaml::values(&groups, &written(&text, &origin)?),
         _ => yaml::file(&groups),
     })
+}
+
+/// The `[[slo]]` tables as they are written, for the chart to compare with its own.
+fn written(text: &str, origin: &str) -> Result<Vec<serde_json::Value>, Error> {
+    #[derive(serde::Deserialize)]
+    struct File {
+        #[serde(default)]
+        slo: Vec<serde_json::Value>,
+    }
+    let file: Result<File, _> = toml::from_str(text);
+    file.map(|file| file.slo)
+        .map_err(|error| Error::Configuration(format!("{origin}: {error}")))
 }

@@ -50,18 +50,10 @@ impl fmt::Display for Invalid {
 }
 
 impl Config {
-    /// Reads a file. Every problem names its line and key.
+    /// Reads a file: TOML, or values of the chart (`.yaml`). Every problem names its line
+    /// and key.
     pub fn load(path: &Path) -> Result<Config, Invalid> {
-        let origin = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Invalid {
-            origin: origin.clone(),
-            problems: vec![Problem {
-                line: None,
-                key: String::new(),
-                reason: format!("cannot be read: {error}; name another file with --config"),
-            }],
-        })?;
-        Config::parse(&text, &origin)
+        Config::parse(&super::source::text(path)?, &path.display().to_string())
     }
 
     /// Reads a text; `origin` is what its problems are prefixed with. Relative file

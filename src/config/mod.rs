@@ -9,6 +9,7 @@ mod receivers;
 mod resolve;
 mod scalar;
 mod sidecar;
+mod source;
 
 use crate::attribution::Rules;
 use crate::call::Dialect;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub use file::{Invalid, Problem};
 pub(crate) use operators::check_token;
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
+pub(crate) use source::text;
 
 /// Idle connections kept per endpoint when nothing is named.
 const DEFAULT_MAX_IDLE: usize = 256;

@@ -25,6 +25,20 @@ pub fn operator(groups: &[Group]) -> String {
     text
 }
 
+/// Values for the chart: the rules, and the objectives that they are of as they are
+/// written, by which the chart sees whether these are still its own.
+pub fn values(groups: &[Group], objectives: &[serde_json::Value]) -> String {
+    let mut text = HEAD.to_owned();
+    let none = if objectives.is_empty() { " []" } else { "" };
+    let _ = writeln!(text, "prometheusRule:\n  objectives:{none}");
+    for objective in objectives {
+        // JSON is YAML.
+        let _ = writeln!(text, "    - {objective}");
+    }
+    body(&mut text, groups, "  ");
+    text
+}
+
 /// Writing to a string does not fail, so results are let go.
 fn body(text: &mut String, groups: &[Group], pad: &str) {
     let _ = writeln!(text, "{pad}groups:");

@@ -1,0 +1,69 @@
+//! `tokengauge probe`: whether addresses answer, asked until they do.
+
+use crate::Error;
+use crate::cli::ProbeArgs;
+use crate::config::ClientTls;
+use crate::fetch::fetch_with;
+use bytes::Bytes;
+use http::{Request, Uri};
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// One try.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    let tls = ClientTls {
+        ca: args.ca.clone(),
+        ..ClientTls::default()
+    };
+    let deadline = Instant::now() + args.within;
+    for url in &args.urls {
+        let said = runtime.block_on(until(url, deadline, &tls));
+        println!("{url}: {}", said.map_err(|why| failed(url, &why))?);
+    }
+    Ok(())
+}
+
+fn failed(url: &Uri, why: &io::Error) -> Error {
+    Error::Failed(format!("{url}: {why}; no better answer in time (--within)"))
+}
+
+/// Asks again until the answer is good or the time is over.
+async fn until(url: &Uri, deadline: Instant, tls: &ClientTls) -> io::Result<String> {
+    loop {
+        match once(url, tls).await {
+            Err(_) if Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+async fn once(url: &Uri, tls: &ClientTls) -> io::Result<String> {
+    if url.scheme_str() == Some("tcp") {
+        return connect(url).await;
+    }
+    let request = Request::get(url).body(Bytes::new());
+    let answer = fetch_with(request.map_err(io::Error::other)?, PATIENCE, tls).await?;
+    match answer.status {
+        200..=299 => Ok(answer.status.to_string()),
+        status => Err(io::Error::other(format!("answered {status}"))),
+    }
+}
+
+async fn connect(url: &Uri) -> io::Result<String> {
+    let (Some(host), Some(port)) = (url.host(), url.port_u16()) else {
+        return Err(io::Error::other("names no host and port"));
+    };
+    let connecting = TcpStream::connect((host.trim_matches(['[', ']']), port));
+    let connected = tokio::time::timeout(PATIENCE, connecting).await;
+    connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    Ok("accepts connections".to_owned())
+}

@@ -1,0 +1,49 @@
+"""Helm and the schemas of Kubernetes, in a Python of their own: a request a line, an answer a line, as JSON."""
+
+import json
+import sys
+
+import helm_python as helm
+import kubernetes_validate
+
+
+def render(chart, values, name="tg", namespace="llm"):
+    with helm.Chart.load(chart) as loaded:
+        return loaded.render(values, name=name, namespace=namespace)
+
+
+def install(chart, values, name="tg", namespace="llm"):
+    """As `helm install` does it without a cluster: the values against the schema, hooks apart, NOTES."""
+    with helm.Config(storage_driver="memory", namespace=namespace) as config:
+        return config.install(chart, name, values, dry_run="client")
+
+
+def lint(chart, values, kube_version):
+    return helm.lint(chart, values, strict=True, kube_version=kube_version)
+
+
+def values_from_yaml(text):
+    return helm.values_from_yaml(text)
+
+
+def package(chart, destination):
+    return helm.package(chart, destination=destination)
+
+
+def validate(document, version):
+    try:
+        kubernetes_validate.validate(document, version, strict=True)
+    except kubernetes_validate.SchemaNotFoundError:
+        return "no schema"
+    except kubernetes_validate.ValidationError as error:
+        return f"{'/'.join(str(part) for part in error.path)}: {error.message[:500]}"
+    return None
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        answer = {"done": globals()[request.pop("do")](**request)}
+    except helm.HelmError as error:
+        answer = {"refused": str(error)}
+    print(json.dumps(answer), flush=True)
