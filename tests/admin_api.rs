@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge::admin::{self, Admin, Door, Readiness};
+use tokengauge::admin::{self, Admin, Door, Feed, Readiness};
 use tokengauge::config::{Config, Measure};
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{RecentCalls, Subscriber};
@@ -38,8 +38,9 @@ pub struct Server {
     pub bench: Bench,
     pub address: SocketAddr,
     pub readiness: Arc<Readiness>,
-    stop: oneshot::Sender<()>,
-    served: tokio::task::JoinHandle<()>,
+    pub feed: Arc<Feed>,
+    pub stop: oneshot::Sender<()>,
+    pub served: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
@@ -52,8 +53,12 @@ impl Server {
         let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         let prometheus = Prometheus::new(&config.routes, &measure, Instant::now());
         let recent = RecentCalls::new(50);
-        let subscribers: Vec<Arc<dyn Subscriber>> =
-            vec![Arc::clone(&prometheus) as _, Arc::clone(&recent) as _];
+        let feed = Feed::new();
+        let subscribers: Vec<Arc<dyn Subscriber>> = vec![
+            Arc::clone(&prometheus) as _,
+            Arc::clone(&recent) as _,
+            Arc::clone(&feed) as _,
+        ];
         let bench = Bench::new(measure, subscribers);
         let readiness = Arc::new(Readiness::default());
         let measure = Measure::default();
@@ -66,6 +71,7 @@ impl Server {
             about: Arc::default(),
             readiness: Arc::clone(&readiness),
             ledger: None,
+            feed: Arc::clone(&feed),
             clock: Instant::now,
             wall: SystemTime::now,
         };
@@ -80,6 +86,7 @@ impl Server {
             bench,
             address,
             readiness,
+            feed,
             stop,
             served,
         }

@@ -2,6 +2,7 @@
 
 mod admin_api;
 mod admin_door;
+mod admin_events;
 mod admin_finished;
 mod certificates;
 mod config;

@@ -5,6 +5,7 @@ mod accept;
 mod api;
 mod beside;
 mod door;
+mod feed;
 mod health;
 mod page;
 mod server;
@@ -30,6 +31,7 @@ use tokio::net::TcpListener;
 pub use about::About;
 pub use beside::Beside;
 pub use door::Door;
+pub use feed::{Feed, Listening};
 pub use health::Readiness;
 
 /// What the operators' address tells of.
@@ -49,6 +51,8 @@ pub struct Admin {
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.
     pub ledger: Option<Arc<Reader>>,
+    /// Tells listeners what happens.
+    pub feed: Arc<Feed>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
     /// The wall clock.
@@ -67,10 +71,18 @@ pub async fn serve(
         clock: admin.clock,
         door: Arc::new(door),
     };
+    let feed = Arc::clone(&admin.feed);
+    let ticking = tokio::spawn(feed::tick(admin.clone()));
     let service = router(admin)
         .layer(from_fn_with_state(guard, door::guard))
         .layer(map_response(as_told));
+    // Who listens would never end by itself.
+    let shutdown = async {
+        shutdown.await;
+        feed.end();
+    };
     server::serve(listener, service, tls, shutdown).await;
+    ticking.abort();
 }
 
 fn router(admin: Admin) -> Router {

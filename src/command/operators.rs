@@ -2,11 +2,12 @@
 //! readers of upstreams' own metrics.
 
 use crate::Error;
-use crate::admin::{self, Admin, Beside, Door};
+use crate::admin::{self, Admin, Beside, Door, Feed};
 use crate::config::Config;
 use crate::engine::Watcher;
 use crate::export::prometheus::Prometheus;
-use crate::export::runtime;
+use crate::export::registry::Registry;
+use crate::export::{names, runtime};
 use crate::meter::Meter;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -59,6 +60,16 @@ impl Operators {
         }
         self.beside
     }
+}
+
+/// Brings the series of listeners up to date.
+pub(super) fn refresh(registry: &Registry, feed: &Feed) {
+    let listening = feed.listening();
+    let gauge = registry.gauge(&names::EVENT_LISTENERS, &[]);
+    gauge.set(listening.listeners as f64);
+    let count = |metric, count| registry.counter(metric, &[]).absolute(count);
+    count(&names::EVENTS_LOST, listening.lost);
+    count(&names::EVENT_LISTENERS_REFUSED, listening.refused);
 }
 
 async fn serve(listener: TcpListener, admin: Admin, door: Door) {

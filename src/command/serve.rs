@@ -3,9 +3,9 @@
 
 use super::notify;
 use super::objectives::{self, Objectives};
-use super::operators::Operators;
+use super::operators::{self, Operators};
 use crate::Error;
-use crate::admin::{About, Admin, Readiness};
+use crate::admin::{About, Admin, Feed, Readiness};
 use crate::config::Config;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
@@ -53,7 +53,9 @@ impl Proxy {
             &slo::thresholds(&config.slos),
         );
         let recent = RecentCalls::new(config.measure.recent_calls);
-        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![prometheus.clone(), recent.clone()];
+        let feed = Feed::new();
+        let mut subscribers: Vec<Arc<dyn Subscriber>> =
+            vec![prometheus.clone(), recent.clone(), feed.clone()];
         if let Some(path) = call_log {
             subscribers.push(open_call_log(path, &prometheus)?);
         }
@@ -77,6 +79,8 @@ impl Proxy {
         });
         let theirs = Arc::clone(&slos);
         prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
+        let theirs = Arc::clone(&feed);
+        prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
         prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
         let bound = config
             .listeners
@@ -101,6 +105,7 @@ impl Proxy {
             about: Arc::new(About::new(&config, &addresses, SystemTime::now())),
             readiness: Arc::default(),
             ledger: None,
+            feed,
             clock: Instant::now,
             wall: SystemTime::now,
         };

@@ -3,6 +3,7 @@
 //! the shapes in which the ledger answers the same questions.
 
 mod groups;
+mod knee;
 mod matching;
 mod past;
 mod quantile;
@@ -15,6 +16,7 @@ mod waterfall;
 mod tests;
 
 pub use groups::{Group, group_by, groups, value_of};
+pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use past::Past;
 pub use quantile::quantile;

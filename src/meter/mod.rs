@@ -106,6 +106,13 @@ impl Meter {
         self.shared.registry.snapshot(now, limit)
     }
 
+    /// Calls under way.
+    pub fn in_flight(&self) -> usize {
+        let lanes = self.shared.lanes.all();
+        let streams = lanes.iter().map(|lane| lane.in_flight() as usize);
+        streams.sum()
+    }
+
     /// Where every call under way stands.
     pub fn progress(&self, visit: impl FnMut(Progress)) {
         self.shared.registry.progress(visit);

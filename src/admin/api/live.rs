@@ -1,6 +1,6 @@
 //! Questions about the present: calls under way, objectives.
 
-use super::asked::Asked;
+use super::asked::{Asked, DEFAULT_LIMIT};
 use super::finished::reply;
 use super::problem::Problem;
 use crate::admin::Admin;
@@ -17,7 +17,7 @@ pub(super) const OF_STREAMS: [&str; 7] = [
 
 /// The calls under way.
 #[derive(Serialize)]
-pub(super) struct Streams {
+pub(in crate::admin) struct Streams {
     /// How many are meant, beyond the limit, too.
     total: usize,
     streams: Vec<StreamNow>,
@@ -25,13 +25,23 @@ pub(super) struct Streams {
 
 /// How every objective stands.
 #[derive(Serialize)]
-pub(super) struct Slos {
+pub(in crate::admin) struct Slos {
     slos: Vec<Status>,
 }
 
 /// The calls under way, newest first.
 pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async { streams_of(&admin, query.as_deref()) }).await
+}
+
+/// The newest calls under way now.
+pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
+    let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
+    let figures = admin.meter.in_flight();
+    Streams {
+        total: figures.max(streams.len()),
+        streams,
+    }
 }
 
 /// The calls under way that `query` means.
@@ -62,13 +72,13 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
 pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         Asked::of(query.as_deref(), &[])?;
-        Ok(slos_of(&admin))
+        Ok(slos_now(&admin))
     })
     .await
 }
 
 /// How every objective stands now.
-pub(super) fn slos_of(admin: &Admin) -> Slos {
+pub(in crate::admin) fn slos_now(admin: &Admin) -> Slos {
     Slos {
         slos: admin.slos.status((admin.clock)()),
     }

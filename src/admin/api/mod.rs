@@ -1,6 +1,7 @@
 //! The JSON API: `/api/v1/…`.
 
 mod asked;
+mod events;
 mod finished;
 mod live;
 mod problem;
@@ -10,6 +11,7 @@ use super::Admin;
 use axum::Router;
 use axum::routing::{MethodRouter, get};
 
+pub(super) use live::{slos_now, streams_now};
 pub(super) use problem::Problem;
 
 /// Every path of the API and what answers there.
@@ -24,6 +26,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/timeseries", get(finished::timeseries)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
+        ("/api/v1/events", get(events::events)),
     ]
 }
 

@@ -128,3 +128,24 @@ pub const PROCESS_THREADS: Metric = gauge(
     &[],
     "Threads of the process.",
 );
+/// Who listens.
+pub const EVENT_LISTENERS: Metric = gauge(
+    "tokengauge_event_listeners",
+    Unit::Count,
+    &[],
+    "Listeners at /api/v1/events.",
+);
+/// Who was turned away.
+pub const EVENT_LISTENERS_REFUSED: Metric = counter(
+    "tokengauge_event_listeners_refused_total",
+    Unit::Count,
+    &[],
+    "Listeners turned away from /api/v1/events because there were too many.",
+);
+/// Who was too slow.
+pub const EVENTS_LOST: Metric = counter(
+    "tokengauge_events_lost_total",
+    Unit::Count,
+    &[],
+    "Events at /api/v1/events that listeners were too slow for.",
+);

@@ -1,0 +1,29 @@
+//! `/api/v1/events`: what happens, as server-sent events.
+
+use super::asked::Asked;
+use super::problem::Problem;
+use crate::admin::{Admin, feed};
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use std::convert::Infallible;
+
+/// Everything from now on, until one of us ends.
+pub(super) async fn events(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    if let Err(problem) = Asked::of(query.as_deref(), &[]) {
+        return problem.into_response();
+    }
+    let Some(listener) = admin.feed.listen(feed::present(&admin)) else {
+        let message = "too many listen already; close one, or ask /api/v1/streams now and then";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+    };
+    let events = stream::unfold(listener, |mut listener| async {
+        let happened = listener.next().await?;
+        let event = Event::default().event(happened.kind).data(&*happened.data);
+        Some((Ok::<_, Infallible>(event), listener))
+    });
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    events.into_response()
+}

@@ -1,0 +1,104 @@
+//! Where more streams at once stop paying.
+
+use crate::ledger::{CapacityPoint, CapacityRow, Knee};
+
+/// A concurrency that was seen for less than this says little.
+const MIN_SECONDS: u64 = 3;
+/// Beyond the knee an added stream brings less than this share of what one stream had at
+/// the lowest concurrency.
+const PAYS: f64 = 0.1;
+
+/// What `upstream` gave, with its knee or why there is none. `points` are ascending by
+/// concurrency.
+pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
+    let knee = knee(&points);
+    CapacityRow {
+        name: upstream.to_owned(),
+        points,
+        knee: knee.clone().ok(),
+        reason: knee.err(),
+    }
+}
+
+/// The least concurrency from which on no higher one that was seen pays; else why it is
+/// not known.
+pub fn knee(points: &[CapacityPoint]) -> Result<Knee, String> {
+    let enough = |point: &&CapacityPoint| point.concurrency > 0 && point.seconds >= MIN_SECONDS;
+    let seen: Vec<_> = points.iter().filter(enough).collect();
+    let [first, .., last] = &seen[..] else {
+        return Err("too few concurrencies were seen for long enough".to_owned());
+    };
+    let share = first.system_tps / f64::from(first.concurrency);
+    if share <= 0.0 {
+        return Err("no tokens came at the lowest concurrency".to_owned());
+    }
+    let pays = |from: &CapacityPoint, to: &CapacityPoint| {
+        let added = f64::from(to.concurrency - from.concurrency);
+        (to.system_tps - from.system_tps) / added >= PAYS * share
+    };
+    let flat = |at: &usize| !seen[at + 1..].iter().any(|later| pays(seen[*at], later));
+    let knee = (0..seen.len() - 1).find(flat).map(|at| Knee {
+        concurrency: seen[at].concurrency,
+        system_tps: seen[at].system_tps,
+    });
+    knee.ok_or_else(|| {
+        let highest = last.concurrency;
+        format!("throughput still grew at the highest concurrency seen, {highest}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(all: &[(u32, f64, u64)]) -> Vec<CapacityPoint> {
+        let point = |(concurrency, system_tps, seconds): &(u32, f64, u64)| CapacityPoint {
+            concurrency: *concurrency,
+            system_tps: *system_tps,
+            request_tps: None,
+            seconds: *seconds,
+        };
+        all.iter().map(point).collect()
+    }
+
+    #[test]
+    fn the_knee_is_where_added_streams_bring_under_a_tenth_of_a_stream() {
+        let curve = points(&[
+            (1, 50.0, 60),
+            (4, 200.0, 60),
+            (8, 390.0, 60),
+            (16, 420.0, 60),
+            (32, 430.0, 60),
+        ]);
+        let row = capacity_of("u", curve);
+        let knee = row.knee.expect("a knee");
+        // From 8 to 16 it is 30 / 8 = 3.75 a stream, of 50 at first.
+        assert_eq!((knee.concurrency, knee.system_tps), (8, 390.0));
+        assert_eq!(row.reason, None);
+    }
+
+    #[test]
+    fn a_dip_is_no_knee_where_it_pays_again_later() {
+        let curve = points(&[(1, 50.0, 60), (2, 49.0, 4), (8, 380.0, 60), (9, 380.0, 60)]);
+        assert_eq!(knee(&curve).expect("a knee").concurrency, 8);
+    }
+
+    #[test]
+    fn without_a_knee_the_reason_is_told() {
+        let growing = points(&[(1, 50.0, 60), (2, 99.0, 60), (9, 400.0, 2)]);
+        let reason = knee(&growing).expect_err("it grows");
+        assert!(
+            reason.ends_with("seen, 2"),
+            "a short look does not count: {reason}"
+        );
+        for few in [&[][..], &[(4, 200.0, 60)], &[(1, 1.0, 1), (2, 2.0, 1)]] {
+            assert!(
+                knee(&points(few))
+                    .expect_err("too few")
+                    .starts_with("too few")
+            );
+        }
+        let idle = points(&[(1, 0.0, 60), (2, 0.0, 60)]);
+        assert!(knee(&idle).expect_err("idle").starts_with("no tokens"));
+    }
+}

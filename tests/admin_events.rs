@@ -1,0 +1,145 @@
+//! What happens, as it happens: `/api/v1/events` over a real socket.
+
+use crate::admin_api::Server;
+use crate::http_client::fetch;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A listener that keeps up.
+struct Listener {
+    stream: TcpStream,
+    text: String,
+    events: VecDeque<(String, Value)>,
+}
+
+impl Listener {
+    async fn start(server: &Server) -> Listener {
+        let mut stream = TcpStream::connect(server.address).await.expect("connect");
+        let request = "GET /api/v1/events HTTP/1.1\r\nhost: test\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.expect("write");
+        Listener {
+            stream,
+            text: String::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The next event; `None` at the end.
+    async fn next(&mut self) -> Option<(String, Value)> {
+        while self.events.is_empty() {
+            let mut bytes = [0; 65_536];
+            let read = timeout(PATIENCE, self.stream.read(&mut bytes)).await;
+            match read.expect("something comes").expect("read") {
+                0 => return None,
+                count => self.text += std::str::from_utf8(&bytes[..count]).expect("UTF-8"),
+            }
+            while let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let line = |name: &str| {
+                    let mut lines = event.lines();
+                    lines.find_map(|line| Some(line.strip_prefix(name)?.to_owned()))
+                };
+                if let (Some(kind), Some(data)) = (line("event: "), line("data: ")) {
+                    let data = serde_json::from_str(&data).expect("JSON");
+                    self.events.push_back((kind, data));
+                }
+            }
+            if self.text.ends_with("0\r\n\r\n") {
+                return None;
+            }
+        }
+        self.events.pop_front()
+    }
+
+    async fn next_of(&mut self, kind: &str) -> Value {
+        loop {
+            let (is, data) = self.next().await.expect("events go on");
+            if is == kind {
+                return data;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listener_is_told_the_present_then_calls_and_streams_as_they_happen() {
+    let server = Server::start().await;
+    let mut listener = Listener::start(&server).await;
+    let (kind, data) = listener.next().await.expect("an event");
+    assert_eq!(
+        (kind.as_str(), &data["total"]),
+        ("streams", &Value::from(0))
+    );
+    let (kind, data) = listener.next().await.expect("an event");
+    assert_eq!(
+        (kind.as_str(), &data["slos"]),
+        ("slos", &Value::Array(vec![]))
+    );
+    server.chat();
+    let call = listener.next_of("call").await;
+    let logged = server.json("/api/v1/calls").await;
+    assert_eq!(call, logged["calls"][0], "the same record");
+    let _call = server.bench.chat();
+    loop {
+        let streams = listener.next_of("streams").await;
+        if streams["total"] == 1 {
+            assert_eq!(streams["streams"][0]["route"], "route");
+            break;
+        }
+    }
+    let scrape = server.fetch("/metrics").await;
+    assert_eq!(scrape.status, 200, "others are answered meanwhile");
+}
+
+#[tokio::test]
+async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
+    let server = Server::start().await;
+    let mut listeners = Vec::new();
+    for _ in 0..32 {
+        let mut listener = Listener::start(&server).await;
+        listener.next().await.expect("an event");
+        listeners.push(listener);
+    }
+    let refused = fetch(server.address, "/api/v1/events").await;
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.body.contains("too many listen already"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(server.feed.listening().refused, 1);
+    drop(listeners.pop());
+    let end = std::time::Instant::now() + PATIENCE;
+    while server.feed.listening().listeners == 32 {
+        assert!(
+            std::time::Instant::now() < end,
+            "a seat is free once one has left"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn listeners_do_not_hold_up_the_end() {
+    let server = Server::start().await;
+    let mut listener = Listener::start(&server).await;
+    listener.next().await.expect("an event");
+    let begun = std::time::Instant::now();
+    server.stop.send(()).expect("it runs");
+    while listener.next().await.is_some() {}
+    timeout(PATIENCE, server.served)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+}
