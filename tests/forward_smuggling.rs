@@ -238,16 +238,16 @@ async fn requests_of_two_readings_are_refused_or_get_one() {
         ),
         (
             "two hosts",
-            format!("GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n"),
+            "GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n".to_string(),
         ),
         ("no host", "GET /a HTTP/1.1\r\n\r\n".to_owned()),
         (
             "a tab before the target",
-            format!("GET\t/a HTTP/1.1\r\nHost: h\r\n\r\n"),
+            "GET\t/a HTTP/1.1\r\nHost: h\r\n\r\n".to_string(),
         ),
         (
             "a space in the target",
-            format!("GET /a HTTP/1.1 /b HTTP/1.1\r\nHost: h\r\n\r\n"),
+            "GET /a HTTP/1.1 /b HTTP/1.1\r\nHost: h\r\n\r\n".to_string(),
         ),
     ] {
         let mut agent = Raw::connect(proxy.address).await;
