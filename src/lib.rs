@@ -8,7 +8,7 @@
 //! lib.rs           this map
 //! cli.rs           the commands and their help
 //! command/         one file per command: wires the rooms together
-//! config/          file.rs as written → mod.rs as used
+//! config/          file.rs as written → mod.rs as used; reload.rs what may change while running
 //! call.rs          the domain's words; knows nobody
 //! observer.rs      the one door between moving bytes and measuring them
 //! proxy/           moves bytes: no JSON, no tokens, no metric names

@@ -74,10 +74,20 @@ impl About {
     /// The process that was started at `started` with `config` and bound `addresses`,
     /// in the order of its listeners.
     pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> About {
+        let started_at = humantime::format_rfc3339_millis(started).to_string();
+        About::since(started_at, config, addresses)
+    }
+
+    /// The same process under another configuration.
+    pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> About {
+        About::since(self.started_at.clone(), config, addresses)
+    }
+
+    fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> About {
         let listeners = config.listeners.iter().zip(addresses);
         About {
             version: env!("CARGO_PKG_VERSION"),
-            started_at: humantime::format_rfc3339_millis(started).to_string(),
+            started_at,
             listeners: listeners
                 .map(|(listener, address)| Listener {
                     address: *address,
@@ -127,7 +137,7 @@ struct Now<'a> {
 
 pub(super) async fn about(State(admin): State<Admin>) -> Response {
     let now = Now {
-        about: &admin.about,
+        about: &admin.about.load(),
         ready: admin.readiness.is_ready(),
     };
     Json(now).into_response()

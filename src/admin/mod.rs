@@ -15,6 +15,7 @@ use crate::export::prometheus::Prometheus;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
 use crate::slo::Slos;
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -46,7 +47,7 @@ pub struct Admin {
     /// The promises.
     pub slos: Arc<Slos>,
     /// What the process is.
-    pub about: Arc<About>,
+    pub about: Arc<ArcSwap<About>>,
     /// Whether traffic is welcome.
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.

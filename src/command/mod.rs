@@ -3,6 +3,7 @@
 mod check;
 mod dashboards;
 mod demo;
+mod live;
 mod logging;
 mod metrics;
 mod notify;
@@ -10,6 +11,7 @@ mod objectives;
 mod operators;
 mod pause;
 mod probe;
+mod reload;
 mod replay;
 mod rules;
 mod run;

@@ -7,6 +7,7 @@ use crate::slo::{Notice, Outbox, Place, Receiver, Slos, Told, Watch, messages};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
 
 /// How often alerts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -24,18 +25,69 @@ struct Line {
     failures: Counter,
 }
 
-/// Starts telling `receivers`, each by itself: one that is slow holds up no other. What
-/// they were told is kept in `told`, where there is a place for it.
-pub(super) fn start(
-    receivers: &[Receiver],
-    slos: &Arc<Slos>,
-    told: Option<Told>,
-    failures: impl Fn(&'static str) -> Counter,
-) -> Result<(), Error> {
-    let told = told.map(Arc::new);
-    for receiver in receivers {
-        let outbox = told.as_ref().map(|told| told.of(&receiver.name));
-        let line = Line {
+/// Those who are told, each by itself: one that is slow holds up no other.
+pub(super) struct Receivers {
+    slos: Arc<Slos>,
+    /// What they were told is kept here, where there is a place for it.
+    told: Option<Arc<Told>>,
+    failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
+    running: Vec<(Receiver, JoinHandle<()>)>,
+}
+
+/// Receivers to come, with everything read that could not be.
+pub(super) struct Next {
+    wanted: Vec<Receiver>,
+    lines: Vec<Line>,
+}
+
+impl Receivers {
+    /// Nobody yet.
+    pub(super) fn new(
+        slos: &Arc<Slos>,
+        told: Option<Told>,
+        failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
+    ) -> Receivers {
+        Receivers {
+            slos: Arc::clone(slos),
+            told: told.map(Arc::new),
+            failures: Box::new(failures),
+            running: Vec::new(),
+        }
+    }
+
+    /// Reads what `wanted` needs that is not told yet.
+    pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<Next, Error> {
+        let new = wanted.iter().filter(|wanted| !self.tells(wanted));
+        Ok(Next {
+            lines: new.map(|new| self.line(new)).collect::<Result<_, _>>()?,
+            wanted: wanted.to_vec(),
+        })
+    }
+
+    /// Tells these, and nobody else, from now on. Needs a runtime.
+    pub(super) fn change(&mut self, next: Next) {
+        self.running.retain(|(receiver, task)| {
+            let stays = next.wanted.contains(receiver);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for line in next.lines {
+            let receiver = line.receiver.clone();
+            let task = tokio::spawn(line.run(Arc::clone(&self.slos)));
+            self.running.push((receiver, task));
+        }
+    }
+
+    fn tells(&self, receiver: &Receiver) -> bool {
+        self.running.iter().any(|(known, _)| known == receiver)
+    }
+
+    fn line(&self, receiver: &Receiver) -> Result<Line, Error> {
+        let told = self.told.as_ref();
+        let outbox = told.map(|told| told.of(&receiver.name));
+        Ok(Line {
             url: match &receiver.url {
                 Place::Url(url) => url.clone(),
                 Place::File(file) => secret(&receiver.name, file)?,
@@ -46,13 +98,11 @@ pub(super) fn start(
             },
             watch: Watch::default(),
             outbox: outbox.unwrap_or_default(),
-            told: told.clone(),
-            failures: failures(receiver.kind.as_str()),
+            told: self.told.clone(),
+            failures: (self.failures)(receiver.kind.as_str()),
             receiver: receiver.clone(),
-        };
-        tokio::spawn(line.run(Arc::clone(slos)));
+        })
     }
-    Ok(())
 }
 
 fn secret(name: &str, file: &Path) -> Result<String, Error> {

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::meter::Meter;
 use crate::slo::{Circumstances, Slos, Store, changes};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,11 +24,7 @@ pub(super) struct Objectives {
 pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
-    let Some(folder) = config
-        .state_dir
-        .as_deref()
-        .filter(|_| !config.slos.is_empty())
-    else {
+    let Some(folder) = config.state_dir.as_deref() else {
         return Ok((slos, None));
     };
     let failed = |error: io::Error| {
@@ -39,19 +35,38 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
     };
     let store = Store::open(folder).map_err(failed)?;
     let kept = store.load();
-    let under = Circumstances {
-        at: humantime::format_rfc3339_seconds(wall).to_string(),
-        who: who(),
-        config: config.origin.clone(),
-        digest: config.digest.clone(),
-    };
     store
-        .audit(&changes(&kept, &config.slos, &under))
+        .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
     // What changed must not be told again after a kill.
     slos.keep_again();
     Ok((slos, Some(store)))
+}
+
+fn under(config: &Config, wall: SystemTime) -> Circumstances {
+    Circumstances {
+        at: humantime::format_rfc3339_seconds(wall).to_string(),
+        who: who(),
+        config: config.origin.clone(),
+        digest: config.digest.clone(),
+    }
+}
+
+/// Writes down what of the objectives `config` will change. A disk that refuses is told;
+/// the change goes on.
+pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
+    let wall = SystemTime::now();
+    slos.keep_again();
+    let Some(kept) = slos.kept(wall) else {
+        return;
+    };
+    slos.keep_again();
+    let lines = changes(&kept, &config.slos, &under(config, wall));
+    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(error) = store.audit(&lines) {
+        tracing::error!(%error, "a change of the objectives cannot be written into the audit log");
+    }
 }
 
 /// The account and the machine, as the system names them.
@@ -79,27 +94,28 @@ fn uid() -> Option<u32> {
 }
 
 impl Objectives {
-    /// Starts what `slos` needs; nothing where there are none.
-    pub(super) fn start(slos: &Arc<Slos>, store: Option<Store>, meter: &Arc<Meter>) -> Objectives {
+    /// Starts what `slos` needs.
+    pub(super) fn start(
+        slos: &Arc<Slos>,
+        store: Option<&Arc<Mutex<Store>>>,
+        meter: &Arc<Meter>,
+    ) -> Objectives {
         let mut started = Objectives {
             stop: Vec::new(),
             threads: Vec::new(),
         };
-        if slos.is_empty() {
-            return started;
-        }
         let (theirs, meter) = (Arc::clone(slos), Arc::clone(meter));
         started.thread("slo", move |stop| {
             every(LOOK_EVERY, &stop, || {
                 theirs.tick(Instant::now(), SystemTime::now(), &meter);
             });
         });
-        if let Some(mut store) = store {
-            let theirs = Arc::clone(slos);
+        if let Some(store) = store {
+            let (store, theirs) = (Arc::clone(store), Arc::clone(slos));
             started.thread("slo-state", move |stop| {
-                keep(&mut store, &theirs);
-                every(KEEP_EVERY, &stop, || keep(&mut store, &theirs));
-                keep(&mut store, &theirs);
+                keep(&store, &theirs);
+                every(KEEP_EVERY, &stop, || keep(&store, &theirs));
+                keep(&store, &theirs);
             });
         }
         started
@@ -138,10 +154,11 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     }
 }
 
-fn keep(store: &mut Store, slos: &Slos) {
+fn keep(store: &Mutex<Store>, slos: &Slos) {
     let Some(kept) = slos.kept(SystemTime::now()) else {
         return;
     };
+    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
     match store.save(&kept) {
         Ok(true) => {}
         Ok(false) => {

@@ -3,8 +3,8 @@
 
 use crate::Error;
 use crate::admin::{self, Admin, Beside, Door, Feed};
-use crate::config::Config;
-use crate::engine::Watcher;
+use crate::config::{Config, Scrape};
+use crate::engine::{self, Watcher};
 use crate::export::prometheus::Prometheus;
 use crate::export::registry::Registry;
 use crate::export::{names, runtime};
@@ -12,36 +12,90 @@ use crate::meter::Meter;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 /// The admin address, bound, and all that is beside the traffic.
 pub(super) struct Operators {
     beside: Beside,
     listener: Option<TcpListener>,
     door: Door,
-    watchers: Vec<Watcher>,
+}
+
+/// The readers of upstreams' own metrics.
+pub(super) struct Watchers {
+    handle: Handle,
+    prometheus: Arc<Prometheus>,
+    meter: Arc<Meter>,
+    running: Vec<(Scrape, JoinHandle<()>)>,
+}
+
+/// Readers to come, with every file read that could not be.
+pub(super) struct Next {
+    wanted: Vec<Scrape>,
+    new: Vec<(Scrape, Watcher)>,
+}
+
+impl Watchers {
+    /// Makes readers of what is new in `wanted`.
+    pub(super) fn prepare(&self, wanted: &[Scrape]) -> Result<Next, Error> {
+        let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
+        let new = wanted.iter().filter(|wanted| !known(wanted));
+        let new = new.map(|scrape| {
+            let watcher = Watcher::new(scrape, &self.prometheus, &self.meter);
+            let watcher = watcher.map_err(|error| {
+                Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
+            })?;
+            Ok((scrape.clone(), watcher))
+        });
+        Ok(Next {
+            new: new.collect::<Result<_, Error>>()?,
+            wanted: wanted.to_vec(),
+        })
+    }
+
+    /// Reads these, and nothing else, from now on.
+    pub(super) fn change(&mut self, next: Next) {
+        let registry = self.prometheus.registry();
+        self.running.retain(|(scrape, task)| {
+            let stays = next.wanted.contains(scrape);
+            if !stays {
+                task.abort();
+                let mut others = next.wanted.iter();
+                if !others.any(|other| other.upstream == scrape.upstream) {
+                    engine::forget(registry, &scrape.upstream);
+                }
+            }
+            stays
+        });
+        for (scrape, watcher) in next.new {
+            let task = self.handle.spawn(watcher.run());
+            self.running.push((scrape, task));
+        }
+    }
 }
 
 impl Operators {
     /// Binds the address and reads every file, so that what cannot work fails now.
-    pub(super) fn bind(
-        config: &Config,
-        prometheus: &Arc<Prometheus>,
-        meter: &Arc<Meter>,
-    ) -> Result<Operators, Error> {
+    pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
         let beside = Beside::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
         prometheus.before_scrape(runtime::figures("admin", beside.handle().clone()));
-        let watchers = config.scrapes.iter().map(|scrape| {
-            Watcher::new(scrape, prometheus, meter).map_err(|error| {
-                Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
-            })
-        });
         Ok(Operators {
-            watchers: watchers.collect::<Result<_, _>>()?,
             door: Door::new(&config.admin, Instant::now()).map_err(Error::Configuration)?,
             listener: config.admin.address.map(listen).transpose()?,
             beside,
         })
+    }
+
+    /// For readers on the same thread; none yet.
+    pub(super) fn watchers(&self, prometheus: &Arc<Prometheus>, meter: &Arc<Meter>) -> Watchers {
+        Watchers {
+            handle: self.beside.handle().clone(),
+            prometheus: Arc::clone(prometheus),
+            meter: Arc::clone(meter),
+            running: Vec::new(),
+        }
     }
 
     /// Where operators connect.
@@ -49,12 +103,9 @@ impl Operators {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Starts everything; it goes on while streams end, until what is given is dropped.
+    /// Answers operators; it goes on while streams end, until what is given is dropped.
     pub(super) fn start(self, admin: Admin) -> Beside {
         let handle = self.beside.handle();
-        for watcher in self.watchers {
-            handle.spawn(watcher.run());
-        }
         if let Some(listener) = self.listener {
             handle.spawn(serve(listener, admin, self.door));
         }

@@ -1,5 +1,7 @@
 //! `tokengauge run`: the proxy.
 
+use super::DEFAULT_FILE;
+use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
 use crate::cli::RunArgs;
@@ -9,8 +11,19 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
     let (config, origin) = config(&args)?;
     let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
     super::signals::watch(proxy.shutdown())?;
+    let proxy = proxy.reloads(source(args)?);
     tracing::info!(configuration = origin, "started");
     proxy.serve().await
+}
+
+/// The same configuration, as its file is by then.
+fn source(args: RunArgs) -> Result<Source, Error> {
+    let file = match (&args.upstream, &args.config.config) {
+        (Some(_), _) => None,
+        (None, Some(file)) => Some(file.clone()),
+        (None, None) => Some(DEFAULT_FILE.into()),
+    };
+    Source::new(file.as_deref(), move || Ok(config(&args)?.0))
 }
 
 /// The configuration, overlaid by the command line.

@@ -1,9 +1,11 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
-use super::notify;
+use super::live::Live;
+use super::notify::Receivers;
 use super::objectives::{self, Objectives};
-use super::operators::{self, Operators};
+use super::operators::{self, Operators, Watchers};
+use super::reload::{self, Reloads, Source};
 use crate::Error;
 use crate::admin::{About, Admin, Feed, Readiness};
 use crate::config::Config;
@@ -16,12 +18,12 @@ use crate::export::runtime;
 use crate::export::slo;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
-use crate::proxy::listener::{self, Bound};
-use crate::proxy::{Forwarder, Shutdown};
-use crate::slo::Told;
+use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
+use crate::slo::{Store, Told};
+use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 
@@ -36,8 +38,13 @@ pub(super) struct Proxy {
     forwarder: Arc<Forwarder>,
     admin: Admin,
     objectives: Objectives,
+    store: Option<Arc<Mutex<Store>>>,
+    receivers: Receivers,
+    watchers: Watchers,
     otlp: Otlp,
     shutdown: Shutdown,
+    /// Where other configurations come from.
+    source: Option<Source>,
 }
 
 impl Proxy {
@@ -89,20 +96,26 @@ impl Proxy {
             .collect::<Result<Vec<_>, _>>();
         let bound = bound.map_err(|error| Error::Failed(error.to_string()))?;
         let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
-        notify::start(
-            &config.receivers,
-            &slos,
-            config.state_dir.as_deref().map(Told::open),
-            |kind| prometheus.export_failures("notify", kind),
-        )?;
-        let objectives = Objectives::start(&slos, store, &meter);
-        let operators = Operators::bind(&config, &prometheus, &meter)?;
+        let told = config.state_dir.as_deref().map(Told::open);
+        let failures = Arc::clone(&prometheus);
+        let failures = move |kind| failures.export_failures("notify", kind);
+        let mut receivers = Receivers::new(&slos, told, failures);
+        receivers.change(receivers.prepare(&config.receivers)?);
+        let store = store.map(|store| Arc::new(Mutex::new(store)));
+        let objectives = Objectives::start(&slos, store.as_ref(), &meter);
+        let operators = Operators::bind(&config, &prometheus)?;
+        let mut watchers = operators.watchers(&prometheus, &meter);
+        watchers.change(watchers.prepare(&config.scrapes)?);
         let admin = Admin {
             slos,
             meter,
             recent,
             prometheus,
-            about: Arc::new(About::new(&config, &addresses, SystemTime::now())),
+            about: Arc::new(ArcSwap::from_pointee(About::new(
+                &config,
+                &addresses,
+                SystemTime::now(),
+            ))),
             readiness: Arc::default(),
             ledger: None,
             feed,
@@ -116,9 +129,19 @@ impl Proxy {
             config,
             admin,
             objectives,
+            store,
+            receivers,
+            watchers,
             otlp,
             shutdown,
+            source: None,
         })
+    }
+
+    /// Takes other configurations from `source` while it serves.
+    pub(super) fn reloads(mut self, source: Source) -> Proxy {
+        self.source = Some(source);
+        self
     }
 
     /// Ends the proxy.
@@ -138,10 +161,35 @@ impl Proxy {
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         let meter = Arc::clone(&self.admin.meter);
+        let config = Arc::new(ArcSwap::from(self.config));
+        let listening = Arc::new(Listening::start(
+            self.bound,
+            Arc::clone(&self.forwarder),
+            &config.load().limits,
+            self.shutdown,
+        ));
+        let live = Live {
+            config: Arc::clone(&config),
+            forwarder: self.forwarder,
+            listening: Arc::clone(&listening),
+            meter: Arc::clone(&meter),
+            recent: Arc::clone(&self.admin.recent),
+            prometheus: Arc::clone(&self.admin.prometheus),
+            slos: Arc::clone(&self.admin.slos),
+            about: Arc::clone(&self.admin.about),
+            store: self.store,
+            receivers: self.receivers,
+            watchers: self.watchers,
+        };
+        let told = Reloads::new(&live.prometheus, &config.load());
+        let reloading = self
+            .source
+            .map(|source| tokio::spawn(reload::run(live, source, told)));
         let _beside = self.operators.start(self.admin);
-        let (limits, patience) = (self.config.limits, self.config.drain_timeout);
-        let drained =
-            listener::serve(self.bound, self.forwarder, &limits, self.shutdown, patience).await;
+        let drained = listening.ended(|| config.load().drain_timeout).await;
+        if let Some(reloading) = reloading {
+            reloading.abort();
+        }
         let (objectives, otlp) = (self.objectives, self.otlp);
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);

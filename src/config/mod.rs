@@ -6,6 +6,7 @@ mod file;
 mod objectives;
 mod operators;
 mod receivers;
+pub mod reload;
 mod resolve;
 mod scalar;
 mod sidecar;
@@ -84,7 +85,7 @@ pub struct Workload {
 }
 
 /// An address that agents connect to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
     /// The address; port 0 picks a free one.
     pub address: SocketAddr,
@@ -93,7 +94,7 @@ pub struct Listener {
 }
 
 /// TLS towards agents. Files are read again when they change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerTls {
     /// Certificate chain, PEM.
     pub certificate: PathBuf,
@@ -104,7 +105,7 @@ pub struct ServerTls {
 }
 
 /// The address for operators.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admin {
     /// Where it listens; `None` switches it off.
     pub address: Option<SocketAddr>,
@@ -115,7 +116,7 @@ pub struct Admin {
 }
 
 /// Where a bearer token is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// In the configuration itself.
     Text(Secret),
@@ -124,7 +125,7 @@ pub enum Token {
 }
 
 /// A text that is never shown.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
@@ -146,7 +147,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// An upstream whose own metrics are read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
     /// The upstream's name.
     pub upstream: Arc<str>,
@@ -193,7 +194,7 @@ pub struct Matches {
 }
 
 /// A group of endpoints that serve the same models.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
     /// Its name in records and labels.
     pub name: Arc<str>,
@@ -238,7 +239,7 @@ pub enum Protocol {
 }
 
 /// TLS towards an upstream. Files are read again when they change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientTls {
     /// Trusted roots, PEM, in place of the system's.
     pub ca: Option<PathBuf>,
@@ -249,7 +250,7 @@ pub struct ClientTls {
 }
 
 /// Limits on an upstream's slowness.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeouts {
     /// Name resolution, TCP and TLS together.
     pub connect: Duration,
@@ -260,7 +261,7 @@ pub struct Timeouts {
 }
 
 /// Bounds of the process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Agent connections at once; more wait in the accept queue.
     pub connections: usize,
@@ -302,7 +303,7 @@ pub struct Measure {
 }
 
 /// What of OTLP the standard variables do not say.
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Otlp {
     /// Whether call records go out as logs.

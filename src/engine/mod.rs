@@ -78,6 +78,14 @@ impl Watcher {
     }
 }
 
+/// Nobody reads the metrics of `upstream` any more: nothing of them is shown.
+pub fn forget(registry: &Registry, upstream: &str) {
+    for metric in TOLD {
+        registry.forget(metric, &[upstream]);
+    }
+    registry.forget(&names::UPSTREAM_UP, &[upstream]);
+}
+
 /// What was read before.
 #[derive(Default)]
 struct State {

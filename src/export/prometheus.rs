@@ -62,22 +62,42 @@ impl Prometheus {
         let registry = &prometheus.registry;
         let version = [env!("CARGO_PKG_VERSION")];
         registry.gauge(&names::BUILD_INFO, &version).set(1.0);
+        prometheus.add_routes(routes, measure);
+        Arc::new(prometheus)
+    }
+
+    /// The series of `routes` exist from now on. Those that exist keep what they count.
+    pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
+        let registry = &self.registry;
         for route in routes {
             let place = [&*route.upstream.name, &*route.name];
-            registry.gauge(&names::STREAMS_IN_FLIGHT, &place).set(0.0);
-            registry.gauge(&names::STREAMS_STALLED, &place).set(0.0);
+            registry.gauge(&names::STREAMS_IN_FLIGHT, &place);
+            registry.gauge(&names::STREAMS_STALLED, &place);
             registry.counter(&names::RATE_LIMITED, &place);
-            let cold = measure.warm_up_calls > 0 || !measure.warm_up_for.is_zero();
-            let warming = registry.gauge(&names::UPSTREAM_WARMING, &[&route.upstream.name]);
-            warming.set(f64::from(u8::from(cold)));
-            prometheus.series(prometheus.identity(
+            let upstream = [place[0]];
+            if !registry.has(&names::UPSTREAM_WARMING, &upstream) {
+                let cold = measure.warm_up_calls > 0 || !measure.warm_up_for.is_zero();
+                let warming = registry.gauge(&names::UPSTREAM_WARMING, &upstream);
+                warming.set(f64::from(u8::from(cold)));
+            }
+            self.series(self.identity(
                 &route.name,
                 &route.upstream.name,
                 route.workload.as_ref(),
                 UNKNOWN.into(),
             ));
         }
-        Arc::new(prometheus)
+    }
+
+    /// Takes away the series of routes and upstreams that nobody asks for any more:
+    /// `configured` knows route and upstream, or an upstream alone.
+    pub fn forget(&self, configured: impl Fn(Option<&str>, &str) -> bool) {
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        series.retain(|place, _| configured(Some(&place.route), &place.upstream));
+        self.registry.retain(|labels| match labels.of("upstream") {
+            Some(upstream) => configured(labels.of("route"), upstream),
+            None => true,
+        });
     }
 
     /// All series, for those who have some of their own.

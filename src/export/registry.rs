@@ -293,6 +293,21 @@ impl Registry {
         };
     }
 
+    /// Whether there is such a series.
+    pub fn has(&self, metric: &'static Metric, values: &[&str]) -> bool {
+        let key = key(metric, metric.kind, values);
+        self.cells.get_counter(&key).is_some()
+            || self.cells.get_gauge(&key).is_some()
+            || self.cells.get_histogram(&key).is_some()
+    }
+
+    /// Takes away every series that `wanted` does not want, by what its labels are.
+    pub fn retain(&self, wanted: impl Fn(Labels<'_>) -> bool) {
+        self.cells.retain_counters(|key, _| wanted(Labels(key)));
+        self.cells.retain_gauges(|key, _| wanted(Labels(key)));
+        self.cells.retain_histograms(|key, _| wanted(Labels(key)));
+    }
+
     /// Every metric that has series, in the order of the table.
     pub(crate) fn families(&self) -> Vec<Family> {
         let mut series: HashMap<String, BTreeMap<String, Cell>> = HashMap::new();
@@ -322,6 +337,18 @@ impl Registry {
             Some(Family { metric, series })
         };
         names::ALL.iter().filter_map(family).collect()
+    }
+}
+
+/// The labels of one series.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a>(&'a Key);
+
+impl<'a> Labels<'a> {
+    /// The value of the label `name`.
+    pub fn of(&self, name: &str) -> Option<&'a str> {
+        let mut labels = self.0.labels();
+        labels.find(|label| label.key() == name).map(Label::value)
     }
 }
 

@@ -27,6 +27,17 @@ pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
     objectives.iter().filter_map(of).collect()
 }
 
+/// Takes away the series of objectives that are not configured any more, and of those
+/// whose counts began `anew`: they start from 0, as after a restart.
+pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<str>]) {
+    registry.retain(|labels| {
+        labels.of("slo").is_none_or(|slo| {
+            objectives.iter().any(|objective| &*objective.name == slo)
+                && !anew.iter().any(|anew| &**anew == slo)
+        })
+    });
+}
+
 /// Brings the series of the objectives up to `now`: every verdict and reason that can
 /// come is there from the start.
 pub fn refresh(registry: &Registry, slos: &Slos, now: Instant) {

@@ -7,6 +7,7 @@ use super::head::Head;
 use super::memory::Share;
 use super::reading::Reading;
 use super::run::Run;
+use super::shared::limits;
 use super::turns::Turns;
 use crate::call;
 use crate::call::Dialect;
@@ -82,7 +83,7 @@ impl State {
         let shared = &head.shared;
         let length = frame.bytes.len();
         self.reading
-            .before(length, &shared.memory, shared.measure.body_bytes);
+            .before(length, &shared.memory, head.measure.body_bytes);
         if !self.reading.keep(frame.at, &frame.bytes) {
             shared.tally.body_skipped();
             self.lag(head, 1);
@@ -220,7 +221,7 @@ impl Call {
             content_type: text(headers, &header::CONTENT_TYPE),
             content_encoding: encoding,
         };
-        let decoder = Decoder::new(head.dialect, &response, head.shared.limits());
+        let decoder = Decoder::new(head.dialect, &response, limits(&head.measure));
         if head.dialect != Dialect::Unknown || decoder.is_stream() {
             if let Some(live) = &state.run.live {
                 live.streamed(decoder.is_stream());
@@ -244,7 +245,7 @@ impl CallObserver for Call {
         self.with(|head, state| {
             state.saw(at);
             state.connected = Some(at);
-            state.warm_up = head.lane.reached(at, &head.shared.measure);
+            state.warm_up = head.lane.reached(at, &head.measure);
             if let Some(live) = &state.run.live {
                 live.warm_up(state.warm_up);
             }

@@ -7,6 +7,7 @@ use super::worker::Place;
 use super::workload::Assignment;
 use crate::attribution::{Attribution, Heard};
 use crate::call::{Dialect, Operation};
+use crate::config::Measure;
 use crate::observer::CallStart;
 use crate::trace::{CallTrace, TraceContext};
 use crate::wire;
@@ -17,6 +18,8 @@ use uuid::{NoContext, Timestamp, Uuid};
 /// What is known of a call from its request head on.
 pub(crate) struct Head {
     pub(crate) shared: Arc<Shared>,
+    /// How it is measured, from its beginning to its end.
+    pub(crate) measure: Arc<Measure>,
     pub(crate) lane: Arc<Lane>,
     pub(super) assignment: Assignment,
     pub(crate) id: Uuid,
@@ -40,9 +43,10 @@ impl Head {
     pub(crate) fn new(shared: &Arc<Shared>, start: &CallStart<'_>) -> Head {
         let detected = wire::detect(start.method, start.uri);
         let dialect = start.dialect.unwrap_or(detected.dialect);
-        let limit = shared.measure.body_bytes;
-        let attribution = Heard::of(start.headers, &shared.measure.attribution);
-        let assignment = Assignment::new(&shared.measure.workloads, start, attribution.as_deref());
+        let measure = shared.measure.load_full();
+        let limit = measure.body_bytes;
+        let attribution = Heard::of(start.headers, &measure.attribution);
+        let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
@@ -51,6 +55,7 @@ impl Head {
         let tracer = shared.tracer.as_ref();
         Head {
             shared: Arc::clone(shared),
+            measure,
             trace: tracer.map(|tracer| Box::new(tracer(parent()))),
             lane: shared.lanes.lane(start.route, start.upstream),
             assignment,
@@ -73,7 +78,7 @@ impl Head {
         let facts = request
             .as_ref()
             .and_then(|request| request.facts.as_deref());
-        let rules = &self.shared.measure.attribution;
+        let rules = &self.measure.attribution;
         Attribution::merged(self.attribution.as_deref(), facts, rules)
     }
 
@@ -110,7 +115,7 @@ impl Head {
     /// A longer gap between frames with tokens is a stall.
     pub(crate) fn stall_threshold(&self) -> Duration {
         let own = self.assignment.stall_threshold(|| self.model_requested());
-        own.unwrap_or(self.shared.measure.stall_threshold)
+        own.unwrap_or(self.measure.stall_threshold)
     }
 
     pub(super) fn request(&self) -> MutexGuard<'_, Request> {
@@ -124,14 +129,14 @@ impl Head {
         };
         request.complete();
         if request.length() <= INLINE_BYTES {
-            request.read(&self.shared.measure.attribution);
+            request.read(&self.measure.attribution);
             return;
         }
         drop(request);
         let head = Arc::clone(self);
         let read = move |place| {
             if place == Place::Background {
-                head.request().read(&head.shared.measure.attribution);
+                head.request().read(&head.measure.attribution);
             }
         };
         if let Err(refused) = self.shared.worker.queue(Box::new(read)) {

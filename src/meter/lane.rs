@@ -151,6 +151,12 @@ impl Lanes {
         upstreams
     }
 
+    /// Forgets lanes that `configured` does not know and no stream is on.
+    pub(crate) fn retain(&self, configured: impl Fn(&str, &str) -> bool) {
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|(route, upstream), lane| configured(route, upstream) || lane.in_flight() > 0);
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Lane>> {
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
         lanes.values().cloned().collect()

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bytes that all calls together may hold for measuring.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    limit: usize,
+    limit: AtomicUsize,
     used: AtomicUsize,
 }
 
 impl Memory {
     pub(crate) fn new(limit: usize) -> Arc<Memory> {
         Arc::new(Memory {
-            limit,
+            limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
         })
     }
@@ -23,8 +23,14 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Moves the bound. What is held above it goes as it would have gone.
+    pub(crate) fn resize(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
     fn take(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= limit);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()

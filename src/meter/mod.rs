@@ -33,6 +33,7 @@ mod workload;
 use crate::config::Measure;
 use crate::observer::{CallObserver, CallStart, Observer};
 use crate::trace::Tracer;
+use arc_swap::ArcSwap;
 use call::Call;
 use head::Head;
 use shared::Shared;
@@ -88,7 +89,7 @@ impl Meter {
         guard::hide_messages();
         let shared = Shared {
             memory: memory::Memory::new(measure.memory_bytes),
-            measure,
+            measure: ArcSwap::from_pointee(measure),
             worker: worker::Worker::start(),
             subscribers: subscriber::Subscribers::new(subscribers),
             lanes: lane::Lanes::default(),
@@ -99,6 +100,17 @@ impl Meter {
         Arc::new(Meter {
             shared: Arc::new(shared),
         })
+    }
+
+    /// Measures calls to come by `measure`; those under way end as they began.
+    pub fn change(&self, measure: Measure) {
+        self.shared.memory.resize(measure.memory_bytes);
+        self.shared.measure.store(Arc::new(measure));
+    }
+
+    /// Forgets routes and upstreams that `configured` does not know and no stream is on.
+    pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
+        self.shared.lanes.retain(configured);
     }
 
     /// The newest streams in flight, at most `limit`, as they are at `now`.
@@ -120,7 +132,8 @@ impl Meter {
 
     /// Figures on measuring itself, as they are at `now`.
     pub fn figures(&self, now: Instant) -> Figures {
-        let threshold = self.shared.measure.stall_threshold;
+        let measure = self.shared.measure.load();
+        let threshold = measure.stall_threshold;
         let mut stalled = self.shared.registry.stalled(now, threshold);
         let lanes = self.shared.lanes.all();
         let by_lane = lanes.iter().map(|lane| {
@@ -134,7 +147,7 @@ impl Meter {
         Figures {
             in_flight,
             stalled,
-            warming: self.shared.lanes.warming(now, &self.shared.measure),
+            warming: self.shared.lanes.warming(now, &measure),
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
             dropped_findings: self.shared.subscribers.dropped(),

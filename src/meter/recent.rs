@@ -2,12 +2,13 @@
 
 use super::subscriber::{Finding, Subscriber};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A ring of the last finished calls.
 #[derive(Debug)]
 pub struct RecentCalls {
-    capacity: usize,
+    capacity: AtomicUsize,
     calls: Mutex<VecDeque<Arc<Finding>>>,
 }
 
@@ -15,14 +16,22 @@ impl RecentCalls {
     /// A ring of at most `capacity` calls.
     pub fn new(capacity: usize) -> Arc<RecentCalls> {
         Arc::new(RecentCalls {
-            capacity,
+            capacity: AtomicUsize::new(capacity),
             calls: Mutex::default(),
         })
     }
 
     /// How many calls it can hold.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Makes it a ring of another size; the oldest calls go where there is no room.
+    pub fn resize(&self, capacity: usize) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        let mut calls = self.calls();
+        let surplus = calls.len().saturating_sub(capacity);
+        calls.drain(..surplus);
     }
 
     /// The newest calls first, at most `limit`.
@@ -37,11 +46,12 @@ impl RecentCalls {
 
 impl Subscriber for RecentCalls {
     fn finished(&self, finding: &Arc<Finding>) {
-        if self.capacity == 0 {
+        let mut calls = self.calls();
+        let capacity = self.capacity();
+        if capacity == 0 {
             return;
         }
-        let mut calls = self.calls();
-        if calls.len() >= self.capacity {
+        if calls.len() >= capacity {
             calls.pop_front();
         }
         calls.push_back(Arc::clone(finding));

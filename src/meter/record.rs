@@ -59,7 +59,7 @@ impl<'a> Closing<'a> {
 
 /// The record of `closing`, and what goes with it.
 pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> Finding {
-    let measure = &head.shared.measure;
+    let measure = &head.measure;
     let generation = &state.run.generation;
     let request = head.request.try_lock().ok();
     let asked = request

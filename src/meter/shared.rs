@@ -8,6 +8,7 @@ use super::worker::Worker;
 use crate::config::Measure;
 use crate::trace::Tracer;
 use crate::wire::Limits;
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,8 @@ const DECODED_BYTES: u64 = 128 << 20;
 
 /// What all calls share.
 pub(crate) struct Shared {
-    pub(crate) measure: Measure,
+    /// Read once per call, which keeps to what it read.
+    pub(crate) measure: ArcSwap<Measure>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
@@ -28,14 +30,12 @@ pub(crate) struct Shared {
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-impl Shared {
-    /// Bounds of the decoder of an HTTP body.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            body_bytes: self.measure.body_bytes,
-            decoded_bytes: DECODED_BYTES,
-            ..Limits::default()
-        }
+/// Bounds of the decoder of an HTTP body.
+pub(crate) fn limits(measure: &Measure) -> Limits {
+    Limits {
+        body_bytes: measure.body_bytes,
+        decoded_bytes: DECODED_BYTES,
+        ..Limits::default()
     }
 }
 

@@ -6,10 +6,10 @@ use super::body::Body;
 use super::direct::Past;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
-use super::limit::Limiter;
 use super::refusal::{blame, failure, refuse, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
+use super::routing::Routing;
 use super::tap::now;
 use super::tls;
 use super::upload::{self, Gate, Upload};
@@ -17,6 +17,7 @@ use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
 use crate::observer::{CallStart, Failure, FailureKind, Observer};
+use arc_swap::ArcSwap;
 use http::header::{CONNECTION, EXPECT};
 use http::uri::Uri;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
@@ -28,16 +29,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Forwards requests by the routes of a configuration.
 pub struct Forwarder {
-    config: Arc<Config>,
-    /// By place of the route in the configuration.
-    upstreams: Vec<Arc<Upstream>>,
-    limiter: Limiter,
+    /// Read once per request, which keeps to what it read.
+    routing: ArcSwap<Routing>,
     observer: Arc<dyn Observer>,
     panics: Arc<AtomicU64>,
     nowhere: Arc<str>,
 }
 
 impl Forwarder {
+    /// What stands for route and upstream where no route matches.
+    pub const NOWHERE: &str = "none";
+
     /// A forwarder with no connections yet.
     ///
     /// # Errors
@@ -47,26 +49,27 @@ impl Forwarder {
         config: Arc<Config>,
         observer: Arc<dyn Observer>,
     ) -> Result<Forwarder, tls::Invalid> {
-        let mut upstreams: Vec<Arc<Upstream>> = Vec::with_capacity(config.routes.len());
-        for route in &config.routes {
-            let known = upstreams
-                .iter()
-                .find(|known| Arc::ptr_eq(&known.settings, &route.upstream))
-                .cloned();
-            upstreams.push(match known {
-                Some(known) => known,
-                None => Arc::new(Upstream::new(&route.upstream, config.limits.head_bytes)?),
-            });
-        }
-        let limiter = Limiter::new(&config.limits);
         Ok(Forwarder {
-            config,
-            upstreams,
-            limiter,
+            routing: ArcSwap::from_pointee(Routing::new(config)?),
             observer,
             panics: Arc::default(),
-            nowhere: Arc::from("none"),
+            nowhere: Arc::from(Self::NOWHERE),
         })
+    }
+
+    /// What requests would be forwarded by under another configuration; what did not
+    /// change keeps its connections. Nothing changes yet.
+    ///
+    /// # Errors
+    ///
+    /// When a file that an upstream's TLS needs cannot be read.
+    pub fn prepare(&self, config: Arc<Config>) -> Result<Routing, tls::Invalid> {
+        self.routing.load().after(config)
+    }
+
+    /// Forwards new requests by `routing`. Those under way end as they began.
+    pub fn change(&self, routing: Routing) {
+        self.routing.store(Arc::new(routing));
     }
 
     /// How often an observer panicked. Each time cost the measurement of one call.
@@ -90,9 +93,11 @@ impl Forwarder {
         connection: &ConnectionInfo,
     ) -> Response<Body> {
         let received = now();
+        let routing = self.routing.load_full();
         let (parts, body) = request.into_parts();
-        let place = route::choose(&self.config.routes, &parts);
-        let call = self.begin(received, &parts, place, connection);
+        let place = route::choose(&routing.config.routes, &parts);
+        let chosen = place.map(|place| &*routing.config.routes[place]);
+        let call = self.begin(received, &parts, chosen, connection);
         let Some(place) = place else {
             return refuse(
                 call,
@@ -102,19 +107,19 @@ impl Forwarder {
                 ),
             );
         };
-        let route = &self.config.routes[place];
+        let route = &routing.config.routes[place];
         if let Some(problem) = unacceptable(route, &parts) {
             let mut response = refuse(call, &failure(FailureKind::BadRequest, problem));
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
             return response;
         }
-        if let Err(wait) = self.limiter.check(route) {
+        if let Err(wait) = routing.limiter.check(route) {
             return too_many(call, route, wait);
         }
         let forwarding = Forwarding {
             route,
-            upstream: &self.upstreams[place],
+            upstream: &routing.upstreams[place],
             connection,
             method: parts.method.clone(),
             agent_version: parts.version,
@@ -129,10 +134,9 @@ impl Forwarder {
         &self,
         received: Instant,
         parts: &request::Parts,
-        place: Option<usize>,
+        route: Option<&Route>,
         connection: &ConnectionInfo,
     ) -> Call {
-        let route = place.map(|place| &self.config.routes[place]);
         let start = CallStart {
             received,
             started_at: SystemTime::now(),

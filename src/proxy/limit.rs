@@ -22,6 +22,13 @@ impl Limiter {
         }
     }
 
+    /// Forgets routes that have all their requests again: those that went, too.
+    pub(super) fn forget_idle(&self) {
+        if let Some(routes) = &self.routes {
+            routes.retain_recent();
+        }
+    }
+
     /// Takes one of the route's requests.
     ///
     /// # Errors

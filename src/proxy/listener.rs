@@ -2,11 +2,13 @@
 
 mod backoff;
 mod connection;
+mod listening;
 mod pace;
 
 use super::tls::{self, Acceptor};
 use super::{Forwarder, Shutdown};
 use crate::config::{self, Limits};
+use arc_swap::ArcSwapOption;
 use backoff::Backoff;
 use connection::Server;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -16,8 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+
+pub use listening::{Change, Listening};
 
 /// Connections the kernel keeps for us until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -33,7 +36,9 @@ const CUT_WITHIN: Duration = Duration::from_secs(1);
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    acceptor: Option<Arc<Acceptor>>,
+    /// As it was asked for.
+    asked: config::Listener,
+    acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
 
 impl Bound {
@@ -43,17 +48,19 @@ impl Bound {
     ///
     /// When the address cannot be had, or its TLS files cannot be used.
     pub fn bind(listener: &config::Listener) -> Result<Bound, BindError> {
+        let asked = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
-        let acceptor = acceptor.map(Arc::new);
+        let acceptor = Arc::new(ArcSwapOption::from(acceptor.map(Arc::new)));
         let failed = |source| BindError::Address {
-            address: listener.address,
+            address: asked.address,
             source,
         };
-        let listener = listen(listener.address).map_err(failed)?;
+        let listener = listen(asked.address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Bound {
             listener,
             address,
+            asked,
             acceptor,
         })
     }
@@ -107,17 +114,8 @@ pub async fn serve(
     shutdown: Shutdown,
     drain_timeout: Duration,
 ) -> Drained {
-    let server = Arc::new(Server::new(forwarder, limits, shutdown.clone()));
-    let permits = Arc::new(Semaphore::new(
-        limits.connections.min(Semaphore::MAX_PERMITS),
-    ));
-    let mut accepting = JoinSet::new();
-    for bound in listeners {
-        accepting.spawn(accept(bound, Arc::clone(&server), Arc::clone(&permits)));
-    }
-    shutdown.begun().await;
-    accepting.shutdown().await;
-    drain(&shutdown, drain_timeout).await
+    let listening = Listening::start(listeners, forwarder, limits, shutdown);
+    listening.ended(|| drain_timeout).await
 }
 
 async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
@@ -170,7 +168,7 @@ async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
             Arc::clone(&server),
             tcp,
             peer,
-            bound.acceptor.clone(),
+            bound.acceptor.load_full(),
             drain,
         );
         tokio::spawn(serving);

@@ -16,6 +16,7 @@ mod refusal;
 mod respond;
 mod rewrite;
 mod route;
+mod routing;
 mod tap;
 mod timer;
 pub mod tls;
@@ -29,7 +30,8 @@ pub use direct::{Direct, Served};
 pub use drain::{Drain, Shutdown};
 pub use forward::Forwarder;
 pub use http1::Broken;
-pub use listener::{BindError, Bound, Drained, serve};
+pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
+pub use routing::Routing;
 
 use std::net::SocketAddr;
 

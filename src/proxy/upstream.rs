@@ -144,6 +144,38 @@ impl Upstream {
         })
     }
 
+    /// The same upstream under other settings. Endpoints that are spoken to as before keep
+    /// their connections.
+    pub fn after(
+        known: &Arc<Upstream>,
+        settings: &Arc<config::Upstream>,
+        head_bytes: usize,
+    ) -> Result<Arc<Upstream>, Invalid> {
+        if *known.settings == **settings && known.head_bytes == head_bytes {
+            return Ok(Arc::clone(known));
+        }
+        let mut upstream = Upstream::new(settings, head_bytes)?;
+        if known.speaks_like(&upstream) {
+            for endpoint in &mut upstream.endpoints {
+                let mut kept = known.endpoints.iter();
+                if let Some(kept) = kept.find(|kept| kept.settings == endpoint.settings) {
+                    *endpoint = Arc::clone(kept);
+                }
+            }
+        }
+        Ok(Arc::new(upstream))
+    }
+
+    /// Whether connections of one can serve the other.
+    fn speaks_like(&self, other: &Upstream) -> bool {
+        let (one, other_settings) = (&self.settings, &other.settings);
+        one.protocol == other_settings.protocol
+            && one.tls == other_settings.tls
+            && one.max_idle == other_settings.max_idle
+            && one.idle_for == other_settings.idle_for
+            && self.head_bytes == other.head_bytes
+    }
+
     /// The endpoint with the fewest requests, but for those tried already. One that
     /// failed lately is taken only when all have.
     pub fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<Arc<Endpoint>> {

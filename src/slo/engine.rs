@@ -4,8 +4,10 @@
 use super::calendar::Calendar;
 use super::objective::{Names, Objective, Sli, Weight};
 use super::reason::{Reason, Verdict};
+use super::state::MAX_RETIRED;
 use super::tracker::{KeptTracker, Tracker, Whose};
 use super::verdict::{self, Events, Finished, SoFar};
+use crate::config::Measure;
 use crate::meter::{Finding, Meter, Progress, Subscriber};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +28,6 @@ const MAX_JUDGED: usize = 40_000;
 #[derive(Debug)]
 pub struct Slos {
     state: Mutex<State>,
-    /// Tokens behind the first frame that a speed needs.
-    min_output_tokens: u64,
-    /// A faster segment was held back upstream.
-    buffered_above: f64,
 }
 
 #[derive(Debug)]
@@ -41,6 +39,25 @@ pub(crate) struct State {
     pub(crate) retired: BTreeMap<String, KeptTracker>,
     /// Something was counted since it was last kept.
     pub(crate) changed: bool,
+    bounds: Bounds,
+}
+
+/// What of a stream's segment is worth a speed.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Tokens behind the first frame that a speed needs.
+    min_output_tokens: u64,
+    /// A faster segment was held back upstream.
+    buffered_above: f64,
+}
+
+impl Bounds {
+    fn of(measure: &Measure) -> Bounds {
+        Bounds {
+            min_output_tokens: measure.min_output_tokens,
+            buffered_above: measure.buffered_above,
+        }
+    }
 }
 
 /// What was said of a call while it ran.
@@ -62,7 +79,7 @@ impl Slos {
     /// Counts for `objectives`. `now` and `wall` are the same moment on two clocks.
     pub fn new(
         objectives: &[Arc<Objective>],
-        measure: &crate::config::Measure,
+        measure: &Measure,
         now: Instant,
         wall: SystemTime,
     ) -> Arc<Slos> {
@@ -76,10 +93,67 @@ impl Slos {
                 judged: HashMap::new(),
                 retired: BTreeMap::new(),
                 changed: false,
+                bounds: Bounds::of(measure),
             }),
-            min_output_tokens: measure.min_output_tokens,
-            buffered_above: measure.buffered_above,
         })
+    }
+
+    /// Counts for other `objectives` from `now` on. What was counted under a judgement
+    /// that did not change goes on; the counts of an objective that goes wait in case it
+    /// comes back. Names those whose counts began anew.
+    pub fn change(
+        &self,
+        objectives: &[Arc<Objective>],
+        measure: &Measure,
+        now: Instant,
+    ) -> Vec<Arc<str>> {
+        let mut state = self.state();
+        let state = &mut *state;
+        let seconds = state.calendar.seconds(now) as u64;
+        let mut before: Vec<Option<Tracker>> = state.trackers.drain(..).map(Some).collect();
+        let mut moved = vec![None; before.len()];
+        let mut anew = Vec::new();
+        for objective in objectives {
+            let known = before.iter().position(|tracker| {
+                let known = tracker.as_ref().map(|tracker| &tracker.objective.name);
+                known == Some(&objective.name)
+            });
+            let known = known.and_then(|at| Some((at, before[at].take()?)));
+            let tracker = match known {
+                Some((at, known)) if known.objective.judgement == objective.judgement => {
+                    moved[at] = Some(state.trackers.len());
+                    known.under(objective, seconds)
+                }
+                other => {
+                    let mut tracker = Tracker::new(objective, seconds);
+                    match state.retired.remove(&*objective.name) {
+                        Some(kept) if other.is_none() => tracker.restore(seconds, &kept),
+                        _ => {}
+                    }
+                    anew.push(Arc::clone(&objective.name));
+                    tracker
+                }
+            };
+            state.trackers.push(tracker);
+        }
+        for gone in before.into_iter().flatten() {
+            let name = gone.objective.name.to_string();
+            if state.retired.len() < MAX_RETIRED {
+                state.retired.insert(name, gone.kept(seconds).retire());
+            }
+        }
+        for judged in state.judged.values_mut() {
+            judged.by.retain_mut(|by| match moved[by.0] {
+                Some(to) => {
+                    by.0 = to;
+                    true
+                }
+                None => false,
+            });
+        }
+        state.bounds = Bounds::of(measure);
+        state.changed = true;
+        anew
     }
 
     /// Whether nothing is promised.
@@ -141,7 +215,9 @@ impl Slos {
             let known = known.and_then(|judged| judged.by.iter().find(|by| by.0 == at));
             let (so_far, boundary) = known.map_or((SoFar::default(), None), |by| (by.1, by.2));
             let found = match judgement.sli {
-                Sli::OutputTps(_) => self.segment(&objective, progress, now, so_far, boundary),
+                Sli::OutputTps(_) => {
+                    segment(&objective, state.bounds, progress, now, so_far, boundary)
+                }
                 sli if !so_far.decided => deadline(sli, progress, now),
                 _ => None,
             };
@@ -158,47 +234,47 @@ impl Slos {
             }
         }
     }
+}
 
-    /// Closes a segment that is long enough, at the last frame that came: what follows a
-    /// gap answers for the gap.
-    fn segment(
-        &self,
-        objective: &Objective,
-        progress: &Progress,
-        now: Instant,
-        so_far: SoFar,
-        boundary: Option<Boundary>,
-    ) -> Option<(Events, SoFar, Option<Boundary>)> {
-        let (first, in_first) = progress.first?;
-        let begin = boundary.unwrap_or(Boundary {
-            at: first,
-            tokens: in_first,
-        });
-        let last = progress.last?;
-        let over = now.saturating_duration_since(begin.at) >= SEGMENT && last > begin.at;
-        let enough = progress.tokens.saturating_sub(in_first) >= self.min_output_tokens
-            && progress.tokens >= objective.judgement.min_output_tokens;
-        let tokens = progress.tokens.saturating_sub(begin.tokens);
-        if !over || !enough || tokens == 0 || progress.several_choices {
-            return None;
-        }
-        let seconds = last.duration_since(begin.at).as_secs_f64();
-        let speed = tokens as f64 / seconds;
-        if speed > self.buffered_above {
-            return None;
-        }
-        let events = Events::held_against(objective.judgement.sli, speed, tokens);
-        let so_far = SoFar {
-            decided: false,
-            tokens: so_far.tokens + tokens,
-            seconds: so_far.seconds + seconds,
-        };
-        let next = Boundary {
-            at: last,
-            tokens: progress.tokens,
-        };
-        Some((events, so_far, Some(next)))
+/// Closes a segment that is long enough, at the last frame that came: what follows a gap
+/// answers for the gap.
+fn segment(
+    objective: &Objective,
+    bounds: Bounds,
+    progress: &Progress,
+    now: Instant,
+    so_far: SoFar,
+    boundary: Option<Boundary>,
+) -> Option<(Events, SoFar, Option<Boundary>)> {
+    let (first, in_first) = progress.first?;
+    let begin = boundary.unwrap_or(Boundary {
+        at: first,
+        tokens: in_first,
+    });
+    let last = progress.last?;
+    let over = now.saturating_duration_since(begin.at) >= SEGMENT && last > begin.at;
+    let enough = progress.tokens.saturating_sub(in_first) >= bounds.min_output_tokens
+        && progress.tokens >= objective.judgement.min_output_tokens;
+    let tokens = progress.tokens.saturating_sub(begin.tokens);
+    if !over || !enough || tokens == 0 || progress.several_choices {
+        return None;
     }
+    let seconds = last.duration_since(begin.at).as_secs_f64();
+    let speed = tokens as f64 / seconds;
+    if speed > bounds.buffered_above {
+        return None;
+    }
+    let events = Events::held_against(objective.judgement.sli, speed, tokens);
+    let so_far = SoFar {
+        decided: false,
+        tokens: so_far.tokens + tokens,
+        seconds: so_far.seconds + seconds,
+    };
+    let next = Boundary {
+        at: last,
+        tokens: progress.tokens,
+    };
+    Some((events, so_far, Some(next)))
 }
 
 impl State {

@@ -15,7 +15,7 @@ const STATE: &str = "slo-state.json";
 const LOCK: &str = "slo-state.lock";
 const AUDIT: &str = "slo-audit.jsonl";
 /// Objectives of which only the counts are left.
-const MAX_RETIRED: usize = 100;
+pub(super) const MAX_RETIRED: usize = 100;
 /// A file from later than this is one of a clock that was wrong.
 const AHEAD: f64 = 60.0;
 

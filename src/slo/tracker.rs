@@ -110,6 +110,22 @@ impl Tracker {
         }
     }
 
+    /// The same counts under another objective or window.
+    pub(crate) fn under(self, objective: &Arc<Objective>, now: u64) -> Tracker {
+        let mut tracker = Tracker::new(objective, now);
+        if self.objective.window == objective.window {
+            tracker.ring = self.ring;
+        } else {
+            tracker.ring.restore(now, &self.ring.kept());
+        }
+        Tracker {
+            slice: self.slice,
+            totals: self.totals,
+            spent: self.spent,
+            ..tracker
+        }
+    }
+
     /// Takes over what was kept, unless it was judged otherwise.
     pub(crate) fn restore(&mut self, now: u64, kept: &KeptTracker) {
         if kept.judgement == self.objective.judgement {

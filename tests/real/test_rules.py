@@ -168,6 +168,10 @@ OWN = {
         {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': counter((60, 1))},
         {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': "9x60"},
     ),
+    "TokengaugeConfigurationRefused": (
+        {"tokengauge_config_last_reload_successful": "1x50 0x10"},
+        {"tokengauge_config_last_reload_successful": "0x40 1x20"},
+    ),
     "TokengaugeSeriesCollapsed": (
         {"tokengauge_series_collapsed_total": counter((50, 0), (10, 3))},
         {"tokengauge_series_collapsed_total": "40x60"},

@@ -72,6 +72,34 @@ pub const EXPORT_FAILURES: Metric = counter(
     &["exporter", "reason"],
     "Calls, spans or points that an exporter could not deliver, or dropped because too many waited.",
 );
+/// Another configuration.
+pub const CONFIG_RELOADS: Metric = counter(
+    "tokengauge_config_reloads_total",
+    Unit::Count,
+    &["result"],
+    "Configurations read again while running: applied, or refused so that the one before stayed.",
+);
+/// How the last one went.
+pub const CONFIG_LAST_RELOAD_SUCCESSFUL: Metric = gauge(
+    "tokengauge_config_last_reload_successful",
+    Unit::Count,
+    &[],
+    "1 where the last configuration that was read is in use, 0 where it was refused.",
+);
+/// When one was taken.
+pub const CONFIG_LAST_RELOAD_SUCCESS_SECONDS: Metric = gauge(
+    "tokengauge_config_last_reload_success_timestamp_seconds",
+    Unit::Seconds,
+    &[],
+    "When the configuration in use was read, in seconds since 1970.",
+);
+/// Which configuration runs.
+pub const CONFIG_INFO: Metric = gauge(
+    "tokengauge_config_info",
+    Unit::Count,
+    &["digest"],
+    "Always 1; the first 16 digits of the SHA-256 of the configuration in use are the label.",
+);
 /// Which build runs.
 pub const BUILD_INFO: Metric = gauge(
     "tokengauge_build_info",

@@ -6,6 +6,7 @@ use crate::proxy::direct::Served;
 use crate::proxy::drain::{Stage, UnderWay};
 use crate::proxy::tls::Acceptor;
 use crate::proxy::{Body, ConnectionInfo, Drain, Forwarder, Shutdown};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Frame, SizeHint};
@@ -39,8 +40,23 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     forwarder: Arc<Forwarder>,
+    /// Of connections to come; one that is open keeps to those it began with.
+    terms: ArcSwap<Terms>,
+}
+
+/// How a connection is served.
+struct Terms {
     http: auto::Builder<TokioExecutor>,
     head_timeout: Duration,
+}
+
+impl Terms {
+    fn new(limits: &Limits) -> Terms {
+        Terms {
+            http: http(limits),
+            head_timeout: limits.head_timeout,
+        }
+    }
 }
 
 impl Server {
@@ -48,9 +64,13 @@ impl Server {
         Server {
             shutdown,
             forwarder,
-            http: http(limits),
-            head_timeout: limits.head_timeout,
+            terms: ArcSwap::from_pointee(Terms::new(limits)),
         }
+    }
+
+    /// Serves connections to come within other limits.
+    pub(super) fn change(&self, limits: &Limits) {
+        self.terms.store(Arc::new(Terms::new(limits)));
     }
 }
 
@@ -90,7 +110,8 @@ pub(super) async fn serve(
 ) {
     // A chunk leaves at once. Where it cannot be set the connection is gone already.
     let _ = tcp.set_nodelay(true);
-    let pace = Pace::new(Instant::now(), server.head_timeout);
+    let terms = server.terms.load_full();
+    let pace = Pace::new(Instant::now(), terms.head_timeout);
     let tls = acceptor.is_some();
     let info = |drain| ConnectionInfo {
         peer,
@@ -99,23 +120,28 @@ pub(super) async fn serve(
         direct: None,
     };
     let Some(acceptor) = acceptor else {
-        return serve_http(&server, tcp, info(drain), pace).await;
+        return serve_http(&server, &terms, tcp, info(drain), pace).await;
     };
     // Boxed, as the stream is: a connection is to be small for as long as it lasts.
-    let handshake = Box::pin(timeout(server.head_timeout, acceptor.accept(tcp)));
+    let handshake = Box::pin(timeout(terms.head_timeout, acceptor.accept(tcp)));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
         () = drain.begun() => return,
     };
     match accepted {
-        Ok(Ok(tls)) => serve_http(&server, Box::new(tls), info(drain), pace).await,
+        Ok(Ok(tls)) => serve_http(&server, &terms, Box::new(tls), info(drain), pace).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
         Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
     }
 }
 
-async fn serve_http<I>(server: &Arc<Server>, io: I, mut info: ConnectionInfo, pace: Pace)
-where
+async fn serve_http<I>(
+    server: &Arc<Server>,
+    terms: &Terms,
+    io: I,
+    mut info: ConnectionInfo,
+    pace: Pace,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let pace = Arc::new(pace);
@@ -130,8 +156,8 @@ where
     // Boxed, because hyper makes room for it in every connection, the idle ones too.
     let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
     let io = TokioIo::new(Paced::new(io, Arc::clone(&pace)));
-    let mut connection = pin!(server.http.serve_connection_with_upgrades(io, service));
-    let mut timer = pin!(sleep_until(Instant::now() + server.head_timeout));
+    let mut connection = pin!(terms.http.serve_connection_with_upgrades(io, service));
+    let mut timer = pin!(sleep_until(Instant::now() + terms.head_timeout));
     let mut next = Stage::Draining;
     loop {
         tokio::select! {

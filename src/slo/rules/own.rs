@@ -75,6 +75,15 @@ const ALERTS: &[Own] = &[
             {{ $labels.reason }}.",
     },
     Own {
+        alert: "TokengaugeConfigurationRefused",
+        severity: Ticket,
+        held: 5,
+        expr: "min by (instance) (tokengauge_config_last_reload_successful) == 0",
+        summary: "tokengauge on {{ $labels.instance }} refused its configuration",
+        description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
+            goes on, and a restart would fail.",
+    },
+    Own {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,

@@ -1,0 +1,272 @@
+//! The real binary as a process, an upstream that streams step by step, and what the
+//! operators' address says.
+
+use crate::http_client::fetch;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// Nothing here takes longer, unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `tokengauge run` with a configuration file.
+pub struct Process {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    pub admin: SocketAddr,
+}
+
+impl Process {
+    /// Starts it, and waits until it listens.
+    pub async fn start(config: &Path) -> Process {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+            .args(["run", "--config"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("started");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&lines);
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped")).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = stderr.next_line().await {
+                theirs.lock().expect("no panic").push(line);
+            }
+        });
+        let mut process = Process {
+            child,
+            lines,
+            admin: ([127, 0, 0, 1], 0).into(),
+        };
+        let admin = process.line("admin on ").await;
+        process.admin = admin["admin on ".len()..].parse().expect("an address");
+        process
+    }
+
+    /// Where agents connect, in the order the addresses were opened.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let lines = self.lines.lock().expect("no panic");
+        let found = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("listening on "));
+        found
+            .map(|address| address.parse().expect("an address"))
+            .collect()
+    }
+
+    /// Waits for a line of the log that holds `text`.
+    pub async fn line(&self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let lines = self.lines.lock().expect("no panic").clone();
+            if let Some(line) = lines.iter().find(|line| line.contains(text)) {
+                return line.clone();
+            }
+            assert!(Instant::now() < end, "no line with {text:?} in {lines:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let id = self.child.id().expect("it runs");
+        let id = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");
+        kill_process(id, signal).expect("sent");
+    }
+
+    pub async fn metrics(&self) -> HashMap<String, f64> {
+        let text = fetch(self.admin, "/metrics").await.body;
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let samples = samples.filter_map(|line| line.rsplit_once(' '));
+        samples
+            .map(|(series, value)| (series.to_owned(), value.parse().expect("a number")))
+            .collect()
+    }
+
+    /// Reloads of this result.
+    pub async fn reloads(&self, result: &str) -> f64 {
+        let series = format!("tokengauge_config_reloads_total{{result=\"{result}\"}}");
+        self.metrics().await[&series]
+    }
+
+    /// Waits until there were so many reloads of this result.
+    pub async fn has_reloaded(&self, result: &str, count: f64) {
+        let end = Instant::now() + PATIENCE;
+        while self.reloads(result).await < count {
+            let log = self.lines.lock().expect("no panic").clone();
+            assert!(Instant::now() < end, "never {count} {result}: {log:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(self.reloads(result).await, count);
+    }
+
+    /// Waits for its end.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.expect("it ends").expect("it can be waited for")
+    }
+}
+
+/// Answers `/…/hello` at once, and `/…/stream/<id>` chunk by chunk as it is told.
+pub struct Steps {
+    pub address: SocketAddr,
+    step: watch::Sender<usize>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// The step that ends all streams.
+const END: usize = usize::MAX;
+
+impl Steps {
+    pub async fn start() -> Steps {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let step = watch::Sender::new(0);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (steps, count) = (step.subscribe(), Arc::clone(&connections));
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(answer(tcp, steps.clone()));
+            }
+        });
+        Steps {
+            address,
+            step,
+            connections,
+        }
+    }
+
+    /// Every stream gets its next chunk.
+    pub fn next(&self) {
+        self.step.send_modify(|step| *step += 1);
+    }
+
+    /// Every stream ends.
+    pub fn end(&self) {
+        self.step.send_replace(END);
+    }
+
+    /// Connections that were made to it.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// What stream `id` is, with so many chunks, as it is on the wire.
+    pub fn whole(id: &str, chunks: usize) -> String {
+        let chunks: String = (1..=chunks).map(|step| chunk(id, step)).collect();
+        chunks + "0\r\n\r\n"
+    }
+}
+
+fn chunk(id: &str, step: usize) -> String {
+    let text = format!("{id}:{step};");
+    format!("{:X}\r\n{text}\r\n", text.len())
+}
+
+async fn answer(mut tcp: TcpStream, mut steps: watch::Receiver<usize>) {
+    loop {
+        let Some(target) = target(&mut tcp).await else {
+            return;
+        };
+        let Some((_, id)) = target.split_once("/stream/") else {
+            let hello = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+            tcp.write_all(hello).await.expect("written");
+            continue;
+        };
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        tcp.write_all(head).await.expect("written");
+        let mut told = 0;
+        loop {
+            let step = steps
+                .wait_for(|step| *step > told)
+                .await
+                .map_or(END, |step| *step);
+            if step == END {
+                break;
+            }
+            for step in told + 1..=step {
+                let chunk = chunk(id, step);
+                tcp.write_all(chunk.as_bytes()).await.expect("written");
+            }
+            told = step;
+        }
+        tcp.write_all(b"0\r\n\r\n").await.expect("written");
+    }
+}
+
+/// The target of the next request, which has no body.
+async fn target(tcp: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).expect("text");
+    head.split(' ').nth(1).map(str::to_owned)
+}
+
+/// An agent in the middle of a stream.
+pub struct Listener {
+    pub id: String,
+    tcp: TcpStream,
+    read: String,
+}
+
+impl Listener {
+    /// Asks for a stream and reads its head.
+    pub async fn open(address: SocketAddr, route: &str, id: String) -> Listener {
+        let mut tcp = TcpStream::connect(address).await.expect("connected");
+        let request = format!("GET {route}/stream/{id} HTTP/1.1\r\nhost: test\r\n\r\n");
+        tcp.write_all(request.as_bytes()).await.expect("written");
+        let mut listener = Listener {
+            id,
+            tcp,
+            read: String::new(),
+        };
+        listener.until("\r\n\r\n").await;
+        let head = listener.read.find("\r\n\r\n").expect("just read") + 4;
+        let body = listener.read.split_off(head);
+        assert!(
+            listener.read.starts_with("HTTP/1.1 200"),
+            "{}",
+            listener.read
+        );
+        listener.read = body;
+        listener
+    }
+
+    /// Reads until chunk `step` has come.
+    pub async fn step(&mut self, step: usize) {
+        let chunk = chunk(&self.id, step);
+        self.until(&chunk).await;
+    }
+
+    /// Reads to the end of the stream and gives all of its bytes.
+    pub async fn whole(mut self) -> (String, String) {
+        self.until("\r\n0\r\n\r\n").await;
+        (self.id, self.read)
+    }
+
+    async fn until(&mut self, end: &str) {
+        while !self.read.contains(end) {
+            let mut piece = [0; 4096];
+            let read = tokio::time::timeout(PATIENCE, self.tcp.read(&mut piece)).await;
+            let read = read
+                .unwrap_or_else(|_| panic!("{} waits for {end:?} after {:?}", self.id, self.read));
+            let length = read.unwrap_or(0);
+            assert_ne!(length, 0, "{} dropped after {:?}", self.id, self.read);
+            let piece = std::str::from_utf8(&piece[..length]).expect("text");
+            self.read.push_str(piece);
+        }
+    }
+}

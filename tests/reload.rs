@@ -1,0 +1,419 @@
+//! Another configuration while streams run, on the real binary.
+
+use crate::certificates::Authority;
+use crate::http_client::{exchange, fetch};
+use crate::process::{Listener, Process, Steps};
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokengauge::config::{ClientTls, Protocol};
+use tokengauge::proxy::tls::Connector;
+use tokio::net::TcpStream;
+
+const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n";
+const ANY: &str = "listen = \"127.0.0.1:0\"\n";
+
+fn route(name: &str, upstream: SocketAddr) -> String {
+    format!(
+        "[[upstream]]\nname = \"{name}\"\nurl = \"http://{upstream}\"\n\
+         [[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n"
+    )
+}
+
+fn objective(name: &str, more: &str) -> String {
+    format!("[[slo]]\nname = \"{name}\"\navailability = true\n{more}\n")
+}
+
+/// A configuration file in a folder of its own.
+struct File {
+    folder: TempDir,
+}
+
+impl File {
+    fn new(text: &str) -> File {
+        let file = File {
+            folder: TempDir::new().expect("a folder"),
+        };
+        file.write(text);
+        file
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("proxy-config.toml")
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path(), text).expect("written");
+    }
+}
+
+/// Everything that may change does, each time; nothing that streams is where it was.
+fn generation(number: usize, upstream: SocketAddr, spare: &[SocketAddr]) -> String {
+    let listen = match number % 2 {
+        0 => "[\"127.0.0.1:0\"]".to_owned(),
+        _ => format!("[\"127.0.0.1:0\", \"{}\"]", spare[number % spare.len()]),
+    };
+    let connections = 300 + 100 * (number % 3);
+    format!(
+        "listen = {listen}\ndrain_timeout = \"{}s\"\n{ADMIN}[limits]\nconnections = {connections}\n\
+         head_bytes = \"{}KiB\"\n[measure]\nstall_threshold = \"{}s\"\nrecent_calls = {}\n{}{}\
+         [[workload]]\nname = \"w{number}\"\nagent = \"x*\"\n",
+        10 + number,
+        64 + number,
+        1 + number,
+        500 + number,
+        route(&format!("r{number}"), upstream),
+        objective(&format!("s{}", number % 3), ""),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
+    const STREAMS: usize = 200;
+    const RELOADS: usize = 20;
+    let upstream = Steps::start().await;
+    let spare = free_addresses(4);
+    let file = File::new(&generation(0, upstream.address, &spare));
+    let process = Process::start(&file.path()).await;
+    let address = process.addresses()[0];
+    let mut streams = Vec::new();
+    for number in 0..STREAMS {
+        streams.push(Listener::open(address, "/r0", format!("stream{number}")).await);
+    }
+    for reload in 1..=RELOADS {
+        file.write(&generation(reload, upstream.address, &spare));
+        process.signal(Signal::HUP);
+        process.has_reloaded("applied", reload as f64).await;
+        let hello =
+            |route: usize| async move { fetch(address, &format!("/r{route}/hello")).await.status };
+        assert_eq!((hello(reload).await, hello(reload - 1).await), (200, 404));
+        upstream.next();
+        for stream in &mut streams {
+            stream.step(reload).await;
+        }
+    }
+    assert_eq!(process.addresses().len(), 1 + RELOADS / 2);
+    upstream.end();
+    for stream in streams {
+        let (id, body) = stream.whole().await;
+        assert_eq!(body, Steps::whole(&id, RELOADS));
+    }
+    // The records come behind the streams.
+    let mut whole = 0;
+    for _ in 0..100 {
+        let calls = fetch(process.admin, "/api/v1/calls?limit=1000").await.body;
+        let calls: serde_json::Value = serde_json::from_str(&calls).expect("JSON");
+        let calls = calls["calls"].as_array().expect("calls").iter();
+        whole = calls
+            .filter(|call| call["route"] == "r0" && call["outcome"] == "complete")
+            .count();
+        if whole == STREAMS {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(
+        whole, STREAMS,
+        "each is recorded under the route it began on"
+    );
+    assert_eq!(process.reloads("refused").await, 0.0);
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+}
+
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    let bound = (0..count).map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("bound"));
+    // All at once, so that they differ.
+    let bound: Vec<_> = bound.collect();
+    bound
+        .iter()
+        .map(|bound| bound.local_addr().expect("an address"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
+    let upstream = Steps::start().await;
+    let good = format!("{ANY}{ADMIN}{}", route("a", upstream.address));
+    let file = File::new(&good);
+    let process = Process::start(&file.path()).await;
+    let address = process.addresses()[0];
+    let metrics = process.metrics().await;
+    let successful = "tokengauge_config_last_reload_successful";
+    assert_eq!(metrics[successful], 1.0);
+    for result in ["applied", "refused"] {
+        assert_eq!(process.reloads(result).await, 0.0);
+    }
+    let missing = file.folder.path().join("missing.pem");
+    let tls = format!(
+        "{ANY}[tls]\ncertificate = \"{0}\"\nkey = \"{0}\"\n{ADMIN}{1}",
+        missing.display(),
+        route("b", upstream.address)
+    );
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = taken
+        .local_addr()
+        .map(|address| (taken, address))
+        .expect("an address");
+    let refused = [
+        (
+            good.replace("upstream = \"a\"", "upstream = \"x\""),
+            "proxy-config.toml:9: upstream: there is no upstream named `x`".to_owned(),
+        ),
+        (
+            "listen = 1".to_owned(),
+            "proxy-config.toml:1: listen".to_owned(),
+        ),
+        (tls, missing.display().to_string()),
+        (
+            good.replacen(ANY, &format!("listen = \"{}\"\n", taken.1), 1),
+            format!("cannot listen on {}", taken.1),
+        ),
+        (
+            format!(
+                "state_dir = \"/tmp\"\n{}",
+                good.replace(
+                    "[admin]",
+                    "[otlp]\ncall_records = true\n[admin]\ntoken = \"0123456789abcdef\""
+                )
+            ),
+            "`admin`, `otlp`, `state_dir` cannot change while the process runs".to_owned(),
+        ),
+        (
+            format!(
+                "{good}[[notify]]\nkind = \"slack\"\nurl_file = \"{}\"\n",
+                missing.display()
+            ),
+            "notify `slack`".to_owned(),
+        ),
+    ];
+    for (count, (text, reason)) in refused.iter().enumerate() {
+        file.write(text);
+        process.signal(Signal::HUP);
+        process.has_reloaded("refused", (count + 1) as f64).await;
+        let line = process.line(reason).await;
+        assert!(
+            line.contains("\"ERROR\"") && line.contains("was refused"),
+            "{line}"
+        );
+        assert_eq!(process.metrics().await[successful], 0.0);
+        assert_eq!(fetch(address, "/a/hello").await.body, "hello");
+        assert_eq!(fetch(process.admin, "/readyz").await.status, 200);
+    }
+    file.write(&good);
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    assert_eq!(process.metrics().await[successful], 1.0);
+}
+
+/// As the kubelet does: a new folder, and one rename that leads to it.
+fn mount(folder: &Path, version: &str, text: &str) {
+    let data = folder.join(version);
+    std::fs::create_dir(&data).expect("made");
+    std::fs::write(data.join("proxy-config.toml"), text).expect("written");
+    symlink(version, folder.join("..data_tmp")).expect("linked");
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("renamed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_that_changes_is_used_without_a_signal() {
+    let upstream = Steps::start().await;
+    let text = |name| format!("{ANY}{ADMIN}{}", route(name, upstream.address));
+    let folder = TempDir::new().expect("a folder");
+    mount(folder.path(), "..1", &text("a"));
+    let path = folder.path().join("proxy-config.toml");
+    symlink("..data/proxy-config.toml", &path).expect("linked");
+    let process = Process::start(&path).await;
+    let address = process.addresses()[0];
+    let mut stream = Listener::open(address, "/a", "s".to_owned()).await;
+    mount(folder.path(), "..2", &text("b"));
+    process.has_reloaded("applied", 1.0).await;
+    assert_eq!(fetch(address, "/b/hello").await.body, "hello");
+    assert_eq!(fetch(address, "/a/hello").await.status, 404);
+    mount(folder.path(), "..3", "listen = 1");
+    process.has_reloaded("refused", 1.0).await;
+    assert_eq!(fetch(address, "/b/hello").await.body, "hello");
+    mount(folder.path(), "..4", &text("a"));
+    process.has_reloaded("applied", 2.0).await;
+    upstream.next();
+    stream.step(1).await;
+    upstream.end();
+    assert_eq!(stream.whole().await.1, Steps::whole("s", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_did_not_change_keeps_its_connections_and_its_counts() {
+    let (one, other) = (Steps::start().await, Steps::start().await);
+    let text = |more: String| format!("{ANY}{ADMIN}{}{more}", route("a", one.address));
+    let file = File::new(&text(objective("kept", "") + &objective("gone", "")));
+    let process = Process::start(&file.path()).await;
+    let address = process.addresses()[0];
+    // One connection for all of it: what is asked on it goes by the routes of its time.
+    let agent = TcpStream::connect(address).await.expect("connected");
+    assert_eq!(fetch(address, "/a/hello").await.body, "hello");
+    let good = |slo: &str| {
+        format!("tokengauge_slo_events_total{{slo=\"{slo}\",verdict=\"good\",reason=\"met\"}}")
+    };
+    let kept = good("kept");
+    let mut counted = 0.0;
+    for _ in 0..100 {
+        counted = process.metrics().await[&kept];
+        if counted > 0.0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(counted, 1.0);
+    // Another share of the same judgement, one that goes, one that comes, one more upstream.
+    let more = objective("kept", "objective = 0.5") + &objective("new", "select.route = \"b\"");
+    file.write(&text(route("b", other.address) + &more));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    let metrics = process.metrics().await;
+    assert_eq!((metrics[&kept], metrics[&good("new")]), (1.0, 0.0));
+    assert!(!metrics.keys().any(|series| series.contains("slo=\"gone\"")));
+    assert_eq!(metrics["tokengauge_slo_objective_ratio{slo=\"kept\"}"], 0.5);
+    assert_eq!(
+        metrics["tokengauge_streams_in_flight{upstream=\"b\",route=\"b\"}"],
+        0.0
+    );
+    assert_eq!(
+        metrics["tokengauge_rate_limited_total{upstream=\"b\",route=\"b\"}"],
+        0.0
+    );
+    assert_eq!(exchange(agent, "GET", "/b/hello", &[]).await.body, "hello");
+    assert_eq!(fetch(address, "/a/hello").await.body, "hello");
+    assert_eq!(
+        (one.connections(), other.connections()),
+        (1, 1),
+        "one was open already"
+    );
+    // What is taken out and comes back finds what was counted.
+    file.write(&text(objective("gone", "")));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 2.0).await;
+    let slos: serde_json::Value =
+        serde_json::from_str(&fetch(process.admin, "/api/v1/slos").await.body).expect("JSON");
+    assert_eq!(
+        (&slos["slos"][0]["name"], &slos["slos"][0]["good"]),
+        (&"gone".into(), &1.0.into())
+    );
+    // One later, nothing asks for the series of `b` any more.
+    file.write(&text(objective("gone", "description = \"x\"")));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 3.0).await;
+    let metrics = process.metrics().await;
+    assert!(!metrics.keys().any(|series| series.contains("route=\"b\"")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
+    let upstream = Steps::start().await;
+    let text = |listen: &[SocketAddr]| {
+        format!(
+            "listen = {:?}\n{ADMIN}{}",
+            listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            route("a", upstream.address)
+        )
+    };
+    let spare = free_addresses(2);
+    let file = File::new(&text(&spare[..1]));
+    let process = Process::start(&file.path()).await;
+    let stream = Listener::open(spare[0], "/a", "s".to_owned()).await;
+    file.write(&text(&spare[1..]));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    assert!(
+        TcpStream::connect(spare[0]).await.is_err(),
+        "nobody listens"
+    );
+    assert_eq!(fetch(spare[1], "/a/hello").await.body, "hello");
+    let about: serde_json::Value =
+        serde_json::from_str(&fetch(process.admin, "/api/v1/about").await.body).expect("JSON");
+    assert_eq!(about["listeners"][0]["address"], spare[1].to_string());
+    upstream.next();
+    let mut stream = stream;
+    stream.step(1).await;
+    upstream.end();
+    assert_eq!(stream.whole().await.1, Steps::whole("s", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_fewer_connections_allowed_nobody_comes_in_until_enough_have_gone() {
+    let upstream = Steps::start().await;
+    let text = |connections: usize| {
+        format!(
+            "{ANY}{ADMIN}[limits]\nconnections = {connections}\n{}",
+            route("a", upstream.address)
+        )
+    };
+    let file = File::new(&text(10));
+    let process = Process::start(&file.path()).await;
+    let address = process.addresses()[0];
+    let mut streams = Vec::new();
+    for number in 0..3 {
+        streams.push(Listener::open(address, "/a", format!("s{number}")).await);
+    }
+    file.write(&text(2));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    let late = tokio::spawn(async move { fetch(address, "/a/hello").await.body });
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!late.is_finished(), "{} are open", streams.len());
+        streams.pop();
+    }
+    assert_eq!(late.await.expect("no panic"), "hello");
+    file.write(&text(50));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 2.0).await;
+    for number in 0..40 {
+        streams.push(Listener::open(address, "/a", format!("t{number}")).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_gets_tls_and_loses_it_again() {
+    let upstream = Steps::start().await;
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("server", "localhost");
+    let spare = free_addresses(1)[0];
+    let text = |tls: &str| {
+        format!(
+            "listen = \"{spare}\"\n{tls}{ADMIN}{}",
+            route("a", upstream.address)
+        )
+    };
+    let file = File::new(&text(""));
+    let process = Process::start(&file.path()).await;
+    let mut plain = Listener::open(spare, "/a", "s".to_owned()).await;
+    file.write(&text(&format!(
+        "[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n",
+        certificate.display(),
+        key.display()
+    )));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    let trusting = ClientTls {
+        ca: Some(authority.file.clone()),
+        ..ClientTls::default()
+    };
+    let connector = Connector::new(&trusting, Protocol::Http1).expect("usable");
+    let tcp = TcpStream::connect(spare).await.expect("connected");
+    let tls = connector.connect(tcp, "localhost").await.expect("TLS");
+    assert_eq!(exchange(tls, "GET", "/a/hello", &[]).await.body, "hello");
+    upstream.next();
+    plain.step(1).await;
+    file.write(&text(""));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 2.0).await;
+    assert_eq!(fetch(spare, "/a/hello").await.body, "hello");
+    assert_eq!(
+        process.addresses(),
+        [spare],
+        "it was listened on all the time"
+    );
+}
