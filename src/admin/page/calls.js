@@ -5,7 +5,7 @@ import { count, known, plural, rate, seconds, short, time, usd } from "./format.
 import { outcome, unavailable } from "./words.js";
 
 const KEPT = 500;
-const SHOWN = 50;
+const SHOWN = 30;
 
 export class Calls {
   constructor(host) {
@@ -23,14 +23,14 @@ export class Calls {
       columns: [
         { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true) },
         { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
-        { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself" },
-        { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: `#/sessions/${encodeURIComponent(c.session)}`, title: c.session }, short(c.session)) },
-        { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
         { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => this.speed(c) },
         { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
+        { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
         { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(c.tokens.reported.output ?? c.tokens.normalised.output), why: () => "no token was counted" },
         { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: () => "no price is known for the model" },
-        { id: "duration", label: "Took", num: true, text: (c) => seconds(c.seconds.duration) },
+        { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
+        { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself" },
+        { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: `#/sessions/${encodeURIComponent(c.session)}`, title: c.session }, short(c.session)) },
       ],
     });
     host.append(this.why);

@@ -2,7 +2,6 @@
 import { Chart, colour } from "./chart.js";
 import { h } from "./dom.js";
 import { count, rate } from "./format.js";
-import { KNEES } from "./words.js";
 
 export class Capacity {
   constructor(host) {
@@ -48,7 +47,7 @@ export class Capacity {
     const { points = [], knee, reason } = this.chosen ?? {};
     this.verdict.textContent = knee
       ? `Knee at ${count(knee.concurrency)} streams and ${rate(knee.system_tps)} tok/s: beyond it each stream gets slower and the whole hardly faster.`
-      : points.length > 0 ? `${KNEES[reason] ?? reason ?? "No knee is known."}` : "";
+      : points.length > 0 ? `No knee${reason ? `: ${reason}` : " is known"}.` : "";
     const ordered = [...points].sort((one, other) => one.concurrency - other.concurrency).map((point) => ({ ...point, at: point.concurrency }));
     const last = ordered.at(-1)?.at ?? 1;
     this.chart.update(ordered, [Math.min(ordered[0]?.at ?? 0, 1) - 0.2, last * 1.04 + 0.2]);

@@ -59,7 +59,7 @@ export class Chart {
       padding: [8, right ? 0 : 10, 0, 0],
       scales: { x: { time: false, range: () => this.range }, y: { range: up }, right: { range: up } },
       axes: [
-        { ...axis, grid: { show: false }, size: 24, gap: 4, space: 60, values: (_, at) => at.map((value) => this.tick(value)), ...(time ? { incrs: STEPS } : { incrs: WHOLE }) },
+        { ...axis, grid: { show: false }, size: 24, gap: 4, space: 60, values: (plot, at) => at.map((value) => (plot.valToPos(value, "x") < 16 ? "" : this.tick(value))), ...(time ? { incrs: STEPS } : { incrs: WHOLE }) },
         { ...axis, grid, size: 52, gap: 4, values: (_, at) => at.map((value) => this.write(value, true)) },
         ...(right ? [{ ...axis, scale: "right", side: 1, size: 48, gap: 4, grid: { show: false }, values: (_, at) => at.map((value) => (this.writeRight ?? this.write)(value, true)) }] : []),
       ],
@@ -79,7 +79,7 @@ export class Chart {
       data.forEach((value, at) => {
         if (value !== null && (points || ((data[at - 1] ?? null) === null && (data[at + 1] ?? null) === null))) found.push(at);
       });
-      return found.length > 0 ? found : null;
+      return found;
     };
     return { stroke: () => colour(name), fill: fill ? () => colour(fill) : undefined, width, dash, scale, points: { size: points ? 6 : 5, fill: () => colour(name), width: 1, filter: alone, show: true } };
   }

@@ -24,7 +24,7 @@ export class Compare {
       columns: [
         { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name, why: () => "calls without one" },
         { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, text: (r) => count(r.calls) },
-        { id: "errors", label: "Failed", num: true, sort: (r) => r.errors / r.calls, text: (r) => (r.calls > 0 ? percent(r.errors / r.calls) : null), why: () => "no call" },
+        { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, text: (r) => (r.calls > 0 ? percent(r.errors / r.calls) : null), why: () => "no call" },
         { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, text: (r) => rate(r.tps.p50), why, hint: "Half of the calls stream faster than this" },
         { id: "p10", label: "p10", num: true, wide: true, sort: (r) => r.tps.p10, text: (r) => rate(r.tps.p10), why, hint: "One call in ten is slower than this" },
         { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this" },
@@ -33,7 +33,7 @@ export class Compare {
         { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, text: (r) => seconds(r.ttft.p50), why: () => "no streamed call" },
         { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed call" },
         { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed call" },
-        { id: "output", label: "Output", num: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no token was counted", hint: "Output tokens" },
+        { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no token was counted", hint: "Output tokens" },
         { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
         { id: "per", label: "$ / M out", num: true, wide: true, sort: (r) => r.usd_per_million_output, text: (r) => usd(r.usd_per_million_output), why: () => "no price is known for it", hint: "Dollars per million output tokens" },
       ],

@@ -11,14 +11,15 @@ const of = (write) => (value) => (known(value) ? write(value) : null);
 
 export const count = of((n) => (Math.abs(n) < 10_000 ? whole.format(n) : compact.format(n)));
 
-export const rate = of((n) => (n < 10 ? n.toFixed(1) : whole.format(n)));
+export const rate = of((n) => (n !== 0 && n < 10 ? n.toFixed(1) : whole.format(n)));
 
 export const percent = of((n) => {
   const share = n * 100;
-  if (share === 0 || share === 100) return `${share}%`;
-  if (Math.abs(share) < 0.1) return share > 0 ? "<0.1%" : ">-0.1%";
-  if (share > 99.9 && share < 100) return ">99.9%";
-  return `${share.toFixed(Math.abs(share) < 10 ? 1 : 0)}%`;
+  if (share > 0 && share < 0.1) return "<0.1%";
+  if (share > 99.99 && share < 100) return ">99.99%";
+  // What is promised is promised in nines: they are not rounded away.
+  if (share > 99 && share < 100) return `${Math.floor(share * 100) / 100}%`;
+  return `${Number(share.toFixed(Math.abs(share) < 10 ? 1 : 0))}%`;
 });
 
 export const usd = of((n) => {
@@ -30,6 +31,7 @@ export const usd = of((n) => {
 });
 
 export const seconds = of((n) => {
+  if (n === 0) return "0 s";
   if (n < 0.0995) return `${n < 0.00995 ? (n * 1000).toFixed(1) : Math.round(n * 1000)} ms`;
   if (n < 0.9995) return `${Math.round(n * 1000)} ms`;
   if (n < 59.95) return `${n.toFixed(n < 9.995 ? 2 : 1)} s`;

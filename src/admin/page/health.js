@@ -46,9 +46,9 @@ export class Health {
 
   well() {
     const { slos, sums } = this.facts;
-    const promises = slos.length > 0 ? `${plural(slos.length, "objective")} within budget` : "no objective is configured";
-    const calls = sums?.calls > 0 ? `, ${sums.errors === 0 ? "no call failed" : "hardly a call failed"}` : "";
-    return `Nothing is wrong: ${promises}${calls}`;
+    const calls = sums?.calls > 0 ? (sums.errors === 0 ? "no call failed" : `${percent(sums.errors / sums.calls)} of calls failed`) : null;
+    const promises = slos.length > 0 ? `${plural(slos.length, "objective")} within budget` : null;
+    return `Nothing is wrong: ${[promises, calls].filter(Boolean).join(", ") || "nothing happened yet"}`;
   }
 }
 

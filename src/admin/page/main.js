@@ -41,10 +41,11 @@ let seen = false; // whether there ever was a call
 /** An event, or what polling found in its place. */
 function take(event, data) {
   if (event === "streams") {
-    const shown = data.streams.filter((stream) => !filters().model || stream.model === filters().model);
+    const shown = data.streams.filter(calls.matches);
+    const total = shown.length < data.streams.length ? shown.length : (data.total ?? shown.length);
     if (data.streams.length > 0) hasCalls();
-    tiles.streams(shown);
-    streams.update(shown);
+    tiles.streams(shown, total);
+    streams.update(shown, total);
     health.know({ streams: data.streams });
   } else if (event === "slos") {
     tiles.slos(data.slos);

@@ -2,6 +2,7 @@
 import { h, keyed, meter } from "./dom.js";
 import { count, known, percent, rate } from "./format.js";
 import { until } from "./health.js";
+import { budget } from "./words.js";
 
 export class Objectives {
   constructor(host) {
@@ -32,14 +33,14 @@ export class Objectives {
 
   article(slo) {
     const left = slo.budget_remaining;
-    const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
+    const { value, unit, kind } = budget(left);
     const firing = slo.alerts.filter((alert) => alert.firing);
     const alert = firing.find((one) => one.severity === "page") ?? firing[0];
     const events = slo.good + slo.bad;
     const met = events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
     return [
       h("h3", {}, slo.name, " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires`) : ""),
-      h("p", { class: `left ${kind}` }, `${percent(left)} left`),
+      h("p", { class: `left ${kind}` }, `${value} ${unit}`),
       meter(left, kind),
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
@@ -54,7 +55,8 @@ function ending(slo) {
 
 function burns(slo) {
   const factors = Object.fromEntries(slo.alerts.map((alert) => [alert.long, alert.factor]));
-  const parts = slo.burn.filter((burn) => known(burn.rate)).map(({ window, rate: speed }) => {
+  const told = slo.burn.filter((burn) => known(burn.rate) && (burn.window in factors || slo.alerts.length === 0));
+  const parts = told.map(({ window, rate: speed }) => {
     const kind = speed > (factors[window] ?? 14.4) ? "bad" : speed > 1 ? "warn" : "";
     return [h("b", { class: kind }, `${rate(speed)}×`), ` ${window}`];
   });

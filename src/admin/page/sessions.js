@@ -28,7 +28,7 @@ export class Sessions {
     this.back = h("button", { type: "button", on: { click: () => this.turn(-1) } }, "← Newer");
     this.forth = h("button", { type: "button", on: { click: () => this.turn(1) } }, "Older →");
     this.page = h("span");
-    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n, selected: n === 50 }, n)));
+    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250, 1000].map((n) => h("option", { value: n, selected: n === 50 }, n)));
     host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", size)));
   }
 
@@ -83,10 +83,10 @@ const COLUMNS = [
   { id: "agents", label: "Agents", wide: true, clip: true, text: (s) => list(s.agents) || null, why: () => "no agent named itself" },
   { id: "models", label: "Models", wide: true, clip: true, text: (s) => list(s.models) || null, why: () => "no model was named" },
   { id: "last_at", label: "Last", sort: true, text: (s) => (s.in_flight > 0 ? "in flight" : ago(s.last_at)), node: (s) => (s.in_flight > 0 ? h("span", { class: "tag good" }, "in flight") : h("span", { title: time(s.last_at, true) }, ago(s.last_at))) },
-  { id: "calls", label: "Calls", num: true, sort: true, text: (s) => count(s.calls) },
+  { id: "calls", label: "Calls", num: true, sort: true, wide: true, text: (s) => count(s.calls) },
   { id: "errors", label: "Failed", num: true, sort: true, wide: true, text: (s) => count(s.errors), node: failed },
   { id: "tokens", label: "Tokens", num: true, sort: true, wide: true, text: (s) => tokens(s), why: () => "no token was counted", hint: "Input → output" },
-  { id: "duration", label: "Took", num: true, sort: true, text: (s) => seconds(s.seconds.wall) },
+  { id: "duration", label: "Took", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.wall) },
   { id: "share", label: "Model | tools", wide: true, text: (s) => `${s.seconds.model} ${s.seconds.tools}`, node: (s) => split(s.seconds), hint: "Time with a call under way, and between calls" },
   { id: "ttft", label: "TTFT p50", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.ttft_p50), why: () => "no streamed call" },
   { id: "tps", label: "TPS", num: true, sort: true, text: (s) => rate(s.tps.output), why: () => "no call with a speed" },

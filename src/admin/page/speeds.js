@@ -12,15 +12,15 @@ export class Speeds {
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
     this.tps = new Chart(tps, {
       label: "Tokens per second of a call, by the time it began",
-      series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, the slow tail", colour: "--tail", width: 1.5 }],
+      series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, slow tail", colour: "--tail", width: 1.5 }],
       band: ["p90", "p10"],
       write: (value) => rate(value),
       nothing: "No call with a speed in this window.",
     });
     this.ttft = new Chart(ttft, {
       label: "Time to first token, by the time the call began",
-      series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10", colour: "--accent", width: 0.75 }],
-      band: ["p90", "p10"],
+      series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median],
+      band: ["p90", "p50"],
       write: (value) => seconds(value),
       nothing: "No streamed call in this window.",
     });
@@ -38,7 +38,7 @@ export class Speeds {
     try {
       const [tps, ttft, wholeTps, wholeTtft] = await Promise.all([asked("tps", step()), asked("ttft", step()), asked("tps", WHOLE), asked("ttft", WHOLE)]);
       const now = Date.now() / 1000;
-      const range = [now - window, now];
+      const range = [from(tps, now - window, now), now];
       this.tps.update(spread(tps), range);
       this.ttft.update(spread(ttft), range);
       // A step that is not over has not all of its tokens yet.
@@ -51,6 +51,12 @@ export class Speeds {
       throw error;
     }
   }
+}
+
+/** What has just begun is shown from its beginning on, not at the edge of an empty day. */
+function from({ points, step }, start, now) {
+  const first = points.length > 0 ? Date.parse(points[0].at) / 1000 - step : start;
+  return Math.max(start, Math.min(first, now - (now - start) / 5));
 }
 
 const spread = ({ points }) => points.map((point) => ({ ...point, at: Date.parse(point.at) / 1000 }));

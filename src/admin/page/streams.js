@@ -1,7 +1,7 @@
 // The calls under way and how fast each is just now.
 import { h, meter } from "./dom.js";
 import { Table } from "./table.js";
-import { count, known, rate, seconds } from "./format.js";
+import { count, known, rate, seconds, short } from "./format.js";
 import { bandName, silence } from "./words.js";
 
 const SHOWN = 200;
@@ -19,9 +19,10 @@ export class Streams {
       columns: [
         { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the request has not named it yet" },
         { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
+        { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: `#/sessions/${encodeURIComponent(s.session)}`, title: s.session }, short(s.session)) },
         { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second frame with tokens on", node: (s) => this.speed(s) },
         { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
-        { id: "seconds", label: "For", num: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
+        { id: "seconds", label: "For", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
         { id: "state", label: "State", text: (s) => this.state(s)[0], node: (s) => h("span", { class: `tag ${this.state(s)[1]}` }, this.state(s)[0]) },
       ],
     });
@@ -39,11 +40,11 @@ export class Streams {
     return [known(tps) ? bandName(tps) : "streaming", ""];
   }
 
-  update(streams) {
+  update(streams, total) {
     const speeds = streams.map(({ tps }) => tps).filter(known);
     this.fastest = Math.max(this.fastest * 0.98, ...speeds, 60);
     this.table.update(streams.slice(0, SHOWN));
-    this.note.textContent = streams.length > SHOWN ? `The newest ${SHOWN} of ${streams.length}.` : "";
+    this.note.textContent = total > SHOWN ? `The newest ${SHOWN} of ${count(total)}.` : "";
   }
 }
 

@@ -1,6 +1,7 @@
 // The first line: how fast is it now, is anything wrong, what does it cost.
 import { h, svg, text } from "./dom.js";
 import { count, known, percent, plural, rate, seconds, usd } from "./format.js";
+import { budget } from "./words.js";
 
 const HISTORY = 120; // seconds of output behind the first number
 
@@ -20,10 +21,10 @@ export class Tiles {
 
   show(id, value, unit, sub, kind = "") {
     const tile = this.tiles[id];
-    const whole = `${value ?? "–"}${unit}`;
+    const whole = `${value}${unit}`;
     if (tile.whole !== whole) {
       tile.whole = whole;
-      tile.value.replaceChildren(value ?? "–", unit ? h("small", {}, unit) : "");
+      tile.value.replaceChildren(value ?? "–", unit && value !== null ? h("small", {}, unit) : "");
     }
     tile.value.className = `value ${kind}`;
     text(tile.sub, sub);
@@ -33,12 +34,12 @@ export class Tiles {
     this.history = [];
   }
 
-  streams(streams) {
+  streams(streams, total) {
     const speeds = streams.map((stream) => stream.tps).filter(known);
     const output = speeds.reduce((sum, speed) => sum + speed, 0);
     const median = speeds.sort((a, b) => a - b)[Math.floor(speeds.length / 2)];
-    const each = known(median) ? `, ${rate(median)} tok/s each` : "";
-    this.show("now", rate(output), "tok/s", `${plural(streams.length, "stream")} in flight${each}`);
+    const each = known(median) ? `, half above ${rate(median)}` : "";
+    this.show("now", rate(output), "tok/s", `${plural(total, "stream")}${each}`);
     this.history.push(output);
     if (this.history.length > HISTORY) this.history.shift();
     this.draw();
@@ -54,7 +55,7 @@ export class Tiles {
 
   /** `tps` and `ttft` are one point over the whole window each. */
   speed(tps, ttft) {
-    const slowest = known(tps?.p10) ? `slowest tenth below ${rate(tps.p10)} tok/s` : "no call with a speed in this window";
+    const slowest = known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s` : "no call with a speed in this window";
     this.show("tps", rate(tps?.p50), "tok/s", slowest);
     const slow = known(ttft?.p90) ? `p90 ${seconds(ttft.p90)}, p99 ${seconds(ttft.p99) ?? "–"}` : "no streamed call in this window";
     this.show("ttft", seconds(ttft?.p50), "", slow);
@@ -72,8 +73,9 @@ export class Tiles {
   slos(slos) {
     if (slos.length === 0) return this.show("budget", null, "", "no objective is configured");
     const worst = slos.reduce((one, other) => (other.budget_remaining < one.budget_remaining ? other : one));
-    const left = worst.budget_remaining;
-    this.show("budget", percent(left), "left", `${worst.name}, the lowest of ${plural(slos.length, "objective")}`, left <= 0 ? "bad" : left < 0.25 ? "warn" : "");
+    const { value, unit, kind } = budget(worst.budget_remaining);
+    const which = slos.length > 1 ? `${worst.name}, lowest of ${plural(slos.length, "objective")}` : worst.name;
+    this.show("budget", value, unit, which, kind === "good" ? "" : kind);
   }
 }
 

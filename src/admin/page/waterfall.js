@@ -12,7 +12,7 @@ export class Waterfall {
     this.squeeze = h("input", { type: "checkbox", on: { change: () => this.draw() } });
     this.option = h("label", { class: "squeeze muted" }, this.squeeze, " shorten long waits between calls");
     this.ticks = h("span", { class: "ticks", "aria-hidden": "true" });
-    const heads = [["Agent and model"], ["Start", "num wide"], ["Waited", "num"], ["Took", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
+    const heads = [["Agent and model"], ["Start", "num wide"], ["Waited", "num wide"], ["Took", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
     this.body = h("tbody");
     const bars = h("th", { scope: "col" }, h("span", { class: "vh" }, "Phases over time"), this.ticks);
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)), bars);
@@ -39,15 +39,15 @@ export class Waterfall {
 
   rows(call, depth) {
     const open = this.open.has(call.id);
-    const button = h("button", { type: "button", "aria-expanded": String(open), on: { click: () => this.toggle(call) } }, name(call));
+    const button = h("button", { type: "button", "aria-expanded": String(open), on: { click: () => this.toggle(call) } }, this.name(call));
     const end = call.phases.at(-1)?.end ?? call.offset;
     const cell = (value, kind) => h("td", { class: kind }, value ?? "–");
     const row = h(
       "tr",
       { "data-call": call.id },
-      h("th", { scope: "row", class: depth > 0 ? "clip child" : "clip", style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, button),
+      h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, button),
       cell(seconds(call.offset), "num wide"),
-      cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num"),
+      cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num wide"),
       cell(seconds(end - call.offset), "num"),
       cell(seconds(call.ttft), "num wide"),
       cell(rate(call.tps), "num wide"),
@@ -56,6 +56,12 @@ export class Waterfall {
       h("td", { class: "bars" }, this.lane(call)),
     );
     return open ? [row, h("tr", { class: "more" }, h("td", { colspan: "9" }, detail(call)))] : [row];
+  }
+
+  /** The agent is told where there are several. */
+  name(call) {
+    const agent = this.session.agents.length > 1 ? call.agent : null;
+    return [agent, call.model].filter(Boolean).join(" · ") || call.agent || call.route;
   }
 
   toggle(call) {
@@ -72,8 +78,6 @@ export class Waterfall {
     return h("div", { class: "lane", "aria-hidden": "true" }, wait, parts);
   }
 }
-
-const name = (call) => [call.agent, call.model].filter(Boolean).join(" · ") || call.route;
 
 function detail(call) {
   const [words, kind] = outcome(call.outcome);

@@ -1,5 +1,5 @@
 // What the proxy's words mean, for those who see them for the first time.
-import { count, seconds } from "./format.js";
+import { count, percent } from "./format.js";
 
 /** Why a call has no TPS: a short form and a sentence. `measure` holds the settings. */
 export function unavailable(word, measure = {}) {
@@ -53,11 +53,11 @@ export const PHASES = {
   other: "other",
 };
 
-export const KNEES = {
-  too_few_points: "Too few levels of concurrency were seen for a knee.",
-  too_few_calls: "Too few calls for a knee.",
-  not_reached: "Throughput still rises: the knee was not reached.",
-  no_traffic: "No traffic in this window.",
-};
+/** What is left of a budget, in words; one can be overspent. */
+export function budget(left) {
+  const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
+  if (left > 0) return { value: percent(left), unit: "left", kind };
+  return { value: left === 0 ? "spent" : percent(-left), unit: left === 0 ? "" : "over", kind };
+}
 
-export const silence = (threshold) => `silent for over ${seconds(threshold ?? 1)}`;
+export const silence = (threshold) => `silent for over ${Number((threshold ?? 1).toFixed(2))} s`;

@@ -1,0 +1,43 @@
+// Debian's Chromium, and pages that tell of everything that should not happen in them.
+import fs from "node:fs";
+import { chromium } from "playwright-core";
+
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const AXE = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+export const launch = () => chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
+
+/** A page at `base` + `path`. What goes wrong in it is in `wrong`, except what `expected` matches. */
+export async function open(browser, base, { path = "", expected = null, prepare = null, width = 1440, height = 900, ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, locale: "en-GB", ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(10_000);
+  const wrong = [];
+  const note = (text) => expected?.test(text) || wrong.push(text);
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && note(`console: ${message.text()} (${message.location().url})`));
+  page.on("pageerror", (error) => note(`error: ${error.stack}`));
+  page.on("request", (request) => new URL(request.url()).origin === new URL(base).origin || note(`outside: ${request.url()}`));
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`));
+  });
+  await prepare?.(page, context);
+  await page.goto(`${base}/${path}`);
+  return { page, context, wrong };
+}
+
+/** What axe finds that keeps people out. */
+export async function inaccessible(page) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = found.violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+  return serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`).join(" | ")}`);
+}
+
+/** One call as an agent makes it, whole. */
+export async function call(proxy, { model = "gpt-4.1", session, agent, parent, behave = "ttft=20ms,gap=2ms,tokens=60", stream = true, route = "/openai" } = {}) {
+  const headers = { "content-type": "application/json", "x-sim": behave, "x-tokengauge-session": session, "x-tokengauge-agent": agent, "x-tokengauge-parent-agent": parent };
+  const sent = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== undefined));
+  const body = JSON.stringify({ model, stream, stream_options: stream ? { include_usage: true } : undefined, messages: [{ role: "user", content: "Tell me of rivers." }] });
+  const response = await fetch(`${proxy}${route}/v1/chat/completions`, { method: "POST", headers: sent, body });
+  await response.text();
+}

@@ -1,0 +1,313 @@
+// What people do with the live page, and what they must see. Each scenario throws where they do not.
+import assert from "node:assert/strict";
+import { call, inaccessible, open } from "./browser.mjs";
+
+const VIEWS = { now: "", sessions: "#/sessions", connect: "#/connect" };
+const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
+const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
+const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
+const until = async (what, holds, seconds = 10) => {
+  const end = Date.now() + seconds * 1000;
+  while (!(await holds())) {
+    assert.ok(Date.now() < end, `not within ${seconds} s: ${what}`);
+    await new Promise((wake) => setTimeout(wake, 50));
+  }
+};
+/** What `act` makes the page ask for, as soon as it is like `pattern`. */
+const asks = (page, pattern, act) => Promise.all([page.waitForRequest((request) => pattern.test(request.url())), act()]);
+const choose = (page, filter, value) => page.locator(`#filters select[name="${filter}"]`).selectOption(value);
+const api = async (world, path) => (await fetch(`${world.full.admin}/api/v1/${path}`)).json();
+const clean = (wrong) => assert.deepEqual(wrong, []);
+
+async function start(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  for (const tile of ["tps", "ttft", "errors", "budget"]) await until(`a figure in ${tile}`, async () => /\d/.test(await figure(page, tile)));
+  assert.equal(await page.locator("#empty").isVisible(), false);
+  for (const title of ["Tokens per second of a call", "Time to first token", "Streams in flight", "Objectives", "Side by side", "Capacity", "Cost", "Last calls"]) {
+    assert.equal(await page.getByRole("region", { name: title, exact: true }).first().isVisible(), true, title);
+  }
+  // The figures of a plot are also a table.
+  await page.locator("#tps summary").click();
+  assert.ok((await page.locator("#tps details tbody tr").count()) > 0);
+  const [whole] = (await api(world, "timeseries?metric=tps&step=40000d&since=15m")).points;
+  assert.ok(Math.abs(Number(await page.locator("#tile-tps .value").evaluate((value) => value.firstChild.textContent)) - whole.p50) <= whole.p50 * 0.1);
+  const budgets = await page.locator("#slos .slo h3").allTextContents();
+  const names = (await api(world, "slos")).slos.map(({ name }) => name);
+  assert.equal(budgets.length, names.length);
+  names.forEach((name, place) => assert.ok(budgets[place].startsWith(name)));
+  clean(wrong);
+}
+
+async function liveUpdate(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  const session = `live-${Date.now()}`;
+  const going = call(world.full.proxy, { session, agent: "watcher/1", behave: "ttft=50ms,gap=20ms,tokens=150" });
+  await page.locator("#streams tbody tr", { hasText: session }).waitFor();
+  await until("output now", async () => Number(await page.locator("#tile-now .value").evaluate((value) => value.firstChild.textContent)) > 0);
+  await going;
+  await page.locator("#calls tbody tr", { hasText: session }).waitFor();
+  await until("the stream is gone", async () => (await page.locator("#streams tbody tr", { hasText: session }).count()) === 0);
+  clean(wrong);
+}
+
+async function polling(world) {
+  const prepare = (page) => page.route("**/api/v1/events", (route) => route.abort());
+  const { page, wrong } = await open(world.browser, world.full.admin, { prepare, expected: /ERR_FAILED/ });
+  await state(page, "polling");
+  const session = `polled-${Date.now()}`;
+  await call(world.full.proxy, { session });
+  await page.locator("#calls tbody tr", { hasText: session }).waitFor();
+  await page.unroute("**/api/v1/events");
+  await state(page, "live");
+  clean(wrong);
+}
+
+async function filter(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  await page.locator('#filters select[name="model"] option[value="claude-sonnet-4-5"]').waitFor({ state: "attached" });
+  await asks(page, /\/models\?.*model=claude-sonnet-4-5/, () => choose(page, "model", "claude-sonnet-4-5"));
+  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  const models = await cells(page, "#calls", 2);
+  assert.ok(models.length > 0 && models.every((model) => model === "claude-sonnet-4-5"), models.join());
+  // A window of another length asks for another step.
+  await asks(page, /timeseries\?.*since=6h.*step=5m/, () => page.getByText("6h", { exact: true }).click());
+  await page.goto(`${world.full.admin}/#/sessions`);
+  await choose(page, "model", "");
+  await page.getByLabel("Session or agent contains").fill("waterfall");
+  await until("sessions that contain it", async () => (await cells(page, "#sessions", 1)).join() === "waterfall");
+  await page.getByLabel("Session or agent contains").fill("no-such-session");
+  await page.getByText("No session is like that").waitFor();
+  clean(wrong);
+}
+
+async function sort(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  const head = page.locator("#sessions th", { hasText: "Calls" });
+  await head.getByRole("button").click();
+  await until("most calls first", async () => (await cells(page, "#sessions", 1))[0] === "waterfall");
+  assert.equal(await head.getAttribute("aria-sort"), "descending");
+  const calls = (await cells(page, "#sessions", 5)).map(Number);
+  assert.deepEqual(calls, calls.toSorted((one, other) => other - one));
+  await head.getByRole("button").click();
+  await until("fewest first", async () => (await cells(page, "#sessions", 5))[0] === "1");
+  assert.equal(await head.getAttribute("aria-sort"), "ascending");
+  await page.goto(`${world.full.admin}/#/`);
+  await page.locator("#models th", { hasText: "TPS p50" }).getByRole("button").click();
+  await until("the fastest model first", async () => {
+    const speeds = (await cells(page, "#models", 4)).map(Number).filter(Number.isFinite);
+    return speeds.length > 2 && speeds.every((speed, place) => place === 0 || speed <= speeds[place - 1]);
+  });
+  clean(wrong);
+}
+
+async function waterfall(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  await page.getByLabel("Session or agent contains").fill("waterfall");
+  await page.getByRole("link", { name: "waterfall" }).click();
+  const rows = page.locator(".fall tbody tr[data-call]");
+  await rows.first().waitFor();
+  const told = await api(world, "sessions/waterfall");
+  assert.equal(await rows.count(), told.calls.length);
+  assert.ok((await page.locator(".fall tbody th.child").count()) > 0, "a child stands below its parent");
+  assert.ok((await page.locator(".fall .lane i.hatched").count()) > 0, "waits between calls are drawn");
+  const lanes = await page.locator(".fall .lane").evaluateAll((lanes) => lanes.map((lane) => [...lane.querySelectorAll("i:not(.hatched)")].map((bar) => [parseFloat(bar.style.left), parseFloat(bar.style.width), bar.title])));
+  const end = Math.max(...told.calls.map((call) => call.phases.at(-1).end));
+  told.calls.forEach((call, place) => {
+    assert.equal(lanes[place].length, call.phases.length);
+    call.phases.forEach((phase, at) => {
+      const [left, width, title] = lanes[place][at];
+      assert.ok(Math.abs(left - (phase.start / end) * 100) < 0.5, `${title}: ${left} for ${phase.start} of ${end}`);
+      assert.ok(Math.abs(width - ((phase.end - phase.start) / end) * 100) < 0.5, `${title} ${width}`);
+      assert.ok(title.startsWith(phase.name));
+    });
+  });
+  await rows.first().getByRole("button").click();
+  assert.equal(await rows.first().getByRole("button").getAttribute("aria-expanded"), "true");
+  assert.ok((await page.locator(".fall tr.more").textContent()).includes(told.calls[0].id));
+  await page.getByRole("link", { name: "All sessions" }).click();
+  await page.locator("#sessions tbody tr").first().waitFor();
+  clean(wrong);
+}
+
+async function dark(world) {
+  const brightness = (page) => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor.match(/\d+/g).reduce((sum, part) => sum + Number(part), 0));
+  const { page, wrong } = await open(world.browser, world.full.admin, { colorScheme: "dark" });
+  assert.ok((await brightness(page)) < 150);
+  await page.getByLabel("Colours").selectOption("light");
+  assert.ok((await brightness(page)) > 600);
+  await page.reload();
+  assert.ok((await brightness(page)) > 600, "the choice stays");
+  await page.getByLabel("Colours").selectOption("dark");
+  assert.ok((await brightness(page)) < 150);
+  clean(wrong);
+}
+
+async function empty(world) {
+  const { page, wrong } = await open(world.browser, world.empty.admin);
+  await state(page, "live");
+  const told = page.locator("#empty");
+  await told.getByText("No call yet").waitFor();
+  assert.ok((await told.textContent()).includes(`${world.empty.proxy}/v1`), "the line to copy has the real address");
+  assert.equal(await page.locator("#panels").isVisible(), false);
+  await page.screenshot({ path: `${world.shots}/empty-1440-light.png`, fullPage: true });
+  await call(world.empty.proxy, { route: "" });
+  await page.locator("#panels").waitFor();
+  assert.equal(await told.isVisible(), false);
+  await page.locator("#calls tbody tr").first().waitFor();
+  clean(wrong);
+}
+
+async function token(world) {
+  const shown = [];
+  const prepare = (page) => page.on("request", (request) => request.url().includes("/api/") && shown.push(request));
+  const { page, context, wrong } = await open(world.browser, world.token.admin, { prepare, expected: /401/ });
+  const dialog = page.getByRole("dialog", { name: "This address wants its token" });
+  await dialog.waitFor();
+  await page.keyboard.press("Escape");
+  assert.equal(await dialog.isVisible(), true);
+  await dialog.getByLabel("Token").fill("a-wrong-token-of-some-length");
+  await page.keyboard.press("Enter");
+  await dialog.getByText("not the token").waitFor();
+  await dialog.getByLabel("Token").fill(world.token.secret);
+  await dialog.getByRole("button").click();
+  await state(page, "live");
+  assert.equal(await dialog.isVisible(), false);
+  const headers = await shown.at(-1).allHeaders();
+  assert.equal(headers.authorization, `Bearer ${world.token.secret}`);
+  assert.ok(shown.every((request) => !request.url().includes(world.token.secret)));
+  await page.reload();
+  await state(page, "live");
+  assert.equal(await dialog.isVisible(), false, "the tab remembers it");
+  const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie].join());
+  assert.ok(!kept.includes(world.token.secret));
+  const other = await context.newPage();
+  await other.goto(world.token.admin);
+  await other.getByRole("dialog").waitFor();
+  clean(wrong);
+}
+
+async function phone(world) {
+  for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
+    const { page, wrong, context } = await open(world.browser, world.full.admin, { path, width: 390, height: 844, hasTouch: true });
+    await until("it is there", async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
+    await page.waitForTimeout(700);
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `${name} is ${over} pixels too wide`);
+    await page.screenshot({ path: `${world.shots}/${name}-390-light.png`, fullPage: true });
+    clean(wrong);
+    await context.close();
+  }
+}
+
+async function keyboard(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  await page.locator("#models tbody tr").first().waitFor();
+  const focused = () =>
+    page.evaluate(() => {
+      const element = document.activeElement;
+      const drawn = element.matches(".windows input") ? element.nextElementSibling : element;
+      const { outlineStyle, outlineWidth } = getComputedStyle(drawn);
+      const name = element.getAttribute("aria-label") ?? element.labels?.[0]?.textContent ?? element.textContent;
+      return { tag: element.tagName, name: name.trim(), visible: outlineStyle !== "none" && parseFloat(outlineWidth) >= 2 };
+    });
+  await page.keyboard.press("Tab");
+  assert.equal((await focused()).name, "Skip to content");
+  const seen = [];
+  for (let step = 0; step < 150; step++) {
+    await page.keyboard.press("Tab");
+    const now = await focused();
+    if (now.tag === "BODY") break;
+    assert.ok(now.visible, `no visible focus on ${now.tag} ${now.name}`);
+    assert.ok(now.name.length > 0, `a ${now.tag} without a name`);
+    seen.push(now.name);
+  }
+  for (const name of ["Sessions", "Colours", "Workloads", "By workload", "Last finished calls", "waterfall", "TPS p50", "/metrics"]) {
+    assert.ok(seen.some((one) => one.startsWith(name)), `the keyboard never came to ${name}: ${seen}`);
+  }
+  await page.evaluate(() => document.activeElement.blur());
+  await page.locator("#windows input:checked").focus();
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await page.locator("#windows input:checked").getAttribute("value"), "1h");
+  await page.locator('[data-view="sessions"]').focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#sessions tbody tr").first().waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  const button = page.locator("#sessions th", { hasText: "Cost" }).getByRole("button");
+  await button.focus();
+  await page.keyboard.press("Space");
+  assert.equal(await page.locator("#sessions th", { hasText: "Cost" }).getAttribute("aria-sort"), "descending");
+  clean(wrong);
+}
+
+async function accessible(world) {
+  for (const colorScheme of ["light", "dark"]) {
+    for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
+      const { page, context } = await open(world.browser, world.full.admin, { path, colorScheme });
+      await until("it is there", async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
+      await page.waitForTimeout(500);
+      assert.deepEqual(await inaccessible(page), [], `${name}, ${colorScheme}`);
+      await context.close();
+    }
+  }
+  const { page } = await open(world.browser, world.token.admin, { expected: /401/ });
+  await page.getByRole("dialog").waitFor();
+  assert.deepEqual(await inaccessible(page), [], "the dialog");
+}
+
+async function tenThousandSessions(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  await page.locator("#sessions tbody tr").first().waitFor();
+  await page.getByLabel("Rows").selectOption("1000");
+  await until("1000 rows", async () => (await page.locator("#sessions tbody tr").count()) === 1000);
+  const ids = new Set();
+  for (let turn = 0; turn < 12; turn++) {
+    (await page.locator("#sessions tbody th a").evaluateAll((links) => links.map((link) => link.title))).forEach((id) => ids.add(id));
+    assert.ok((await page.locator("#sessions tbody tr").count()) <= 1000, "a page stays a page");
+    const next = page.getByRole("button", { name: "Older" });
+    if (await next.isDisabled()) break;
+    const before = await page.locator(".pager span").textContent();
+    const begin = Date.now();
+    await next.click();
+    await until("the next page", async () => (await page.locator(".pager span").textContent()) !== before);
+    assert.ok(Date.now() - begin < 3000, `a page took ${Date.now() - begin} ms`);
+  }
+  assert.ok(ids.size >= world.sessions, `${ids.size} of ${world.sessions} sessions were seen`);
+  await page.getByRole("button", { name: "Newer" }).click();
+  await page.getByLabel("Session or agent contains").fill("many-04321");
+  await until("the one", async () => (await cells(page, "#sessions", 1)).join() === "many-04321");
+  clean(wrong);
+}
+
+async function unavailable(world) {
+  const session = `short-${Date.now()}`;
+  await call(world.full.proxy, { session, behave: "ttft=5ms,gap=2ms,tokens=6" });
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  const row = page.locator("#calls tbody tr", { hasText: session });
+  await row.waitFor();
+  assert.ok((await row.textContent()).includes("too few tokens"));
+  await page.locator("#calls summary").click();
+  await page.getByText("Fewer than 32 tokens came after the first frame").waitFor();
+  clean(wrong);
+}
+
+async function pictures(world) {
+  for (const [width, height] of [[1440, 900], [768, 1024]]) {
+    for (const colorScheme of ["light", "dark"]) {
+      for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
+        const { page, wrong, context } = await open(world.browser, world.full.admin, { path, width, height, colorScheme });
+        await page.waitForTimeout(900);
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${name} is ${over} pixels too wide at ${width}`);
+        await page.screenshot({ path: `${world.shots}/${name}-${width}-${colorScheme}.png`, fullPage: true });
+        clean(wrong);
+        await context.close();
+      }
+    }
+  }
+}
+
+export const scenarios = { start, liveUpdate, polling, filter, sort, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, pictures };

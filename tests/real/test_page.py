@@ -1,0 +1,110 @@
+"""The live page in Debian's Chromium: each scenario of page/scenarios.mjs is a test here."""
+
+import asyncio
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import string
+import subprocess
+import urllib.parse
+
+import pytest
+
+import traffic
+from conftest import HERE, PROJECT
+from processes import free_port
+
+PAGE = PROJECT / ".cache/real/page"
+SHOTS = PROJECT / "target/page"
+SESSIONS = 10_000
+SECRET = "correct-horse-battery-staple"
+SCENARIOS = (
+    "start liveUpdate polling filter sort waterfall dark empty token phone keyboard accessible "
+    "tenThousandSessions unavailable pictures"
+).split()
+
+
+async def sessions(base, count, connections=8):
+    """A short call in each of many sessions."""
+    host, port = urllib.parse.urlsplit(base).netloc.split(":")
+    names = iter(range(count))
+
+    async def agent():
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for name in names:
+            head = f"POST /gone/v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nx-tokengauge-session: many-{name:05}\r\n"
+            writer.write(f"{head}x-tokengauge-agent: crowd/1\r\ncontent-length: 0\r\n\r\n".encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(length.split(b":")[1]))
+        writer.close()
+
+    await asyncio.gather(*(agent() for _ in range(connections)))
+
+
+def with_headers(call, **headers):
+    """The same call with `x-tokengauge-…` headers."""
+    before = call.headers
+    call.headers = lambda: before() | {f"x-tokengauge-{name.replace('_', '-')}": value for name, value in headers.items()}
+    return call
+
+
+def speaking(base):
+    """Calls of some models that have a speed, and one session with a child between its parent's calls."""
+    calls = []
+    for number in range(24):
+        pace = f"ttft={40 + 20 * (number % 5)}ms,gap={2 + number % 4}ms,tokens=60,usage=on"
+        calls.append(traffic.chat("openai", ["gpt-4.1", "gpt-4.1-mini", "gpt-5"][number % 3], behave=pace))
+        calls.append(traffic.anthropic("anthropic", "claude-sonnet-4-5", behave=f"{pace},reasoning=20"))
+    with concurrent.futures.ThreadPoolExecutor(6) as agents:
+        list(agents.map(lambda pair: with_headers(pair[1], session=f"team-{pair[0] % 9}", agent="team/1").make(base), enumerate(calls)))
+    for number in range(9):
+        call = traffic.chat("openai", "gpt-5", behave="ttft=60ms,gap=3ms,tokens=70,reasoning=20,usage=on")
+        names = {"agent": "explorer", "parent_agent": "planner"} if number % 3 == 2 else {"agent": "planner"}
+        with_headers(call, session="waterfall", **names).make(base)
+        # What an agent does between its calls.
+        asyncio.run(asyncio.sleep(0.15))
+
+
+@pytest.fixture(scope="module")
+def results(logs, gauge, simulator):
+    assert shutil.which("chromium"), "there is no chromium: tests/real/install"
+    shutil.rmtree(SHOTS, ignore_errors=True)
+    SHOTS.mkdir(parents=True)
+    template = string.Template((HERE / "page/proxy.toml").read_text())
+    config = template.substitute(simulator=simulator, gone=f"http://127.0.0.1:{free_port()}")
+    (logs / "page.toml").write_text(config)
+    (logs / "page-token.toml").write_text(config.replace("[admin]", f'[admin]\ntoken = "{SECRET}"'))
+    full = gauge("page", config=logs / "page.toml")
+    asyncio.run(sessions(full.url, SESSIONS))
+    speaking(full.url)
+    world = {
+        "full": {"proxy": full.url, "admin": full.admin},
+        "sessions": SESSIONS,
+        "shots": str(SHOTS),
+    }
+    for name, proxy in [
+        ("empty", gauge("page-empty", simulator)),
+        ("token", gauge("page-token", config=logs / "page-token.toml")),
+    ]:
+        world[name] = {"proxy": proxy.url, "admin": proxy.admin, "secret": SECRET}
+    (logs / "page.json").write_text(json.dumps(world))
+    told = logs / "page-results.json"
+    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", told], check=True, timeout=240)
+    return json.loads(told.read_text())
+
+
+def test_every_scenario_is_a_test(results):
+    assert sorted(results) == sorted(SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_page(results, scenario):
+    assert results[scenario]["problem"] is None, results[scenario]["problem"]
+
+
+def test_pictures_are_kept(results):
+    kept = {picture.name: picture.stat().st_size for picture in pathlib.Path(SHOTS).glob("*.png")}
+    assert len(kept) >= 20, kept
+    assert all(size > 5_000 for size in kept.values()), kept
