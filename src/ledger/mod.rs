@@ -1,5 +1,121 @@
 //! The ledger: every call record and the sums of every session, in SQLite.
+//!
+//! One thread writes ([`writer`]), fed with finished calls through a bounded queue; a
+//! batch is one transaction ([`store`]). Whoever asks reads through connections of their
+//! own ([`Reader`]). Nothing here can hold up traffic: what cannot be written is counted.
 
+mod busy;
+mod capacity;
+mod dictionary;
+mod entry;
+mod file;
 mod reader;
+mod retention;
+mod rollups;
+mod sessions;
+mod sketch;
+mod store;
+mod sums;
+mod trouble;
+mod varint;
+mod writer;
 
 pub use reader::*;
+pub use retention::Limits;
+pub use store::{Kept, Store, Written};
+pub use trouble::Trouble;
+pub use writer::{Figures, Settings};
+
+use crate::meter::{Finding, Meter, Stream, Subscriber, Watch, wait_behind};
+use capacity::{InFlight, Tallies};
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use writer::{Message, Writer};
+
+/// Finished calls that wait to be written; more are dropped and counted.
+const QUEUE: usize = 16_384;
+/// How long the end of the process waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often upstreams are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The ledger of a running proxy.
+pub struct Ledger {
+    queue: SyncSender<Message>,
+    tallies: Tallies,
+    settings: Settings,
+    figures: Figures,
+}
+
+impl Ledger {
+    /// Starts the thread that writes. What is wrong with the file is told in the log and
+    /// counted, and tried again: it keeps nothing from starting.
+    ///
+    /// # Errors
+    /// Where the thread cannot be started.
+    pub fn start(settings: Settings, figures: Figures) -> io::Result<Arc<Ledger>> {
+        Ledger::with_queue(settings, figures, QUEUE)
+    }
+
+    fn with_queue(settings: Settings, figures: Figures, length: usize) -> io::Result<Arc<Ledger>> {
+        let (queue, messages) = sync_channel(length);
+        let mut writer = Writer::new(settings.clone(), figures.clone());
+        let thread = std::thread::Builder::new().name("ledger".into());
+        thread.spawn(move || writer.run(&messages))?;
+        Ok(Arc::new(Ledger {
+            queue,
+            tallies: Tallies::default(),
+            settings,
+            figures,
+        }))
+    }
+
+    /// Looks at the calls under way once a second from now on, until the ledger ends.
+    ///
+    /// # Errors
+    /// Where the thread cannot be started.
+    pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
+        let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
+        let thread = std::thread::Builder::new().name("ledger-look".into());
+        thread.spawn(move || look(&ledger, &meter))?;
+        Ok(())
+    }
+}
+
+/// Does so. Holds neither the ledger nor the meter while it waits.
+fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
+    let mut before = InFlight::default();
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let (Some(ledger), Some(meter)) = (ledger.upgrade(), meter.upgrade()) else {
+            return;
+        };
+        let now = InFlight::of_figures(&meter.figures((ledger.settings.clock)()));
+        let second = entry::milliseconds((ledger.settings.wall)()) / 1000;
+        let samples = ledger.tallies.look(second, &before, &now);
+        before = now;
+        if !samples.is_empty() {
+            // A queue that is full has no room for this either.
+            let _ = ledger.queue.try_send(Message::Capacity(samples));
+        }
+    }
+}
+
+impl Subscriber for Ledger {
+    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn Watch>> {
+        Some(self.tallies.watch(stream))
+    }
+
+    fn finished(&self, finding: &Arc<Finding>) {
+        let message = Message::Finished(Arc::clone(finding));
+        if self.queue.try_send(message).is_err() {
+            self.figures.lose("queue", 1);
+        }
+    }
+
+    fn flush(&self) {
+        wait_behind(&self.queue, Message::Flush, PATIENCE);
+    }
+}

@@ -1,0 +1,223 @@
+//! Names and what calls have in common, each by a number. Bounded: what comes when all
+//! numbers are taken is called `other`.
+
+use rusqlite::{Connection, params};
+use std::collections::HashMap;
+
+/// Names of a kind.
+const MAX_NAMES: usize = 50_000;
+/// Combinations of what calls have in common; more leave out agent, experiment and model.
+const MAX_SERIES: usize = 20_000;
+/// What a name beyond the bound is called.
+pub(crate) const OTHER: &str = "other";
+
+/// What a name is the name of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Route,
+    Upstream,
+    Model,
+    Workload,
+    Agent,
+    Experiment,
+    Variant,
+    Outcome,
+    User,
+    Endpoint,
+    Dialect,
+    Operation,
+    ErrorType,
+    FinishReasons,
+    TokenSource,
+    TpsUnavailable,
+    CostSource,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 17] = [
+        Kind::Route,
+        Kind::Upstream,
+        Kind::Model,
+        Kind::Workload,
+        Kind::Agent,
+        Kind::Experiment,
+        Kind::Variant,
+        Kind::Outcome,
+        Kind::User,
+        Kind::Endpoint,
+        Kind::Dialect,
+        Kind::Operation,
+        Kind::ErrorType,
+        Kind::FinishReasons,
+        Kind::TokenSource,
+        Kind::TpsUnavailable,
+        Kind::CostSource,
+    ];
+
+    /// The word in the file.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Kind::Route => "route",
+            Kind::Upstream => "upstream",
+            Kind::Model => "model",
+            Kind::Workload => "workload",
+            Kind::Agent => "agent",
+            Kind::Experiment => "experiment",
+            Kind::Variant => "variant",
+            Kind::Outcome => "outcome",
+            Kind::User => "user",
+            Kind::Endpoint => "endpoint",
+            Kind::Dialect => "dialect",
+            Kind::Operation => "operation",
+            Kind::ErrorType => "error_type",
+            Kind::FinishReasons => "finish_reasons",
+            Kind::TokenSource => "token_source",
+            Kind::TpsUnavailable => "tps_unavailable",
+            Kind::CostSource => "cost_source",
+        }
+    }
+}
+
+/// Route, upstream, model, workload, agent, experiment, variant, outcome: as ids.
+pub(crate) type Common = [Option<i64>; 8];
+/// The kinds of [`Common`], which are also the columns of `series`.
+pub(crate) const COMMON: [Kind; 8] = [
+    Kind::Route,
+    Kind::Upstream,
+    Kind::Model,
+    Kind::Workload,
+    Kind::Agent,
+    Kind::Experiment,
+    Kind::Variant,
+    Kind::Outcome,
+];
+
+/// The numbers that are taken. Only good as long as every transaction is committed.
+#[derive(Debug, Default)]
+pub(crate) struct Dictionary {
+    names: HashMap<Kind, HashMap<Box<str>, i64>>,
+    kinds: HashMap<i64, Kind>,
+    next_name: i64,
+    series: HashMap<Common, i64>,
+    next_series: i64,
+    /// How often something was called `other`.
+    pub(crate) collapsed: u64,
+}
+
+impl Dictionary {
+    /// Reads what is taken, after letting go of combinations that nothing refers to.
+    pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Dictionary> {
+        connection.execute(
+            "DELETE FROM series WHERE id NOT IN (SELECT series FROM rollups WHERE level = 86400)
+             AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.series = series.id)",
+            [],
+        )?;
+        let mut dictionary = Dictionary::default();
+        let mut statement = connection.prepare("SELECT id, kind, name FROM names")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (id, kind): (i64, String) = (row.get(0)?, row.get(1)?);
+            let known = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
+            if let Some(kind) = known {
+                dictionary.took(kind, row.get::<_, String>(2)?.into(), id);
+            }
+        }
+        let mut statement = connection.prepare(
+            "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome
+             FROM series",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id = row.get(0)?;
+            let mut common = Common::default();
+            for (at, name) in common.iter_mut().enumerate() {
+                *name = row.get(at + 1)?;
+            }
+            dictionary.series.insert(common, id);
+            dictionary.next_series = dictionary.next_series.max(id);
+        }
+        Ok(dictionary)
+    }
+
+    fn took(&mut self, kind: Kind, name: Box<str>, id: i64) {
+        self.names.entry(kind).or_default().insert(name, id);
+        self.kinds.insert(id, kind);
+        self.next_name = self.next_name.max(id);
+    }
+
+    /// What the name with this id is the name of.
+    pub(crate) fn kind(&self, id: i64) -> Option<Kind> {
+        self.kinds.get(&id).copied()
+    }
+
+    /// The id of a name, a new one where there is none yet.
+    pub(crate) fn name(
+        &mut self,
+        connection: &Connection,
+        kind: Kind,
+        name: &str,
+    ) -> rusqlite::Result<i64> {
+        let of_kind = self.names.entry(kind).or_default();
+        if let Some(id) = of_kind.get(name) {
+            return Ok(*id);
+        }
+        if of_kind.len() >= MAX_NAMES && name != OTHER {
+            self.collapsed += 1;
+            return self.name(connection, kind, OTHER);
+        }
+        let id = self.next_name + 1;
+        connection
+            .prepare_cached("INSERT INTO names (id, kind, name) VALUES (?, ?, ?)")?
+            .execute(params![id, kind.as_str(), name])?;
+        self.took(kind, name.into(), id);
+        Ok(id)
+    }
+
+    /// The same for a name that may be unknown.
+    pub(crate) fn maybe(
+        &mut self,
+        connection: &Connection,
+        kind: Kind,
+        name: Option<&str>,
+    ) -> rusqlite::Result<Option<i64>> {
+        name.map(|name| self.name(connection, kind, name))
+            .transpose()
+    }
+
+    /// The id of a combination, a new one where there is none yet.
+    pub(crate) fn series(
+        &mut self,
+        connection: &Connection,
+        mut common: Common,
+    ) -> rusqlite::Result<i64> {
+        if let Some(id) = self.series.get(&common) {
+            return Ok(*id);
+        }
+        if self.series.len() >= MAX_SERIES {
+            self.collapsed += 1;
+            for (at, kind) in COMMON.into_iter().enumerate() {
+                let open = matches!(
+                    kind,
+                    Kind::Model | Kind::Agent | Kind::Experiment | Kind::Variant
+                );
+                if open && common[at].is_some() {
+                    common[at] = Some(self.name(connection, kind, OTHER)?);
+                }
+            }
+            if let Some(id) = self.series.get(&common) {
+                return Ok(*id);
+            }
+        }
+        let id = self.next_series + 1;
+        let mut statement =
+            connection.prepare_cached("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+        statement.raw_bind_parameter(1, id)?;
+        for (at, name) in common.iter().enumerate() {
+            statement.raw_bind_parameter(at + 2, name)?;
+        }
+        statement.raw_execute()?;
+        self.next_series = id;
+        self.series.insert(common, id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,229 @@
+//! The file: opened by one writer, private, brought to the newest version.
+
+use super::trouble::Trouble;
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Says in the file's head whose it is: "tokg".
+const APPLICATION: i64 = 0x746f_6b67;
+/// What takes a file from the version of its place to the next.
+const STEPS: &[&str] = &[include_str!("schema.sql")];
+/// How long to wait for somebody else's lock.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The newest version that is known.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// A file that is ours to write.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// Held as long as the file is ours.
+    _lock: File,
+}
+
+/// Opens the file, which is made where it is missing; one that is damaged is put aside.
+///
+/// # Errors
+/// Where it cannot be written to, is another process's, or of a newer version.
+pub(super) fn open(path: &Path) -> Result<Opened, Trouble> {
+    let lock = locked(path)?;
+    let connection = match connect(path, STEPS) {
+        Err(Trouble::Damaged(reason)) => {
+            let aside = put_aside(path)?;
+            tracing::error!(reason, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
+            connect(path, STEPS)?
+        }
+        other => other?,
+    };
+    Ok(Opened {
+        connection,
+        _lock: lock,
+    })
+}
+
+/// One process writes; another takes over when that one ends.
+fn locked(path: &Path) -> Result<File, Trouble> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder)?;
+    }
+    let file = private(&beside(path, ".lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Trouble::Locked(path.display().to_string())),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Makes a file that only we may read; SQLite gives the others beside it the same mode.
+fn private(path: &Path) -> Result<File, Trouble> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    Ok(options.open(path)?)
+}
+
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn connect(path: &Path, steps: &[&str]) -> Result<Connection, Trouble> {
+    drop(private(path)?);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    migrate(&mut connection, steps)?;
+    // A kill loses nothing that was committed; a power failure the last moments at most.
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8000;
+         PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
+    )?;
+    Ok(connection)
+}
+
+/// Brings a file to the newest version; a step that fails leaves it as it was.
+fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Trouble> {
+    let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
+    let found: i64 = number(connection, "PRAGMA user_version")?;
+    let known = steps.len() as i64;
+    let application: i64 = number(connection, "PRAGMA application_id")?;
+    let tables: i64 = number(connection, "SELECT count(*) FROM sqlite_schema")?;
+    if application != APPLICATION && (tables > 0 || application != 0) {
+        return Err(Trouble::Foreign);
+    }
+    if found > known {
+        return Err(Trouble::Newer { found, known });
+    }
+    if tables == 0 {
+        // Only an empty file can be told to give back pages bit by bit.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
+    for (version, step) in (1_i64..).zip(steps).skip(found.max(0) as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Renames a damaged file and its log; the one before it is replaced.
+fn put_aside(path: &Path) -> Result<PathBuf, Trouble> {
+    let aside = beside(path, ".damaged");
+    std::fs::rename(path, &aside)?;
+    // Without its log nothing of the new file can be mistaken.
+    for ending in ["-wal", "-shm"] {
+        let log = beside(path, ending);
+        if log.exists() {
+            std::fs::rename(&log, beside(&aside, ending))?;
+        }
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(path: &Path) -> i64 {
+        let connection = Connection::open(path).expect("opens");
+        connection
+            .query_row("PRAGMA user_version", [], |row| row.get(0))
+            .expect("a version")
+    }
+
+    #[test]
+    fn an_older_file_is_brought_forward_and_keeps_what_it_has() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let connection = connect(&path, STEPS).expect("opens");
+        connection
+            .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
+            .expect("a name");
+        drop(connection);
+        let next = "ALTER TABLE names ADD COLUMN seen INTEGER; UPDATE names SET seen = 7";
+        let steps: Vec<_> = STEPS.iter().copied().chain([next]).collect();
+        let connection = connect(&path, &steps).expect("opens");
+        let row: (String, i64) = connection
+            .query_row("SELECT name, seen FROM names", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .expect("the name");
+        assert_eq!(row, ("m-1".to_owned(), 7));
+        drop(connection);
+        assert_eq!(version(&path), VERSION + 1);
+        let refused = connect(&path, STEPS).expect_err("it is newer");
+        assert_eq!(refused.reason(), "newer_version");
+        assert!(
+            refused.to_string().contains("name another file"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        drop(connect(&path, STEPS).expect("opens"));
+        let bad = "CREATE TABLE half (a INTEGER); SELECT nothing FROM nowhere";
+        let steps: Vec<_> = STEPS.iter().copied().chain([bad]).collect();
+        assert!(connect(&path, &steps).is_err());
+        assert_eq!(version(&path), VERSION);
+        let connection = Connection::open(&path).expect("opens");
+        assert!(connection.prepare("SELECT * FROM half").is_err());
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("theirs.sqlite");
+        let theirs = Connection::open(&path).expect("opens");
+        theirs
+            .execute_batch("CREATE TABLE songs (name TEXT)")
+            .expect("a table");
+        assert_eq!(open(&path).expect_err("theirs").reason(), "foreign");
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside_and_one_process_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/ledger.sqlite");
+        std::fs::create_dir(folder.path().join("deep")).expect("a folder");
+        std::fs::write(&path, "no database at all".repeat(500)).expect("a file");
+        let opened = open(&path).expect("a new one");
+        assert!(beside(&path, ".damaged").exists());
+        assert_eq!(open(&path).expect_err("taken").reason(), "locked");
+        drop(opened);
+        open(&path).expect("free again");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let opened = open(&path).expect("opens");
+        opened
+            .connection
+            .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
+            .expect("a name");
+        for ending in ["", "-wal", "-shm", ".lock"] {
+            let file = std::fs::metadata(beside(&path, ending)).expect("a file");
+            assert_eq!(file.permissions().mode() & 0o777, 0o600, "{ending}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Percentiles that can be added up: a DDSketch (Masson, Rim, Lee, VLDB 2019) whose
+//! classes grow by 2 %, so that a percentile is within 1 % of the value it stands for.
+
+use super::varint::{put, put_signed, take, take_signed};
+
+const GAMMA: f64 = 1.02;
+/// Classes beyond are counted in the last one: from 10⁻⁹ to 10⁹.
+const MAX_CLASS: i32 = 1_046;
+
+/// How often each class of values came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sketch {
+    /// The class of the first count.
+    first: i32,
+    counts: Vec<u64>,
+}
+
+impl Sketch {
+    /// Counts one value. What is no number above 0 is counted as the smallest.
+    pub(crate) fn add(&mut self, value: f64) {
+        let class = (value.ln() / GAMMA.ln()).ceil();
+        let class = if class.is_nan() {
+            -f64::INFINITY
+        } else {
+            class
+        };
+        let bound = f64::from(MAX_CLASS);
+        self.count(class.clamp(-bound, bound) as i32, 1);
+    }
+
+    fn count(&mut self, class: i32, times: u64) {
+        if self.counts.is_empty() {
+            self.first = class;
+        }
+        if class < self.first {
+            let more = (self.first - class) as usize;
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = class;
+        }
+        let at = (class - self.first) as usize;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += times;
+    }
+
+    /// Counts everything that `other` counted.
+    pub(crate) fn merge(&mut self, other: &Sketch) {
+        for (class, times) in other.classes() {
+            self.count(class, times);
+        }
+    }
+
+    fn classes(&self) -> impl Iterator<Item = (i32, u64)> + '_ {
+        let counts = self.counts.iter().enumerate();
+        let counted = counts.filter(|(_, times)| **times > 0);
+        counted.map(|(at, times)| (self.first + at as i32, *times))
+    }
+
+    /// The value that the share `q` of all values is not above; `None` without any.
+    pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
+        let all: u64 = self.counts.iter().sum();
+        let rank = (q * all.checked_sub(1)? as f64).floor() as u64;
+        let mut seen = 0;
+        for (class, times) in self.classes() {
+            seen += times;
+            if seen > rank {
+                return Some(2.0 * GAMMA.powi(class) / (GAMMA + 1.0));
+            }
+        }
+        None
+    }
+
+    /// As few bytes as hold it; `None` where nothing was counted.
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut next = 0;
+        for (class, times) in self.classes() {
+            put_signed(&mut bytes, i64::from(class - next));
+            put(&mut bytes, times);
+            next = class + 1;
+        }
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    /// Counts everything that was counted in what `encode` gave. What is damaged is left
+    /// out from there on.
+    pub(crate) fn merge_encoded(&mut self, mut bytes: &[u8]) {
+        let mut next = 0_i64;
+        while let (Some(gap), Some(times)) = (take_signed(&mut bytes), take(&mut bytes)) {
+            let class = next.saturating_add(gap);
+            if class.abs() > i64::from(MAX_CLASS) {
+                return;
+            }
+            self.count(class as i32, times.min(u64::from(u32::MAX)));
+            next = class + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sketch(values: &[f64]) -> Sketch {
+        let mut sketch = Sketch::default();
+        values.iter().for_each(|value| sketch.add(*value));
+        sketch
+    }
+
+    proptest! {
+        #[test]
+        fn a_quantile_is_within_a_hundredth_of_the_value_it_stands_for(
+            mut values in proptest::collection::vec(1e-6..1e6_f64, 1..300),
+            q in 0.0..=1.0_f64,
+        ) {
+            let found = sketch(&values).quantile(q).expect("values");
+            values.sort_by(f64::total_cmp);
+            let exact = values[(q * (values.len() - 1) as f64).floor() as usize];
+            prop_assert!((found / exact - 1.0).abs() <= 0.01, "{found} for {exact}");
+        }
+
+        #[test]
+        fn parts_add_up_to_the_whole_through_their_bytes(
+            one in proptest::collection::vec(1e-9..1e9_f64, 0..100),
+            other in proptest::collection::vec(1e-9..1e9_f64, 0..100),
+        ) {
+            let mut merged = Sketch::default();
+            for part in [&one, &other] {
+                merged.merge_encoded(&sketch(part).encode().unwrap_or_default());
+            }
+            let mut direct = sketch(&one);
+            direct.merge(&sketch(&other));
+            prop_assert_eq!(merged.classes().collect::<Vec<_>>(), direct.classes().collect::<Vec<_>>());
+            let whole = sketch(&[one, other].concat());
+            prop_assert_eq!(merged.classes().collect::<Vec<_>>(), whole.classes().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn damaged_bytes_do_no_harm(bytes: Vec<u8>) {
+            Sketch::default().merge_encoded(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_the_smallest_and_nothing_has_no_quantile() {
+        assert_eq!(Sketch::default().quantile(0.5), None);
+        let odd = sketch(&[f64::NAN, 0.0, -1.0, f64::INFINITY]);
+        assert!(odd.quantile(0.5).expect("values") < 2e-9);
+        assert!(odd.quantile(1.0).expect("values") > 9e8);
+    }
+}

@@ -1,0 +1,242 @@
+//! The ledger's thread: takes finished calls off a bounded queue and writes them in
+//! batches. What cannot be written is counted and gone; traffic never waits for it.
+
+use super::capacity::Sample;
+use super::entry::milliseconds;
+use super::retention::Limits;
+use super::store::{Kept, Store};
+use super::trouble::Trouble;
+use crate::export::registry::{Counter, Gauge};
+use crate::meter::Finding;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A batch is written when it has so many records,
+const BATCH: usize = 1_000;
+/// or when its first one has waited so long.
+const BATCH_AFTER: Duration = Duration::from_millis(500);
+/// How long a file that could not be written to is left alone.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often a failure is told.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// How often is looked for what is too old or too much, while nothing is found.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+/// What the thread is sent.
+pub(super) enum Message {
+    Finished(Arc<Finding>),
+    Capacity(Vec<Sample>),
+    Flush(SyncSender<()>),
+}
+
+/// What is told of the ledger.
+#[derive(Clone)]
+pub struct Figures {
+    /// Records in committed batches.
+    pub written: Counter,
+    /// Records lost, by reason; see [`Trouble::REASONS`].
+    pub lost: HashMap<&'static str, Counter>,
+    /// Names that became `other`.
+    pub collapsed: Counter,
+    /// Size of the file and its log.
+    pub bytes: Gauge,
+}
+
+impl Figures {
+    /// With a cell for each reason.
+    pub fn new(
+        written: Counter,
+        lost: impl Fn(&'static str) -> Counter,
+        collapsed: Counter,
+        bytes: Gauge,
+    ) -> Figures {
+        let lost = Trouble::REASONS.map(|reason| (reason, lost(reason)));
+        Figures {
+            written,
+            lost: lost.into(),
+            collapsed,
+            bytes,
+        }
+    }
+
+    pub(super) fn lose(&self, reason: &str, records: u64) {
+        if let Some(counter) = self.lost.get(reason) {
+            counter.increment(records);
+        }
+    }
+}
+
+/// What a ledger is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file.
+    pub path: PathBuf,
+    /// How much is kept.
+    pub limits: Limits,
+    /// The monotonic clock, for pauses.
+    pub clock: fn() -> Instant,
+    /// The wall clock, for ages.
+    pub wall: fn() -> SystemTime,
+}
+
+/// The writing side.
+pub(super) struct Writer {
+    settings: Settings,
+    figures: Figures,
+    store: Option<Store>,
+    /// Not to be opened before.
+    retry_at: Option<Instant>,
+    /// Why it cannot be written to.
+    reason: &'static str,
+    told: Option<Instant>,
+    tidy_at: Instant,
+}
+
+#[derive(Default)]
+struct Batch {
+    findings: Vec<Arc<Finding>>,
+    samples: Vec<Sample>,
+    waiting: Option<SyncSender<()>>,
+    over: bool,
+}
+
+impl Writer {
+    pub(super) fn new(settings: Settings, figures: Figures) -> Writer {
+        Writer {
+            tidy_at: (settings.clock)(),
+            settings,
+            figures,
+            store: None,
+            retry_at: None,
+            reason: "failed",
+            told: None,
+        }
+    }
+
+    pub(super) fn run(&mut self, messages: &Receiver<Message>) {
+        self.open();
+        loop {
+            let batch = self.collect(messages);
+            self.write(&batch);
+            if let Some(waiting) = batch.waiting {
+                let _ = waiting.send(());
+            }
+            if batch.over {
+                return;
+            }
+            self.tidy();
+        }
+    }
+
+    /// Waits for the next batch, or until there is something to tidy up.
+    fn collect(&self, messages: &Receiver<Message>) -> Batch {
+        let mut batch = Batch::default();
+        let mut due = None;
+        while batch.findings.len() < BATCH && batch.waiting.is_none() {
+            let now = (self.settings.clock)();
+            let until = due.unwrap_or(self.tidy_at);
+            match messages.recv_timeout(until.saturating_duration_since(now)) {
+                Ok(Message::Finished(finding)) => batch.findings.push(finding),
+                Ok(Message::Capacity(samples)) => batch.samples.extend(samples),
+                Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    batch.over = true;
+                    break;
+                }
+            }
+            due.get_or_insert(now + BATCH_AFTER);
+        }
+        batch
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        if batch.findings.is_empty() && batch.samples.is_empty() {
+            return;
+        }
+        self.open();
+        let kept = batch.findings.iter().map(|finding| Kept {
+            record: &finding.record,
+            concurrency: Some(finding.concurrency),
+        });
+        let kept: Vec<_> = kept.collect();
+        let Some(store) = &mut self.store else {
+            self.figures.lose(self.reason, kept.len() as u64);
+            return;
+        };
+        match store.write_all(&kept, &batch.samples) {
+            Ok(written) => {
+                self.figures.written.increment(written.records);
+                self.figures.lose("failed", written.unreadable);
+                self.figures.collapsed.absolute(written.collapsed);
+            }
+            Err(trouble) => {
+                self.figures.lose(trouble.reason(), kept.len() as u64);
+                self.fail(&trouble);
+            }
+        }
+        self.weigh();
+    }
+
+    /// Opens the file where it is not, unless that failed a moment ago.
+    fn open(&mut self) {
+        let now = (self.settings.clock)();
+        if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        match Store::open(&self.settings.path) {
+            Ok(store) => {
+                if self.told.take().is_some() {
+                    tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
+                }
+                self.store = Some(store);
+                self.weigh();
+            }
+            Err(trouble) => self.fail(&trouble),
+        }
+    }
+
+    /// Lets go of the file for a moment, and tells why at most once a minute.
+    fn fail(&mut self, trouble: &Trouble) {
+        let now = (self.settings.clock)();
+        self.store = None;
+        self.reason = trouble.reason();
+        self.retry_at = Some(now + RETRY_AFTER);
+        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
+        if self.told.is_none_or(due) {
+            self.told = Some(now);
+            let file = self.settings.path.display();
+            tracing::error!(%file, "the ledger loses records, calls go on: {trouble}");
+        }
+    }
+
+    /// A step of retention, and soon another where there is more to do.
+    fn tidy(&mut self) {
+        let now = (self.settings.clock)();
+        if now < self.tidy_at {
+            return;
+        }
+        self.tidy_at = now + TIDY_EVERY;
+        let wall = milliseconds((self.settings.wall)());
+        let Some(store) = &mut self.store else {
+            return;
+        };
+        match store.tidy(wall, &self.settings.limits) {
+            Ok(true) => self.tidy_at = now + BATCH_AFTER / 10,
+            Ok(false) => {}
+            Err(trouble) => self.fail(&trouble),
+        }
+        self.weigh();
+    }
+
+    fn weigh(&self) {
+        let size = |ending: &str| {
+            let file = super::file::beside(&self.settings.path, ending);
+            std::fs::metadata(file).map_or(0, |file| file.len())
+        };
+        self.figures.bytes.set((size("") + size("-wal")) as f64);
+    }
+}
