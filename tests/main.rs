@@ -21,6 +21,8 @@ mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
 mod http_client;
+mod ledger_queries;
+mod ledger_support;
 mod listener_drain;
 #[cfg(target_os = "linux")]
 mod listener_files;

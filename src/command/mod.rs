@@ -3,6 +3,7 @@
 mod check;
 mod dashboards;
 mod demo;
+mod ledger;
 mod live;
 mod logging;
 mod metrics;

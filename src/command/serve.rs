@@ -1,6 +1,7 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
+use super::ledger;
 use super::live::Live;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
@@ -66,6 +67,8 @@ impl Proxy {
         if let Some(path) = call_log {
             subscribers.push(open_call_log(path, &prometheus)?);
         }
+        let ledger = ledger::start(&config, &prometheus)?;
+        subscribers.extend(ledger.iter().map(|ledger| Arc::clone(ledger) as _));
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
@@ -73,6 +76,7 @@ impl Proxy {
         subscribers.extend(otlp.subscribers());
         let meter = Meter::tracing(config.measure.clone(), subscribers, otlp.tracer());
         otlp.begin_metrics(&prometheus, &meter);
+        ledger::look(ledger.as_ref(), &meter);
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
@@ -117,7 +121,7 @@ impl Proxy {
                 SystemTime::now(),
             ))),
             readiness: Arc::default(),
-            ledger: None,
+            ledger: ledger::reader(&config),
             feed,
             clock: Instant::now,
             wall: SystemTime::now,

@@ -131,6 +131,17 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) notify: Vec<Spanned<Notify>>,
     pub(super) state_dir: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) ledger: Ledger,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ledger {
+    pub(super) enabled: Option<Spanned<bool>>,
+    pub(super) path: Option<PathBuf>,
+    pub(super) retention_age: Option<Spanned<Span>>,
+    pub(super) retention_bytes: Option<Spanned<Size>>,
 }
 
 #[derive(Deserialize)]

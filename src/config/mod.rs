@@ -3,6 +3,7 @@
 
 mod attribution;
 mod file;
+mod ledger;
 mod objectives;
 mod operators;
 mod receivers;
@@ -60,6 +61,8 @@ pub struct Config {
     pub receivers: Vec<Receiver>,
     /// Where what must survive a restart is kept; nothing is without it.
     pub state_dir: Option<PathBuf>,
+    /// Where finished calls are kept, if anywhere.
+    pub ledger: Option<Ledger>,
     /// Where it was read from.
     pub origin: String,
     /// A digest of the text, for records of what changed.
@@ -300,6 +303,17 @@ pub struct Measure {
     pub attribution: Arc<Rules>,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
+}
+
+/// Where finished calls are kept, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// The file.
+    pub path: PathBuf,
+    /// Older calls go.
+    pub retention_age: Duration,
+    /// The oldest calls go where the file would become larger.
+    pub retention_bytes: u64,
 }
 
 /// What of OTLP the standard variables do not say.

@@ -19,6 +19,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         slos: _,
         receivers: _,
         state_dir,
+        ledger,
         origin: _,
         digest: _,
     } = next;
@@ -26,6 +27,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         ("admin", *admin != now.admin),
         ("otlp", *otlp != now.otlp),
         ("state_dir", *state_dir != now.state_dir),
+        ("ledger", *ledger != now.ledger),
         (
             "measure.max_models",
             measure.max_models != now.measure.max_models,

@@ -39,6 +39,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
+    let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
         return Err(problems.found);
@@ -56,6 +57,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         slos,
         receivers,
         state_dir: file.state_dir,
+        ledger,
         origin: String::new(),
         digest: digest(text),
     })

@@ -52,6 +52,7 @@ impl Config {
             slos: Vec::new(),
             receivers: Vec::new(),
             state_dir: None,
+            ledger: None,
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
         })

@@ -22,4 +22,5 @@ pub use past::Past;
 pub use quantile::quantile;
 pub use sessions::sessions;
 pub use timeseries::{MAX_POINTS, timeseries};
+pub use totals::tokens;
 pub use waterfall::{phases, waterfall};

@@ -5,7 +5,7 @@ use crate::call::CallRecord;
 use crate::ledger::TokenSums;
 
 /// The tokens of one call to account with.
-pub(super) fn tokens(call: &CallRecord) -> TokenSums {
+pub fn tokens(call: &CallRecord) -> TokenSums {
     let (reported, ours) = (&call.tokens.reported, &call.tokens.normalised);
     TokenSums {
         input: reported.input.or(ours.input),

@@ -62,13 +62,18 @@ impl Watch for Watching {
 
 impl Tallies {
     pub(super) fn watch(&self, stream: &Stream<'_>) -> Box<dyn Watch> {
-        let known = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(stream.upstream).cloned();
-        let tally = known.unwrap_or_else(|| {
-            let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry(Arc::clone(stream.upstream)).or_default())
-        });
+        let tally = self.tally(stream.upstream);
         Box::new(Watching { tally, last: None })
+    }
+
+    fn tally(&self, upstream: &Arc<str>) -> Arc<Tally> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tally) = all.get(upstream) {
+            return Arc::clone(tally);
+        }
+        drop(all);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(Arc::clone(upstream)).or_default())
     }
 
     /// What came since the last time, of upstreams with calls under way then and now.

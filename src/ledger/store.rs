@@ -42,7 +42,7 @@ pub struct Written {
     pub records: u64,
     /// Records whose id or start could not be read.
     pub unreadable: u64,
-    /// Names and combinations that became `other`, since the file was opened.
+    /// Names and combinations that became `other`.
     pub collapsed: u64,
 }
 
@@ -110,7 +110,7 @@ impl Store {
         Ok(Written {
             records: entries.len() as u64,
             unreadable: (batch.len() - entries.len()) as u64,
-            collapsed: self.dictionary.collapsed,
+            collapsed: std::mem::take(&mut self.dictionary.collapsed),
         })
     }
 }

@@ -171,7 +171,7 @@ impl Writer {
             Ok(written) => {
                 self.figures.written.increment(written.records);
                 self.figures.lose("failed", written.unreadable);
-                self.figures.collapsed.absolute(written.collapsed);
+                self.figures.collapsed.increment(written.collapsed);
             }
             Err(trouble) => {
                 self.figures.lose(trouble.reason(), kept.len() as u64);

@@ -129,6 +129,7 @@ impl Setup {
             slos: Vec::new(),
             receivers: Vec::new(),
             state_dir: None,
+            ledger: None,
             origin: String::new(),
             digest: String::new(),
         }

@@ -179,8 +179,9 @@ fn not_a_cursor() -> Problem {
 fn problem(error: QueryError) -> Problem {
     match error {
         QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
-        QueryError::TimeLimit(_) | QueryError::Busy | QueryError::Unavailable { .. } => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-        }
+        QueryError::TimeLimit(_)
+        | QueryError::Busy
+        | QueryError::Unavailable { .. }
+        | QueryError::Sqlite(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }

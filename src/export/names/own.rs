@@ -100,6 +100,34 @@ pub const CONFIG_INFO: Metric = gauge(
     &["digest"],
     "Always 1; the first 16 digits of the SHA-256 of the configuration in use are the label.",
 );
+/// Kept.
+pub const LEDGER_RECORDS: Metric = counter(
+    "tokengauge_ledger_records_total",
+    Unit::Count,
+    &[],
+    "Call records in committed batches of the ledger.",
+);
+/// Not kept.
+pub const LEDGER_LOST_RECORDS: Metric = counter(
+    "tokengauge_ledger_lost_records_total",
+    Unit::Count,
+    &["reason"],
+    "Call records that the ledger could not take, by reason.",
+);
+/// The bound on names.
+pub const LEDGER_COLLAPSED_NAMES: Metric = counter(
+    "tokengauge_ledger_collapsed_names_total",
+    Unit::Count,
+    &[],
+    "Names in call records that the ledger keeps as other because too many were seen.",
+);
+/// On the disk.
+pub const LEDGER_BYTES: Metric = gauge(
+    "tokengauge_ledger_bytes",
+    Unit::Bytes,
+    &[],
+    "Size of the ledger's file and its log.",
+);
 /// Which build runs.
 pub const BUILD_INFO: Metric = gauge(
     "tokengauge_build_info",

@@ -2,16 +2,28 @@
 //! read-only and few, and each query has a time limit, so that none of them holds up
 //! the writer or the traffic. Blocks: not for the traffic's threads.
 
+pub(super) mod calls;
+mod capacity;
+mod connections;
 mod filter;
+mod groups;
+mod matching;
 mod rows;
+mod scan;
+mod sessions;
 
+pub use capacity::knee;
 pub use filter::*;
 pub use rows::*;
 
 use crate::call::CallRecord;
+use connections::Connections;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long a query may take.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a query has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -33,20 +45,35 @@ pub enum QueryError {
     /// Too many queries at once.
     #[error("too many queries at once; ask again")]
     Busy,
+    /// As SQLite told it, before it is one of the others.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl QueryError {
+    pub(crate) fn cursor() -> QueryError {
+        let rule = "cursor must be the next_cursor of an answer to the same question";
+        QueryError::Wrong(rule.to_owned())
+    }
 }
 
 /// Reads a ledger.
 #[derive(Debug)]
 pub struct Reader {
-    path: PathBuf,
+    connections: Connections,
 }
 
 impl Reader {
     /// A reader of the ledger in `path`, which need not be there yet. `clock` is the
     /// monotonic clock, for the time limit.
-    pub fn new(path: &Path, _clock: fn() -> Instant) -> Arc<Reader> {
+    pub fn new(path: &Path, clock: fn() -> Instant) -> Arc<Reader> {
+        Reader::within(path, clock, TIME_LIMIT)
+    }
+
+    /// The same with another time limit for each query.
+    pub fn within(path: &Path, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
         Arc::new(Reader {
-            path: path.to_owned(),
+            connections: Connections::new(path, clock, limit),
         })
     }
 
@@ -55,8 +82,8 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
-        let _ = query;
-        self.unavailable()
+        let ask = |connection: &_| sessions::sessions(connection, query);
+        self.connections.ask(ask)
     }
 
     /// One session and a page of its calls; `None` where it is not known.
@@ -64,8 +91,8 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
-        let _ = (id, page);
-        self.unavailable()
+        self.connections
+            .ask(|connection| sessions::session(connection, id, page))
     }
 
     /// Calls by what they have in common, those with most calls first.
@@ -78,8 +105,8 @@ impl Reader {
         by: &[Dimension],
         page: &Paging,
     ) -> Result<Page<GroupRow>, QueryError> {
-        let _ = (filter, by, page);
-        self.unavailable()
+        self.connections
+            .ask(|connection| groups::groups(connection, filter, by, page))
     }
 
     /// Calls by model, those with most calls first.
@@ -98,8 +125,8 @@ impl Reader {
         self.groups(filter, &[Dimension::Workload], page)
     }
 
-    /// Percentiles over time: at most 1000 points of whole seconds, on multiples of
-    /// `step` since 1970.
+    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;
+    /// of more than 1000 the newest.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].
@@ -109,8 +136,8 @@ impl Reader {
         metric: SeriesMetric,
         step: Duration,
     ) -> Result<Timeseries, QueryError> {
-        let _ = (filter, metric, step);
-        self.unavailable()
+        self.connections
+            .ask(|connection| groups::timeseries(connection, filter, metric, step))
     }
 
     /// The calls that match, the newest first. A page may have fewer rows than the limit
@@ -119,8 +146,8 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
-        let _ = (filter, page);
-        self.unavailable()
+        self.connections
+            .ask(|connection| calls::calls(connection, filter, page))
     }
 
     /// What each upstream gave at which concurrency. Of the filter only times, the
@@ -129,14 +156,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
-        let _ = filter;
-        self.unavailable()
-    }
-
-    fn unavailable<T>(&self) -> Result<T, QueryError> {
-        Err(QueryError::Unavailable {
-            path: self.path.clone(),
-            reason: "nothing is written to it yet".to_owned(),
-        })
+        self.connections
+            .ask(|connection| capacity::capacity(connection, filter))
     }
 }

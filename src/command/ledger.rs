@@ -1,0 +1,52 @@
+//! The ledger beside the proxy: its thread, its figures, and who reads it.
+
+use crate::Error;
+use crate::config::Config;
+use crate::export::names;
+use crate::export::prometheus::Prometheus;
+use crate::ledger::{Figures, Ledger, Limits, Reader, Settings};
+use crate::meter::Meter;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// Starts what the configuration asks for.
+pub(super) fn start(
+    config: &Config,
+    prometheus: &Prometheus,
+) -> Result<Option<Arc<Ledger>>, Error> {
+    let Some(wanted) = &config.ledger else {
+        return Ok(None);
+    };
+    let registry = prometheus.registry();
+    let figures = Figures::new(
+        registry.counter(&names::LEDGER_RECORDS, &[]),
+        |reason| registry.counter(&names::LEDGER_LOST_RECORDS, &[reason]),
+        registry.counter(&names::LEDGER_COLLAPSED_NAMES, &[]),
+        registry.gauge(&names::LEDGER_BYTES, &[]),
+    );
+    let settings = Settings {
+        path: wanted.path.clone(),
+        limits: Limits {
+            age: wanted.retention_age,
+            bytes: wanted.retention_bytes,
+        },
+        clock: Instant::now,
+        wall: SystemTime::now,
+    };
+    let started = Ledger::start(settings, figures);
+    let failed = |error| Error::Failed(format!("cannot start the ledger's thread: {error}"));
+    started.map(Some).map_err(failed)
+}
+
+/// Lets the ledger look at the calls under way.
+pub(super) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
+    if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
+        tracing::error!(%error, "no thread: the ledger knows no capacity");
+    }
+}
+
+/// Who reads it for the API.
+pub(super) fn reader(config: &Config) -> Option<Arc<Reader>> {
+    let wanted = config.ledger.as_ref()?;
+    Some(Reader::new(&wanted.path, Instant::now))
+}

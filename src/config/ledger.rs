@@ -1,0 +1,111 @@
+//! `[ledger]`, from as written to as used.
+
+use super::resolve::Problems;
+use super::{Ledger, file};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file's name within `state_dir`.
+const FILE: &str = "ledger.sqlite";
+const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
+const DEFAULT_BYTES: u64 = 2_000_000_000;
+/// Under an hour nothing would be left to look at.
+const MIN_AGE: Duration = Duration::from_secs(3_600);
+/// An empty ledger with its indices and sums is a few hundred KiB.
+const MIN_BYTES: u64 = 16 << 20;
+
+impl Ledger {
+    /// A ledger in `path`, keeping as much as when nothing is named.
+    pub fn new(path: PathBuf) -> Ledger {
+        Ledger {
+            path,
+            retention_age: DEFAULT_AGE,
+            retention_bytes: DEFAULT_BYTES,
+        }
+    }
+}
+
+/// A ledger is kept where a path is named, or in `state_dir`: whoever names a folder for
+/// what must survive wants the calls to survive.
+pub(super) fn ledger(
+    written: file::Ledger,
+    state_dir: Option<&Path>,
+    problems: &mut Problems<'_>,
+) -> Option<Ledger> {
+    let path = written
+        .path
+        .or_else(|| state_dir.map(|folder| folder.join(FILE)));
+    let wanted = written.enabled.as_ref().map(|enabled| *enabled.get_ref());
+    if let (Some(enabled), Some(true), None) = (&written.enabled, wanted, &path) {
+        problems.at(
+            enabled,
+            "a ledger needs a `path`, or a `state_dir` at the top of the file",
+        );
+    }
+    let age = written.retention_age.as_ref();
+    if let Some(age) = age.filter(|age| age.get_ref().0 < MIN_AGE) {
+        problems.at(
+            age,
+            "must be at least 1h, or nothing would be left to look at",
+        );
+    }
+    let bytes = written.retention_bytes.as_ref();
+    if let Some(bytes) = bytes.filter(|bytes| (bytes.get_ref().0 as u64) < MIN_BYTES) {
+        problems.at(bytes, "must be at least 16MiB, which the indices need");
+    }
+    let path = path.filter(|_| wanted.unwrap_or(true))?;
+    Some(Ledger {
+        path,
+        retention_age: age.map_or(DEFAULT_AGE, |age| age.get_ref().0),
+        retention_bytes: bytes.map_or(DEFAULT_BYTES, |bytes| bytes.get_ref().0 as u64),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    const REST: &str =
+        "\n[[upstream]]\nname = \"u\"\nurl = \"http://h\"\n[[route]]\nupstream = \"u\"";
+
+    fn parsed(text: &str) -> Result<Option<Ledger>, String> {
+        let config = Config::parse(&format!("{text}{REST}"), "test");
+        config
+            .map(|config| config.ledger)
+            .map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn a_ledger_is_kept_where_a_place_is_named() {
+        let there = |path: &str| Ok(Some(Ledger::new(path.into())));
+        assert_eq!(parsed(""), Ok(None));
+        assert_eq!(parsed("state_dir = \"/s\""), there("/s/ledger.sqlite"));
+        assert_eq!(
+            parsed("state_dir = \"/s\"\n[ledger]\npath = \"/a\""),
+            there("/a")
+        );
+        assert_eq!(parsed("[ledger]\npath = \"/a\""), there("/a"));
+        assert_eq!(
+            parsed("state_dir = \"/s\"\n[ledger]\nenabled = false"),
+            Ok(None)
+        );
+        let limits = "[ledger]\npath = \"/a\"\nretention_age = \"7d\"\nretention_bytes = \"1GiB\"";
+        let ledger = parsed(limits).expect("valid").expect("a ledger");
+        assert_eq!(ledger.retention_age, Duration::from_secs(7 * 86_400));
+        assert_eq!(ledger.retention_bytes, 1 << 30);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_line() {
+        for (text, key) in [
+            ("[ledger]\nenabled = true", "test:2: enabled"),
+            ("[ledger]\nretention_age = \"1m\"", "test:2: retention_age"),
+            ("[ledger]\nretention_bytes = 5", "test:2: retention_bytes"),
+            ("[ledger]\nsize = 5", "test:2: size"),
+        ] {
+            let problem = parsed(text).expect_err(text);
+            assert!(problem.starts_with(key), "{problem}");
+        }
+    }
+}

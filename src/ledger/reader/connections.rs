@@ -1,0 +1,150 @@
+//! Connections that only read: a few, opened when they are needed, each query with a
+//! time limit.
+
+use super::QueryError;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Queries at once; more wait.
+const MAX_OPEN: usize = 4;
+/// Steps of SQLite's machine between two looks at the clock: some ten microseconds.
+const STEPS: i32 = 2_000;
+
+/// Connections to one file.
+pub(super) struct Connections {
+    pub(super) path: PathBuf,
+    clock: fn() -> Instant,
+    limit: Duration,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Connection>,
+    open: usize,
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Connections")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    pub(super) fn new(path: &Path, clock: fn() -> Instant, limit: Duration) -> Connections {
+        Connections {
+            path: path.to_owned(),
+            clock,
+            limit,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Asks in one transaction, so that the answer is of one moment.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let deadline = (self.clock)() + self.limit;
+        let idle = self.borrow()?;
+        let mut connection = match idle.map_or_else(|| self.connect(), Ok) {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.give_back(None);
+                return Err(error);
+            }
+        };
+        let answer = self.within(&mut connection, deadline, ask);
+        // One whose file was put aside, or that is broken, is not used again.
+        let sound = !matches!(answer, Err(QueryError::Unavailable { .. }));
+        self.give_back(Some(connection).filter(|_| sound));
+        answer
+    }
+
+    fn within<T>(
+        &self,
+        connection: &mut Connection,
+        deadline: Instant,
+        ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let clock = self.clock;
+        let limited = connection.progress_handler(STEPS, Some(move || clock() >= deadline));
+        let answer = limited.map_err(QueryError::from).and_then(|()| {
+            let moment = connection.unchecked_transaction()?;
+            let answer = ask(&moment)?;
+            moment.finish()?;
+            Ok(answer)
+        });
+        answer.map_err(|error| match error {
+            QueryError::Sqlite(error) => self.explain(&error),
+            other => other,
+        })
+    }
+
+    fn explain(&self, error: &rusqlite::Error) -> QueryError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => QueryError::TimeLimit(self.limit),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => QueryError::Busy,
+            _ => self.unavailable(error.to_string()),
+        }
+    }
+
+    fn unavailable(&self, reason: String) -> QueryError {
+        QueryError::Unavailable {
+            path: self.path.clone(),
+            reason,
+        }
+    }
+
+    fn borrow(&self) -> Result<Option<Connection>, QueryError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.open >= MAX_OPEN {
+            let waited = self.returned.wait_timeout(state, self.limit);
+            let (again, over) = waited.unwrap_or_else(PoisonError::into_inner);
+            if over.timed_out() && again.open >= MAX_OPEN {
+                return Err(QueryError::Busy);
+            }
+            state = again;
+        }
+        state.open += 1;
+        Ok(state.idle.pop())
+    }
+
+    fn give_back(&self, connection: Option<Connection>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.open -= 1;
+        state.idle.extend(connection);
+        drop(state);
+        self.returned.notify_one();
+    }
+
+    fn connect(&self) -> Result<Connection, QueryError> {
+        let open = || -> rusqlite::Result<Connection> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&self.path, flags)?;
+            connection.busy_timeout(Duration::from_millis(250))?;
+            connection.set_prepared_statement_cache_capacity(64);
+            connection.execute_batch(
+                "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;",
+            )?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| self.unavailable(error.to_string()))?;
+        let version = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+        match version {
+            Ok(version) if version == crate::ledger::file::VERSION => Ok(connection),
+            Ok(version) => Err(self.unavailable(format!(
+                "it is of version {version}, this program reads {}",
+                crate::ledger::file::VERSION
+            ))),
+            Err(error) => Err(self.unavailable(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! What the ledger answers is what sums over the very same records come to.
+
+use crate::ledger_support::{Dice, Records};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+use tokengauge::call::{CallRecord, Outcome};
+use tokengauge::history::{self, Past};
+use tokengauge::ledger::{
+    Dimension, Filter, Kept, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
+    SessionSort, Store,
+};
+
+pub const BEGIN: Duration = Duration::from_secs(1_763_600_000);
+
+struct Ledger {
+    _folder: TempDir,
+    reader: Arc<Reader>,
+    records: Vec<CallRecord>,
+}
+
+fn path(folder: &TempDir) -> PathBuf {
+    folder.path().join("ledger.sqlite")
+}
+
+/// Writes `records` in batches of what `dice` say.
+fn written(records: Vec<CallRecord>, dice: &mut Dice) -> Ledger {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = Store::open(&path(&folder)).expect("opens");
+    let mut rest = records.as_slice();
+    while !rest.is_empty() {
+        let batch = rest.len().min(1 + dice.below(50) as usize);
+        let kept: Vec<_> = rest[..batch]
+            .iter()
+            .map(|record| Kept {
+                record,
+                concurrency: Some(3),
+            })
+            .collect();
+        let done = store.write(&kept).expect("written");
+        assert_eq!((done.records, done.unreadable), (batch as u64, 0));
+        rest = &rest[batch..];
+        if dice.below(4) == 0 {
+            drop(store);
+            store = Store::open(&path(&folder)).expect("opens again");
+        }
+    }
+    Ledger {
+        reader: Reader::new(&path(&folder), Instant::now),
+        _folder: folder,
+        records,
+    }
+}
+
+/// As the ledger keeps times, costs and speeds.
+fn rounded(record: &CallRecord) -> serde_json::Value {
+    let mut value = serde_json::to_value(record).expect("JSON");
+    let round = |value: &mut serde_json::Value, by: f64| {
+        if let Some(number) = value.as_f64() {
+            *value = ((number * by).round() / by).into();
+        }
+    };
+    for seconds in value["seconds"]
+        .as_object_mut()
+        .expect("seconds")
+        .values_mut()
+    {
+        round(seconds, 1e6);
+    }
+    for name in ["output", "answer", "total"] {
+        round(&mut value["tps"][name], 1e3);
+    }
+    round(&mut value["cost_usd"], 1e9);
+    if let Some(engine) = value["engine"].as_object_mut() {
+        for (name, value) in engine.iter_mut() {
+            if name.ends_with("_seconds") {
+                round(value, 1e6);
+            }
+        }
+    }
+    value
+}
+
+fn at(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + BEGIN + Duration::from_millis(ms)
+}
+
+fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
+    let mut records: Vec<_> = Records::new(at(0), every_ms)
+        .skip(seed as usize % 500)
+        .take(count)
+        .collect();
+    // They are told when they end.
+    records.sort_by_key(|record| Past::of(record).expect("an instant").ended);
+    let mut dice = Dice(seed);
+    for record in &mut records {
+        if dice.below(5) == 0 {
+            record.experiment = Some("e-1".into());
+            record.variant = Some(dice.of(&["a", "b"]).into());
+        }
+        if dice.below(9) == 0 {
+            record.session = None;
+        }
+    }
+    records
+}
+
+fn all(records: &[CallRecord]) -> impl Iterator<Item = Past<'_>> {
+    records.iter().filter_map(Past::of)
+}
+
+fn close(found: Option<f64>, should: Option<f64>, within: f64) -> bool {
+    match (found, should) {
+        (Some(found), Some(should)) => (found - should).abs() <= within * should.abs() + 1e-5,
+        (found, should) => found == should,
+    }
+}
+
+fn same_session(found: &SessionRow, should: &SessionRow) {
+    let id = &should.id;
+    assert!(
+        close(Some(found.seconds.wall), Some(should.seconds.wall), 1e-6),
+        "{id} wall"
+    );
+    assert!(
+        close(Some(found.seconds.model), Some(should.seconds.model), 1e-4),
+        "{id} model {found:?} {should:?}"
+    );
+    assert!(
+        close(found.seconds.ttft_p50, should.seconds.ttft_p50, 0.011),
+        "{id} ttft"
+    );
+    assert!(
+        close(found.tps.output, should.tps.output, 0.001),
+        "{id} tps"
+    );
+    assert!(close(found.cost_usd, should.cost_usd, 1e-6), "{id} cost");
+    let mut found = found.clone();
+    found.seconds = should.seconds;
+    found.tps = should.tps;
+    found.cost_usd = should.cost_usd;
+    // The last millisecond may be rounded the other way.
+    found.last_at = should.last_at.clone();
+    assert_eq!(&found, should);
+}
+
+fn every_session(ledger: &Ledger, query: &SessionQuery, limit: usize) -> Vec<SessionRow> {
+    let mut rows = Vec::new();
+    let mut query = query.clone();
+    query.page = Paging {
+        limit,
+        cursor: None,
+    };
+    loop {
+        let page = ledger.reader.sessions(&query).expect("an answer");
+        assert!(page.rows.len() <= limit);
+        rows.extend(page.rows);
+        match page.next_cursor {
+            None => return rows,
+            cursor => query.page.cursor = cursor,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn sessions_are_summed_up_right_however_they_came(seed: u64, every in 1.0..30_000.0_f64) {
+        let mut dice = Dice(seed);
+        let ledger = written(sample(seed, 150, every), &mut dice);
+        let query = SessionQuery::default();
+        let mut found = every_session(&ledger, &query, 1 + dice.below(70) as usize);
+        let mut should = history::sessions(all(&ledger.records), &query);
+        prop_assert_eq!(found.len(), should.len());
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        should.sort_by(|one, other| one.id.cmp(&other.id));
+        for (found, should) in found.iter().zip(&should) {
+            same_session(found, should);
+        }
+    }
+
+    #[test]
+    fn every_order_is_the_same_in_pages_and_at_once(seed: u64) {
+        let mut dice = Dice(seed);
+        let ledger = written(sample(seed, 150, 900.0), &mut dice);
+        use SessionSort::{Calls, Cost, Duration, Errors, LastAt, StartedAt, Tokens, Tps, Ttft};
+        for sort in [LastAt, StartedAt, Cost, Tokens, Calls, Duration, Errors, Ttft, Tps] {
+            for ascending in [false, true] {
+                let query = SessionQuery { sort, ascending, ..SessionQuery::default() };
+                let paged = every_session(&ledger, &query, 7);
+                let whole = every_session(&ledger, &query, 1000);
+                prop_assert_eq!(&paged, &whole);
+                let value = |row: &SessionRow| match sort {
+                    Cost => row.cost_usd,
+                    Calls => Some(row.calls as f64),
+                    Tps => row.tps.output,
+                    Duration => Some(row.seconds.wall),
+                    _ => None,
+                };
+                for pair in whole.windows(2) {
+                    if let (Some(one), Some(next)) = (value(&pair[0]), value(&pair[1])) {
+                        let ordered = if ascending { one <= next } else { one >= next };
+                        prop_assert!(ordered, "{one} {next}");
+                    }
+                    if sort == Cost || sort == Tps {
+                        prop_assert!(value(&pair[0]).is_some() || value(&pair[1]).is_none());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_over_any_time_are_those_of_their_calls(
+        seed: u64,
+        every in 1.0..2_000_000.0_f64,
+        from in 0.0..1.0_f64,
+        length in 0.0..1.0_f64,
+    ) {
+        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let whole = 200.0 * every;
+        let mut filters = vec![Filter::default()];
+        filters.push(Filter {
+            since: Some(at((from * whole) as u64)),
+            until: Some(at(((from + length) * whole) as u64)),
+            ..Filter::default()
+        });
+        filters.push(Filter { upstream: Some("openai".into()), outcome: Some(Outcome::Complete), ..filters[1].clone() });
+        filters.push(Filter { experiment: Some("e-1".into()), agent: Some("langchain/1.0".into()), ..Filter::default() });
+        filters.push(Filter { user: ledger.records[7].user.clone(), ..Filter::default() });
+        filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
+        for filter in &filters {
+            for by in [&[Dimension::Model][..], &[Dimension::Workload, Dimension::Variant][..]] {
+                let should = history::groups(all(&ledger.records).filter(|past| history::matches(filter, past)), by);
+                let page = Paging { limit: 1000, cursor: None };
+                let found = ledger.reader.groups(filter, by, &page).expect("an answer").rows;
+                prop_assert_eq!(found.len(), should.len(), "{:?}", filter);
+                for should in &should {
+                    let found = found.iter().find(|row| row.names == should.names).expect("the same names");
+                    prop_assert_eq!((found.calls, found.errors), (should.calls, should.errors));
+                    prop_assert_eq!(found.tokens, should.tokens);
+                    prop_assert_eq!(&found.bands, &should.bands);
+                    prop_assert_eq!(found.unpriced_calls, should.unpriced_calls);
+                    prop_assert!(close(found.cost_usd, should.cost_usd, 1e-6));
+                    prop_assert!(close(found.usd_per_million_output, should.usd_per_million_output, 1e-6));
+                    prop_assert!(close(found.tps.mean, should.tps.mean, 0.001));
+                    for (found, should) in [
+                        (found.tps.p50, should.tps.p50),
+                        (found.tps.p10, should.tps.p10),
+                        (found.tps.p1, should.tps.p1),
+                        (found.ttft.p50, should.ttft.p50),
+                        (found.ttft.p95, should.ttft.p95),
+                        (found.ttft.p99, should.ttft.p99),
+                    ] {
+                        prop_assert!(close(found, should, 0.011), "{found:?} {should:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_series_has_every_call_in_its_step(seed: u64, every in 10.0..200_000.0_f64, step in 0_usize..5) {
+        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
+        for metric in [SeriesMetric::Tps, SeriesMetric::Ttft] {
+            let should = history::timeseries(all(&ledger.records), metric, step);
+            let found = ledger.reader.timeseries(&Filter::default(), metric, step).expect("an answer");
+            prop_assert!(found.points.len() <= 1000);
+            for should in should.points.iter().filter(|point| point.calls > 0) {
+                let Some(found) = found.points.iter().find(|point| point.at == should.at) else {
+                    prop_assert_eq!(found.points.len(), 1000, "only the newest are there");
+                    continue;
+                };
+                prop_assert_eq!(found.calls, should.calls);
+                prop_assert!(close(found.p50, should.p50, 0.011));
+                prop_assert!(close(found.p99, should.p99, 0.011));
+            }
+        }
+    }
+
+    #[test]
+    fn calls_come_newest_first_whole_and_each_once(seed: u64, every in 0.0..5_000.0_f64) {
+        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let filters = [
+            Filter::default(),
+            Filter { model: Some("gpt-5.1".into()), ..Filter::default() },
+            Filter { session: ledger.records[3].session.clone(), ..Filter::default() },
+            Filter { user: ledger.records[7].user.clone(), outcome: Some(Outcome::Complete), ..Filter::default() },
+            Filter { since: Some(at(5_000)), until: Some(at(50_000)), ..Filter::default() },
+            Filter { agent: Some("nobody".into()), ..Filter::default() },
+        ];
+        for filter in filters {
+            let mut should: Vec<_> = all(&ledger.records)
+                .filter(|past| history::matches(&filter, past))
+                .map(|past| rounded(past.record))
+                .collect();
+            let mut found = Vec::new();
+            let mut page = Paging { limit: 30, cursor: None };
+            loop {
+                let answer = ledger.reader.calls(&filter, &page).expect("an answer");
+                found.extend(answer.rows);
+                match answer.next_cursor {
+                    None => break,
+                    cursor => page.cursor = cursor,
+                }
+            }
+            prop_assert!(found.windows(2).all(|pair| pair[0].started_at >= pair[1].started_at));
+            let id = |value: &serde_json::Value| value["id"].to_string();
+            let mut found: Vec<_> = found.iter().map(rounded).collect();
+            found.sort_by_key(id);
+            should.sort_by_key(id);
+            prop_assert_eq!(found, should);
+        }
+    }
+}
+
+#[test]
+fn a_session_is_a_waterfall_of_its_calls_page_by_page() {
+    let ledger = written(sample(1, 300, 40.0), &mut Dice(1));
+    let longest = every_session(
+        &ledger,
+        &SessionQuery {
+            sort: SessionSort::Calls,
+            ..SessionQuery::default()
+        },
+        1,
+    );
+    let id = &longest[0].id;
+    let calls = all(&ledger.records).filter(|past| past.record.session.as_deref() == Some(id));
+    let (session, should) = history::waterfall(calls).expect("it is there");
+    let mut page = Paging {
+        limit: 3,
+        cursor: None,
+    };
+    let mut found = Vec::new();
+    loop {
+        let detail = ledger.reader.session(id, &page).expect("an answer");
+        let detail = detail.expect("it is there");
+        same_session(&detail.session, &session);
+        found.extend(detail.calls);
+        match detail.next_cursor {
+            None => break,
+            cursor => page.cursor = cursor,
+        }
+    }
+    assert!(found.len() > 6 && found.len() == should.len());
+    for (found, should) in found.iter().zip(&should) {
+        assert_eq!(found.id, should.id);
+        assert!(close(Some(found.offset), Some(should.offset), 1e-9));
+        assert!(
+            close(found.wait_before, should.wait_before, 1e-6),
+            "{found:?} {should:?}"
+        );
+        let names = |call: &tokengauge::ledger::WaterfallCall| {
+            call.phases
+                .iter()
+                .map(|phase| phase.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(found), names(should));
+        for pair in found.phases.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start, "without gaps");
+        }
+    }
+    let page = Paging::default();
+    assert_eq!(
+        ledger
+            .reader
+            .session("no such session", &page)
+            .expect("an answer"),
+        None
+    );
+}
+
+#[test]
+fn sessions_are_found_by_what_their_calls_had() {
+    let ledger = written(sample(2, 300, 500.0), &mut Dice(2));
+    let mut queries = Vec::new();
+    for filter in [
+        Filter {
+            model: Some("claude-opus-4-1".into()),
+            ..Filter::default()
+        },
+        Filter {
+            outcome: Some(Outcome::HttpError),
+            experiment: Some("e-1".into()),
+            ..Filter::default()
+        },
+        Filter {
+            since: Some(at(60_000)),
+            until: Some(at(90_000)),
+            ..Filter::default()
+        },
+        Filter {
+            route: Some("nowhere".into()),
+            ..Filter::default()
+        },
+    ] {
+        queries.push(SessionQuery {
+            filter,
+            ..SessionQuery::default()
+        });
+    }
+    let part = ledger
+        .records
+        .iter()
+        .find_map(|record| record.session.as_deref());
+    let part = part.expect("a session")[4..12].to_uppercase();
+    for search in ["CODEX", "%", "_cli_", &part, "nobody"] {
+        queries.push(SessionQuery {
+            search: Some(search.to_owned()),
+            ..SessionQuery::default()
+        });
+    }
+    for query in queries {
+        let ids = |rows: Vec<SessionRow>| {
+            let mut ids: Vec<_> = rows.into_iter().map(|row| row.id).collect();
+            ids.sort();
+            ids
+        };
+        let should = ids(history::sessions(all(&ledger.records), &query));
+        assert_eq!(ids(every_session(&ledger, &query, 9)), should, "{query:?}");
+    }
+}
+
+#[test]
+fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
+    let ledger = written(sample(3, 400, 500.0), &mut Dice(3));
+    let path = path(&ledger._folder);
+    let impatient = Reader::within(&path, Instant::now, Duration::ZERO);
+    let refused = impatient.groups(
+        &Filter {
+            user: ledger.records[7].user.clone(),
+            ..Filter::default()
+        },
+        &[Dimension::Model],
+        &Paging::default(),
+    );
+    assert!(
+        matches!(refused, Err(QueryError::TimeLimit(_))),
+        "{refused:?}"
+    );
+    let page = Paging {
+        limit: 5,
+        cursor: Some("x".into()),
+    };
+    let filter = Filter::default();
+    assert!(matches!(
+        ledger.reader.calls(&filter, &page),
+        Err(QueryError::Wrong(_))
+    ));
+    assert!(matches!(
+        ledger.reader.models(&filter, &page),
+        Err(QueryError::Wrong(_))
+    ));
+    let query = SessionQuery {
+        page,
+        ..SessionQuery::default()
+    };
+    assert!(matches!(
+        ledger.reader.sessions(&query),
+        Err(QueryError::Wrong(_))
+    ));
+    let nowhere = Reader::new(&path.with_extension("gone"), Instant::now);
+    let refused = nowhere.calls(&filter, &Paging::default());
+    assert!(matches!(refused, Err(QueryError::Unavailable { .. })));
+}

@@ -1,0 +1,328 @@
+//! Call records as agents at work leave them behind: sessions of several calls, a few
+//! models behind a few upstreams, some reasoning, some errors. Always the same ones.
+
+use std::time::{Duration, SystemTime};
+use tokengauge::call::{
+    Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
+    Source, Tokens, Tps, TpsUnavailable, Usage,
+};
+
+/// Numbers that look like chance (splitmix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    /// From 0 to 1.
+    pub fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Around 1, with a long tail upwards.
+    pub fn tail(&mut self) -> f64 {
+        (0.35 * (self.share() + self.share() + self.share() - 1.5) * 2.0).exp()
+    }
+
+    pub fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len() as u64) as usize]
+    }
+}
+
+/// Upstream, dialect, model, tokens per second, time to first token, USD per million.
+type Model = (&'static str, Dialect, &'static str, f64, f64, Option<f64>);
+
+const MODELS: [Model; 10] = [
+    (
+        "openai",
+        Dialect::OpenaiChat,
+        "gpt-5.1",
+        92.0,
+        0.62,
+        Some(10.0),
+    ),
+    (
+        "openai",
+        Dialect::OpenaiResponses,
+        "gpt-5.1-codex",
+        78.0,
+        1.40,
+        Some(10.0),
+    ),
+    (
+        "openai",
+        Dialect::OpenaiChat,
+        "gpt-4.1-nano",
+        160.0,
+        0.31,
+        Some(0.4),
+    ),
+    (
+        "anthropic",
+        Dialect::Anthropic,
+        "claude-sonnet-4-5",
+        66.0,
+        0.95,
+        Some(15.0),
+    ),
+    (
+        "anthropic",
+        Dialect::Anthropic,
+        "claude-haiku-4-5",
+        138.0,
+        0.48,
+        Some(5.0),
+    ),
+    (
+        "anthropic",
+        Dialect::Anthropic,
+        "claude-opus-4-1",
+        41.0,
+        1.60,
+        Some(75.0),
+    ),
+    (
+        "gemini",
+        Dialect::Gemini,
+        "gemini-2.5-pro",
+        118.0,
+        1.90,
+        Some(10.0),
+    ),
+    (
+        "gemini",
+        Dialect::Gemini,
+        "gemini-2.5-flash",
+        205.0,
+        0.42,
+        Some(2.5),
+    ),
+    (
+        "vllm",
+        Dialect::OpenaiChat,
+        "qwen3-coder-480b",
+        34.0,
+        0.22,
+        None,
+    ),
+    (
+        "vllm",
+        Dialect::OpenaiChat,
+        "llama-3.3-70b",
+        27.0,
+        0.18,
+        None,
+    ),
+];
+const AGENTS: [&str; 6] = [
+    "claude-cli/2.0.31",
+    "codex_cli_rs/0.58.0",
+    "OpenAI/Python",
+    "langchain/1.0",
+    "pydantic-ai/1.12",
+    "ai-sdk/5.0",
+];
+
+/// A session under way.
+struct Session {
+    name: String,
+    model: Model,
+    agent: &'static str,
+    workload: &'static str,
+    user: Option<String>,
+    left: u64,
+    context: u64,
+}
+
+/// Makes records one after the other, in the order of their starts.
+pub struct Records {
+    dice: Dice,
+    at_ms: u64,
+    every_ms: f64,
+    sessions: Vec<Session>,
+    begun: u64,
+}
+
+impl Records {
+    /// Records from `from` on, one every so many milliseconds in the mean.
+    pub fn new(from: SystemTime, every_ms: f64) -> Records {
+        let since = from.duration_since(SystemTime::UNIX_EPOCH).expect("later");
+        Records {
+            dice: Dice(7),
+            at_ms: since.as_millis() as u64,
+            every_ms,
+            sessions: Vec::new(),
+            begun: 0,
+        }
+    }
+
+    fn begin(&mut self) -> Session {
+        self.begun += 1;
+        let dice = &mut self.dice;
+        let id = u128::from(dice.next()) << 64 | u128::from(dice.next());
+        Session {
+            name: uuid::Uuid::from_u128(id).to_string(),
+            model: MODELS[dice.below(MODELS.len() as u64) as usize],
+            agent: dice.of(&AGENTS),
+            workload: dice.of(&["chat", "agent", "agent", "batch"]),
+            user: (dice.below(3) > 0).then(|| format!("{:032x}", dice.below(400) + 1)),
+            left: 1 + dice.below(40),
+            context: 400 + dice.below(6_000),
+        }
+    }
+}
+
+impl Iterator for Records {
+    type Item = CallRecord;
+
+    fn next(&mut self) -> Option<CallRecord> {
+        self.at_ms += (self.every_ms * 2.0 * self.dice.share()).round() as u64;
+        while self.sessions.len() < 64 {
+            let session = self.begin();
+            self.sessions.push(session);
+        }
+        let at = self.dice.below(64) as usize;
+        let record = record(&mut self.dice, self.at_ms, &mut self.sessions[at]);
+        if self.sessions[at].left == 0 {
+            self.sessions.swap_remove(at);
+        }
+        Some(record)
+    }
+}
+
+fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
+    session.left -= 1;
+    let (upstream, dialect, model, speed, first, price) = session.model;
+    let (low, high) = (dice.next(), dice.next());
+    let id = uuid::Builder::from_unix_timestamp_millis(at_ms, &bytes(low, high)).into_uuid();
+    let outcome = match dice.below(1000) {
+        0..=11 => Outcome::HttpError,
+        12..=15 => Outcome::UpstreamReset,
+        16..=27 => Outcome::ClientCancelled,
+        28..=30 => Outcome::Timeout,
+        _ => Outcome::Complete,
+    };
+    let answered = matches!(outcome, Outcome::Complete | Outcome::ClientCancelled);
+    let reasoning = if dice.below(3) == 0 {
+        40 + dice.below(900)
+    } else {
+        0
+    };
+    let answer = 12 + (260.0 * dice.tail()) as u64;
+    let output = if answered { answer + reasoning } else { 0 };
+    let tps = speed * dice.tail();
+    let connect = 0.000_02 + 0.001 * dice.share();
+    let upload = 0.000_01 + 0.0004 * dice.share();
+    let ttft = connect + upload + first * dice.tail();
+    let decode = output as f64 / tps;
+    let known = answered && answer > 40;
+    let some = |value: f64| answered.then_some(value);
+    session.context += output + dice.below(1_500);
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms);
+    let cost = price
+        .filter(|_| answered)
+        .map(|price| (session.context as f64 * price / 5.0 + output as f64 * price) / 1e6);
+    CallRecord {
+        id: id.to_string(),
+        started_at: humantime::format_rfc3339_millis(started).to_string(),
+        route: upstream.to_owned(),
+        upstream: upstream.to_owned(),
+        endpoint: Some(format!("{upstream}.example:443")),
+        dialect,
+        operation: Operation::Chat,
+        model_requested: Some(model.to_owned()),
+        model: answered.then(|| model.to_owned()),
+        streamed: Some(answered),
+        status: Some(if outcome == Outcome::HttpError {
+            429
+        } else {
+            200
+        }),
+        outcome,
+        error_type: (!answered).then(|| "rate_limit_error".to_owned()),
+        finish_reasons: if answered {
+            vec![dice.of(&["stop", "tool_calls"]).to_owned()]
+        } else {
+            vec![]
+        },
+        session: Some(session.name.clone()),
+        agent: Some(session.agent.to_owned()),
+        parent_agent: None,
+        user: session.user.clone(),
+        workload: Some(session.workload.to_owned()),
+        experiment: None,
+        variant: None,
+        trace_id: Some(format!("{:016x}{:016x}", dice.next(), dice.next() | 1)),
+        warm_up: false,
+        tokens: Tokens {
+            normalised: Normalised {
+                answer: answered.then_some(answer),
+                reasoning: answered.then_some(reasoning),
+                tool_call: answered.then_some(0),
+                output: answered.then_some(output),
+                input: None,
+            },
+            reported: Usage {
+                input: answered.then_some(session.context),
+                cached_input: answered.then_some(session.context / 2),
+                cache_write: None,
+                output: answered.then_some(output + 3),
+                reasoning: answered.then_some(reasoning),
+            },
+            source: answered.then_some(Source::Reported),
+        },
+        seconds: Seconds {
+            ttft: some(ttft),
+            ttft_upstream: some(ttft - connect - upload),
+            first_answer: some(ttft + reasoning as f64 / tps),
+            connect: Some(connect),
+            upload: Some(upload),
+            last_token: some(ttft + decode),
+            longest_gap: some(0.02 + 0.4 * dice.share()),
+            duration: Some(if answered {
+                ttft + decode + 0.004
+            } else {
+                ttft
+            }),
+        },
+        tps: Tps {
+            output: known.then_some((output as f64 - 1.0) / decode),
+            answer: known.then_some(tps),
+            total: some(output as f64 / (ttft + decode + 0.004)),
+            unavailable: (!known).then_some(TpsUnavailable::TooFewTokens),
+        },
+        frames: output,
+        stalls: u64::from(dice.below(20) == 0),
+        first_token_event: answered.then_some(1),
+        bytes: Bytes {
+            request: 4 * session.context,
+            response: 310 * output,
+        },
+        cost_usd: cost,
+        cost_source: cost.map(|_| CostSource::List),
+        engine: (upstream == "vllm" && answered).then(|| EngineReport {
+            prompt_tokens: Some(session.context),
+            prompt_seconds: Some(ttft * 0.8),
+            output_tokens: Some(output),
+            output_seconds: Some(decode),
+            load_seconds: None,
+            total_seconds: None,
+        }),
+    }
+}
+
+fn bytes(low: u64, high: u64) -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&low.to_le_bytes());
+    bytes[8..].copy_from_slice(&high.to_le_bytes()[..2]);
+    bytes
+}
