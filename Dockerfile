@@ -1,31 +1,28 @@
-# The image: one static binary, the CA roots and nothing else. No shell, no root, nothing to write to.
+# The image: one static binary, the CA roots and nothing else. No shell, no root, nothing that has to be written to.
 #
-#   docker build -t tokengauge .                          builds the binary, too
-#   buildah bud --build-arg FROM=prebuilt \
-#     --build-context binary=DIR -t tokengauge .          takes DIR/tokengauge and DIR/ca-certificates.crt
+#   docker build -t tokengauge .                        builds the binary, too
+#   buildah bud --build-arg FROM=prebuilt --build-context binary=DIR -t tokengauge .
+#                                                       takes DIR/tokengauge and DIR/ca-certificates.crt
 #
-# glibc, linked statically, rather than musl: its allocator holds up with many threads, it is what the benchmarks
-# and the tests run on, and since 2.34 its resolver reads /etc/hosts and asks DNS without loading anything.
-# The build says that `getaddrinfo` "requires at runtime the shared libraries": those are for other sources than
-# the two of /etc/nsswitch.conf below.
+# glibc, linked statically, rather than musl: its allocator stands many threads, it is what tests and benchmarks run on,
+# and since 2.34 its resolver reads /etc/hosts and asks DNS without loading anything, by /etc/nsswitch.conf below.
 ARG RUST=1.95-bookworm
 ARG FROM=build
 
 FROM docker.io/library/rust:${RUST} AS build
 WORKDIR /src
 COPY . .
-# A target of its own name keeps the flag from build scripts and macros, which cannot be static.
+# The flag is for the last step alone: what is built before, macros included, stays as it is everywhere.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    target=$(rustc -vV | sed -n 's/^host: //p') \
-    && RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile image --target "$target" \
-    && install -D "target/$target/image/tokengauge" /out/tokengauge \
+    cargo rustc --locked --profile image --bin tokengauge -- -C target-feature=+crt-static \
+    && install -D target/image/tokengauge /out/tokengauge \
     && cp /etc/ssl/certs/ca-certificates.crt /out/
 
-# A binary from elsewhere, built with the same flags.
+# A binary from elsewhere, built by the same command.
 FROM scratch AS prebuilt
 COPY --from=binary tokengauge ca-certificates.crt /out/
 
-FROM ${FROM} AS binary-of-choice
+FROM ${FROM} AS chosen
 
 FROM scratch
 ARG VERSION=0.1.0
@@ -35,11 +32,13 @@ LABEL org.opencontainers.image.title="tokengauge" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-COPY --from=binary-of-choice /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY image/ /
-COPY --from=binary-of-choice /out/tokengauge /usr/bin/tokengauge
+COPY image/etc /etc/
+# For `state_dir`: a volume that is mounted here belongs to the user below.
+COPY --chown=65532:65532 image/var/lib/tokengauge /var/lib/tokengauge/
+COPY --from=chosen /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=chosen /out/tokengauge /usr/bin/tokengauge
 USER 65532:65532
 EXPOSE 8080 9464
 ENTRYPOINT ["/usr/bin/tokengauge"]
 # A container's own loopback address is of no use to anybody outside.
-CMD ["run", "--listen", "0.0.0.0:8080", "--admin", "0.0.0.0:9464"]
+CMD ["run", "--listen=0.0.0.0:8080", "--admin=0.0.0.0:9464"]

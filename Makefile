@@ -37,9 +37,18 @@ ifeq ($(TOKENGAUGE_SKIP_REAL),1)
 	@echo "real: SKIPPED because TOKENGAUGE_SKIP_REAL=1" >&2
 else
 	tests/real/install
+	$(MAKE) static
 	cargo build --locked
 	$(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
 endif
+
+# One more linking of what is built anyway: the flag is for the last step alone. IMAGE_PROFILE=image is what the
+# Dockerfile builds.
+IMAGE_PROFILE ?= dev
+.PHONY: static
+static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
+	cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- -C target-feature=+crt-static
+	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import string
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 import clients
 import traffic
 import vllm_metrics
+from containers import Containers
 from gauge import Gauge
 from processes import answers, free_port, running
 from prometheus import Prometheus, prometheus
@@ -37,6 +39,32 @@ def tokengauge():
     path = pathlib.Path(os.environ.get("TOKENGAUGE_BIN", PROJECT / "target/debug/tokengauge"))
     assert path.exists(), f"{path} is not there: cargo build"
     return path
+
+
+@pytest.fixture(scope="session")
+def image_binary(logs):
+    """The binary that goes into the image: static, without what a debugger reads."""
+    given = pathlib.Path(os.environ.get("TOKENGAUGE_STATIC_BIN", PROJECT / "target/static/tokengauge"))
+    assert given.exists(), f"{given} is not there: make static"
+    folder = logs / "image"
+    folder.mkdir()
+    subprocess.run(["strip", "-o", folder / "tokengauge", given], check=True)
+    return folder / "tokengauge"
+
+
+@pytest.fixture(scope="session")
+def containers(logs):
+    containers = Containers(logs / "containers")
+    yield containers
+    containers.remove()
+
+
+@pytest.fixture(scope="session")
+def image(containers, image_binary):
+    """The image, made by the Dockerfile of a binary that is there already: no image can be pulled in a test."""
+    shutil.copy("/etc/ssl/certs/ca-certificates.crt", image_binary.parent)
+    made_elsewhere = ["--build-arg", "FROM=prebuilt", "--build-context", f"binary={image_binary.parent}"]
+    return containers.build("localhost/tokengauge:test", *made_elsewhere, ".")
 
 
 @pytest.fixture(scope="session")

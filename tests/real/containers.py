@@ -1,0 +1,95 @@
+"""Images and containers by buildah and podman, in folders of their own, and networks that have nothing but loopback."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import uuid
+
+PROJECT = pathlib.Path(__file__).parent.parent.parent
+# Works as root in a container, too: no system bus, no cgroups to manage, no raised limits.
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+events_logger = "file"
+"""
+
+
+class Containers:
+    """One store of images and containers."""
+
+    def __init__(self, folder: pathlib.Path):
+        folder.mkdir()
+        self.folder = folder
+        (folder / "containers.conf").write_text(CONTAINERS_CONF)
+        self.storage = ["--root", folder / "root", "--runroot", folder / "run", "--storage-driver", "vfs"]
+
+    def podman(self, *arguments, expected_exit=0, **options):
+        return self._ran("podman", *arguments, expected_exit=expected_exit, **options)
+
+    def build(self, tag, *arguments):
+        self._ran("buildah", "bud", "--isolation", "chroot", "-t", tag, *arguments, cwd=PROJECT)
+        return tag
+
+    def _ran(self, program, *arguments, expected_exit=0, **options):
+        command = [str(part) for part in (program, *self.storage, *arguments)]
+        environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, **options)
+        assert done.returncode == expected_exit, f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def inspect(self, name):
+        return json.loads(self.podman("inspect", name))[0]
+
+    def logs(self, name):
+        command = [str(part) for part in ("podman", *self.storage, "logs", name)]
+        environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, image, *arguments, options=(), network=None):
+        """A container that runs in the background: read-only, without capabilities; gives its name."""
+        name = f"c{uuid.uuid4().hex[:8]}"
+        network = f"ns:/run/netns/{network}" if network else "none"
+        hardened = ["--network", network, "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all"]
+        hardened += ["--security-opt", "no-new-privileges"]
+        self.podman("create", "--name", name, *hardened, *options, image, *arguments)
+        try:
+            self.podman("start", name)
+            yield name
+        finally:
+            self.podman("rm", "--force", "--time", "5", name)
+
+    def remove(self):
+        self.podman("rm", "--all", "--force", "--time", "1")
+        self.podman("rmi", "--all", "--force")
+
+
+@contextlib.contextmanager
+def network():
+    """A network namespace with loopback alone; gives its name."""
+    name = f"tokengauge-{uuid.uuid4().hex[:8]}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def inside(network, *command):
+    """The command, to be run in a network."""
+    return ["ip", "netns", "exec", network, *command]
+
+
+def asked(network, url, *options):
+    """What curl gets from a URL within a network."""
+    command = inside(network, "curl", "--silent", "--show-error", "--max-time", "20", *options, url)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
