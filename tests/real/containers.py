@@ -1,6 +1,8 @@
 """Images and containers by buildah and podman, in folders of their own, and networks that have nothing but loopback."""
 
+import concurrent.futures
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -8,6 +10,7 @@ import subprocess
 import uuid
 
 PROJECT = pathlib.Path(__file__).parent.parent.parent
+CLONE_NEWNET = 0x40000000
 # Works as root in a container, too: no system bus, no cgroups to manage, no raised limits.
 CONTAINERS_CONF = """
 [containers]
@@ -55,7 +58,7 @@ class Containers:
     def running(self, image, *arguments, options=(), network=None):
         """A container that runs in the background: read-only, without capabilities; gives its name."""
         name = f"c{uuid.uuid4().hex[:8]}"
-        network = f"ns:/run/netns/{network}" if network else "none"
+        network = f"ns:{network}" if network else "none"
         hardened = ["--network", network, "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all"]
         hardened += ["--security-opt", "no-new-privileges"]
         self.podman("create", "--name", name, *hardened, *options, image, *arguments)
@@ -72,19 +75,19 @@ class Containers:
 
 @contextlib.contextmanager
 def network():
-    """A network namespace with loopback alone; gives its name."""
+    """A network namespace with loopback alone; gives its path."""
     name = f"tokengauge-{uuid.uuid4().hex[:8]}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
-        yield name
+        yield f"/run/netns/{name}"
     finally:
         subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 def inside(network, *command):
     """The command, to be run in a network."""
-    return ["ip", "netns", "exec", network, *command]
+    return ["nsenter", f"--net={network}", *command]
 
 
 def asked(network, url, *options):
@@ -93,3 +96,16 @@ def asked(network, url, *options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def within(network, work):
+    """What `work()` gives when a thread of that network does it: its sockets, and what it starts, are there."""
+
+    def entered():
+        with open(network) as namespace:
+            failed = ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET)
+        assert not failed, os.strerror(ctypes.get_errno())
+        return work()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(entered).result()

@@ -50,9 +50,13 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- else }}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
-{{- /* Numbers of values are fractions: 5 would be written as 5.0. */}}
-{{- regexReplaceAll "(?m)^(\\s*\\S+ = -?[0-9]+)\\.0$" (toToml $tables) "${1}" }}
+{{- include "tokengauge.toml" $tables }}
 {{- end }}
+{{- end }}
+
+{{- /* TOML of values, whose numbers are fractions: 5 would be written as 5.0. */}}
+{{- define "tokengauge.toml" -}}
+{{- regexReplaceAll "(?m)^(\\s*\\S+ = -?[0-9]+)\\.0$" (toToml .) "${1}" }}
 {{- end }}
 
 {{- /* Seconds of a duration as the configuration writes it. */}}

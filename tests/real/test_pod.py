@@ -1,0 +1,164 @@
+"""A pod with a sidecar, as podman runs it: an agent that knows of nothing talks through it to an engine, and a real
+Prometheus sees what the agent saw."""
+
+import copy
+import json
+import pathlib
+import re
+import string
+import sys
+import time
+
+import pytest
+import yaml
+
+from containers import asked, within
+from helm import Helm, one
+from prometheus import prometheus
+
+HERE = pathlib.Path(__file__).parent / "pod"
+PROJECT = HERE.parent.parent.parent
+CALLS = 12
+CONFIG = """
+[[upstream]]
+name = "openai"
+url = "http://127.0.0.1:8000"
+
+[[route]]
+path = "/openai"
+upstream = "openai"
+workload = "pod"
+
+[[slo]]
+name = "pod-ttft"
+ttft.at_most = "5s"
+"""
+
+
+def hosts_folders():
+    """What Python and the SDK need of the machine, and the agent."""
+    folders = [pathlib.Path("/usr"), pathlib.Path("/lib"), pathlib.Path("/lib64"), pathlib.Path("/etc/ssl")]
+    folders += [pathlib.Path(sys.base_prefix), pathlib.Path(sys.prefix)]
+    needed = {str(folder): folder.resolve() for folder in folders if folder.exists() and not str(folder).startswith("/usr/")}
+    return {**needed, "/agent": HERE.resolve()}
+
+
+def deployment():
+    folders = list(hosts_folders().items())
+    mounts = [{"name": f"host-{at}", "mountPath": target, "readOnly": True} for at, (target, _) in enumerate(folders)]
+    volumes = [{"name": f"host-{at}", "hostPath": {"path": str(source)}} for at, (_, source) in enumerate(folders)]
+    template = string.Template((HERE / "agent.yaml").read_text())
+    return yaml.safe_load(template.substitute(python=sys.executable, mounts=json.dumps(mounts), volumes=json.dumps(volumes)))
+
+
+@pytest.fixture(scope="module")
+def config_map():
+    """The sidecars' configuration as the chart writes it."""
+    helm = Helm()
+    values = {"mode": "sidecar", "config": CONFIG, "sidecar": {"namespaces": ["default"]}}
+    document = one(helm.documents(values), "ConfigMap", "tokengauge")
+    helm.close()
+    return document
+
+
+def by_hand(document):
+    """The sidecar as docs/kubernetes.md has it, in a pod of a podman that knows no native sidecars."""
+    [written] = re.findall(r"<!-- sidecar -->\n```yaml\n(.*?)```", (PROJECT / "docs/kubernetes.md").read_text(), re.DOTALL)
+    written = yaml.safe_load(written)
+    [sidecar] = written["initContainers"]
+    pod = document["spec"]["template"]["spec"]
+    sidecar["image"] = "localhost/tokengauge:test"
+    assert sidecar.pop("restartPolicy") == "Always"
+    pod["containers"].insert(0, sidecar)
+    pod["volumes"] += written["volumes"]
+    [agent] = written["containers"]
+    pod["containers"][-1]["env"] += agent["env"]
+    return document
+
+
+def for_podman(document):
+    """Without what this podman does otherwise than Kubernetes: it would publish ports on a bridge, and run probes with a
+    curl inside of the container."""
+    for container in document["spec"]["template"]["spec"]["containers"]:
+        for key in ("ports", "startupProbe", "readinessProbe", "livenessProbe"):
+            container.pop(key, None)
+    return document
+
+
+@pytest.fixture(scope="module")
+def sidecar():
+    """The Deployment with its sidecar."""
+    return by_hand(deployment())
+
+
+@pytest.fixture(scope="module")
+def pod(containers, image, sidecar, config_map, tmp_path_factory):
+    """Plays a Deployment with its configuration, and gives the names of its containers."""
+    folder = tmp_path_factory.mktemp("pod")
+    (folder / "empty").mkdir()
+    (folder / "empty/Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    containers.build("localhost/empty:test", folder / "empty")
+    file = folder / "pod.yaml"
+    file.write_text(yaml.safe_dump_all([config_map, for_podman(copy.deepcopy(sidecar))]))
+    containers.podman("kube", "play", "--network", "none", file)
+    names = containers.podman("ps", "--all", "--format", "{{.Names}}").split()
+    names = {name.rsplit("-", 1)[-1]: name for name in names if "-pod-" in name and not name.endswith("-infra")}
+    assert names.keys() == {"tokengauge", "engine", "agent"}
+    yield names
+    containers.podman("kube", "down", file)
+
+
+@pytest.fixture(scope="module")
+def loopback(containers, pod):
+    """The pod's network."""
+    return f"/proc/{containers.inspect(pod['tokengauge'])['State']['Pid']}/ns/net"
+
+
+@pytest.fixture(scope="module")
+def saw(containers, pod):
+    """What the agent saw of its calls."""
+    deadline = time.monotonic() + 60
+    while not (written := containers.logs(pod["agent"])).endswith("]\n"):
+        assert time.monotonic() < deadline, written + containers.logs(pod["tokengauge"])
+        time.sleep(0.2)
+    return json.loads(written.splitlines()[-1])
+
+
+def test_an_agent_that_knows_of_nothing_gets_its_answers(saw):
+    assert len(saw) == CALLS
+    assert all(call["output"] > 50 and call["text"] > 100 for call in saw)
+
+
+def test_prometheus_sees_what_the_agent_saw(saw, loopback, tmp_path):
+    def watched():
+        with prometheus(tmp_path / "prometheus", {"tokengauge": ["127.0.0.1:9464"]}) as watching:
+            watching.wait_for('sum(tokengauge_requests_total{workload="pod"})', lambda calls: calls == CALLS)
+            reported = 'sum(tokengauge_tokens_total{direction="output",source="reported",upstream="openai"})'
+            assert watching.value(reported) == sum(call["output"] for call in saw)
+            assert watching.value('sum(tokengauge_slo_events_total{slo="pod-ttft",verdict="good"})') == CALLS
+
+    within(loopback, watched)
+
+
+def test_its_probes_are_answered(pod, loopback, sidecar):
+    [container] = [one for one in sidecar["spec"]["template"]["spec"]["containers"] if one["name"] == "tokengauge"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    probes = [container[key]["httpGet"] for key in container if key.endswith("Probe")]
+    assert len(probes) > 1
+    for probe in probes:
+        url = f"http://127.0.0.1:{ports.get(probe['port'], probe['port'])}{probe['path']}"
+        assert asked(loopback, url) in ("ready\n", "ok\n")
+
+
+def test_every_container_is_nobody_special_and_writes_nowhere(containers, pod):
+    for name, user in (("tokengauge", "65532"), ("engine", "1000"), ("agent", "1000")):
+        told = containers.inspect(pod[name])
+        assert told["HostConfig"]["ReadonlyRootfs"] is True, name
+        assert told["EffectiveCaps"] in (None, []), name
+        status = dict(re.findall(r"^(\w+):\s+(.*)$", open(f"/proc/{told['State']['Pid']}/status").read(), re.MULTILINE))
+        assert set(status["Uid"].split()) == {user} and int(status["CapEff"], 16) == 0 and status["NoNewPrivs"] == "1"
+
+
+def test_the_sidecar_ends_well(containers, pod, saw):
+    containers.podman("stop", "--time", "20", pod["tokengauge"])
+    assert containers.inspect(pod["tokengauge"])["State"]["ExitCode"] == 0
