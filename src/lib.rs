@@ -17,6 +17,7 @@
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution/     headers, baggage, body → session, agent, user, experiment
+//! cost/            prices, GPU-hours and budgets → what calls cost
 //! slo/             objectives, events, budgets, burn rates, rules; time is an argument
 //! ledger/          every call record and the sums of sessions, in SQLite
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
@@ -28,7 +29,7 @@
 //! ```
 //!
 //! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
-//! `meter` → `wire`, `tokens`, `attribution`; everyone → `call`. `proxy` reaches the meter
+//! `meter` → `wire`, `tokens`, `attribution`, `cost`; everyone → `call`. `proxy` reaches the meter
 //! only through `observer`; `admin` and `engine` take nothing of it but its TLS.
 
 pub mod admin;
@@ -37,6 +38,7 @@ pub mod call;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod cost;
 pub mod engine;
 pub mod export;
 pub mod fetch;

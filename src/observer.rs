@@ -70,6 +70,11 @@ pub trait CallObserver: Send + Sync {
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;
+    /// Asked before the request leaves: whether it may. Asked again, with the whole body,
+    /// where that decides and can be read.
+    fn admit(&self, _body: Option<&[u8]>) -> Admission {
+        Admission::Granted
+    }
     /// Asked once, before the request leaves: how the trace goes on upstream, or `None`
     /// to leave the agent's headers as they came.
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
@@ -162,6 +167,8 @@ pub enum FailureKind {
     BadRequest,
     /// A limit of the operator's refused it.
     RateLimited,
+    /// A budget of the operator's is spent.
+    OverBudget,
     /// The proxy is at its limit of connections or requests.
     Overloaded,
 }
@@ -181,6 +188,7 @@ impl FailureKind {
             FailureKind::NoRoute => "no_route",
             FailureKind::BadRequest => "bad_request",
             FailureKind::RateLimited => "rate_limited",
+            FailureKind::OverBudget => "budget_spent",
             FailureKind::Overloaded => "overloaded",
         }
     }
@@ -193,7 +201,7 @@ impl FailureKind {
             }
             FailureKind::NoRoute => StatusCode::NOT_FOUND,
             FailureKind::BadRequest => StatusCode::BAD_REQUEST,
-            FailureKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            FailureKind::RateLimited | FailureKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
             FailureKind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         }
@@ -201,13 +209,27 @@ impl FailureKind {
 }
 
 /// A failure, told so that the reader knows whose fault it is and what to do.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// What kind of failure.
     pub kind: FailureKind,
     /// One sentence for the agent's log, naming upstream and endpoint.
     pub message: String,
+    /// When to try again, where that is known.
+    pub retry_after: Option<Duration>,
+}
+
+/// Whether a request may leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// It may.
+    #[default]
+    Granted,
+    /// Its body decides.
+    ByBody,
+    /// It may not.
+    Refused(Failure),
 }
 
 /// A body for an agent whose call failed here.

@@ -191,3 +191,120 @@ fn a_sidecar_needs_no_file() {
     let refused = Config::sidecar("127.0.0.1:8000", any, any).expect_err("no scheme");
     assert!(refused.contains("http://"), "{refused}");
 }
+
+#[test]
+fn places_of_attribution_are_read_and_secrets_and_conversations_are_none() {
+    let text = format!(
+        "{GOOD}\n[attribution]\nsession_headers = [\"X-Thread\"]\nuser_paths = [\"metadata.employee\"]\n"
+    );
+    let rules = Config::parse(&text, "test.toml")
+        .expect("valid")
+        .measure
+        .attribution
+        .clone();
+    assert_eq!(rules.session.headers[0].as_str(), "x-thread");
+    assert_eq!((rules.user.paths.len(), rules.hash_users), (1, true));
+    for (line, reason) in [
+        ("agent_headers = [\"no header\"]", "is not a header name"),
+        ("user_headers = [\"Authorization\"]", "holds a secret"),
+        (
+            "session_paths = [\"messages.content\"]",
+            "leads into the conversation",
+        ),
+        ("session_paths = [\"a..b\"]", "a name in it is empty"),
+    ] {
+        let (_, key, told) = only_problem(&format!("{GOOD}\n[attribution]\n{line}\n"));
+        assert_eq!(key, line.split(' ').next().expect("a key"));
+        assert!(told.contains(reason), "{told}");
+    }
+    let many: Vec<_> = (0..17).map(|number| format!("\"x-{number}\"")).collect();
+    let many = format!(
+        "{GOOD}\n[attribution]\nsession_headers = [{}]\n",
+        many.join(", ")
+    );
+    assert!(only_problem(&many).2.contains("16"));
+}
+
+#[test]
+fn a_price_is_for_tokens_and_for_an_upstream_that_there_is() {
+    let price = |rest: &str| format!("{GOOD}\n[[price]]\nmodel = \"m*\"\n{rest}\n");
+    let text = format!(
+        "shipped_prices = false\n{}",
+        price("input = 2\noutput = 8\nabove = 1000")
+    );
+    let prices = &Config::parse(&text, "test.toml")
+        .expect("valid")
+        .measure
+        .prices;
+    assert!(!prices.shipped);
+    assert_eq!(prices.configured[0].tariff.output, Some(8.0));
+    assert_eq!(prices.configured[0].above, Some(1000));
+    for (rest, reason) in [
+        ("", "needs an `input` price"),
+        ("input = -1", "from 0 up"),
+        ("input = nan", "from 0 up"),
+        ("output = 1\ncached_input = 1", "needs the price of `input`"),
+        (
+            "input = 1\nupstream = \"other\"",
+            "no upstream named `other`",
+        ),
+    ] {
+        let (_, _, told) = only_problem(&price(rest));
+        assert!(told.contains(reason), "{told}");
+    }
+    let (_, key, told) = only_problem(&price("input = 1\npound = 3"));
+    assert!(key == "pound" && told.contains("unknown field"), "{told}");
+}
+
+#[test]
+fn gpus_have_a_price_and_a_number() {
+    let upstream = |rest: &str| GOOD.replace("[[route]]", &format!("{rest}\n[[route]]"));
+    let config = upstream("gpu_usd_per_hour = 2.5\ngpus = 8");
+    let prices = Config::parse(&config, "test.toml")
+        .expect("valid")
+        .measure
+        .prices
+        .clone();
+    assert_eq!(prices.gpus("engine").expect("gpus").usd_per_hour(), 20.0);
+    for (rest, reason) in [
+        ("gpus = 8", "needs `gpu_usd_per_hour`"),
+        ("gpu_usd_per_hour = 0", "above 0"),
+        ("gpu_usd_per_hour = 1\ngpus = 0", "at least 1"),
+    ] {
+        let (_, _, told) = only_problem(&upstream(rest));
+        assert!(told.contains(reason), "{told}");
+    }
+}
+
+#[test]
+fn a_budget_has_defaults_and_says_what_is_wrong_with_it() {
+    use tokengauge::cost::budget::{Per, Period};
+    let budget = |rest: &str| format!("{GOOD}\n[[budget]]\nname = \"b\"\n{rest}\n");
+    let read = |rest: &str| {
+        let mut config = Config::parse(&budget(rest), "test.toml").expect("valid");
+        config.budgets.remove(0)
+    };
+    let plain = read("usd = 5");
+    assert_eq!((plain.per, plain.usd, plain.block), (Per::All, 5.0, false));
+    assert_eq!(plain.warn_at, [0.5, 0.8, 1.0]);
+    assert_eq!(plain.period, Period::Every(Duration::from_secs(86_400)));
+    let full =
+        read("usd = 5\nper = \"session\"\nperiod = \"month\"\nwarn_at = [1.0, 0.25]\nblock = true");
+    assert_eq!(
+        (full.per, full.period, full.block),
+        (Per::Session, Period::Month, true)
+    );
+    assert_eq!(full.warn_at, [0.25, 1.0]);
+    for (rest, reason) in [
+        ("usd = 0", "above 0"),
+        ("usd = 1\nperiod = \"1s\"", "at least a minute"),
+        ("usd = 1\nwarn_at = [0]", "above 0"),
+        ("usd = 1\nselect = { route = \"other\" }", "other"),
+        ("usd = 1\nper = \"key\"", "unknown variant"),
+    ] {
+        let (_, _, told) = only_problem(&budget(rest));
+        assert!(told.contains(reason), "{told}");
+    }
+    let two = format!("{}[[budget]]\nname = \"b\"\nusd = 1\n", budget("usd = 1"));
+    assert!(only_problem(&two).2.contains("two budgets named `b`"));
+}

@@ -7,6 +7,8 @@ mod admin_finished;
 mod certificates;
 mod config;
 mod corpus;
+mod cost;
+mod cost_budget;
 mod engine_metrics;
 #[cfg(target_os = "linux")]
 mod forward_bulk;

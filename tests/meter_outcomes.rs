@@ -113,6 +113,7 @@ fn failures_of_ours_have_our_status_and_their_own_name() {
         (NoRoute, Outcome::Rejected),
         (BadRequest, Outcome::Rejected),
         (RateLimited, Outcome::Rejected),
+        (OverBudget, Outcome::Rejected),
         (Overloaded, Outcome::Rejected),
     ] {
         let bench = Bench::default();

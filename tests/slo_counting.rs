@@ -239,6 +239,14 @@ fn gaps_stalls_and_the_whole_duration_have_thresholds_too() {
         ("total_tps.at_least = 20", "good met"),
         ("time_to_first_answer.at_most = \"100ms\"", "good met"),
         ("cost_usd.at_most = 1", "excluded no_price"),
+        (
+            "cost_usd.at_most = 0.0001\n[[price]]\nmodel = \"m-1\"\noutput = 2.5",
+            "bad missed",
+        ),
+        (
+            "cost_usd.at_most = 0.0001\n[[price]]\nmodel = \"m-1\"\noutput = 1",
+            "good met",
+        ),
     ] {
         let desk = Desk::new(&format!("[[slo]]\nname = \"x\"\n{sli}\n"));
         let call = desk.bench.chat();

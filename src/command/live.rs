@@ -5,8 +5,10 @@ use super::objectives;
 use super::operators::Watchers;
 use crate::Error;
 use crate::admin::About;
-use crate::config::Config;
 use crate::config::reload::needs_restart;
+use crate::config::{Config, Measure};
+use crate::cost::budget::Budgets;
+use crate::export::cost;
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
 use crate::meter::{Meter, RecentCalls};
@@ -27,6 +29,7 @@ pub(super) struct Live {
     pub(super) slos: Arc<Slos>,
     pub(super) about: Arc<ArcSwap<About>>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
+    pub(super) budgets: Arc<Budgets>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
 }
@@ -53,7 +56,7 @@ impl Live {
         let listeners = self.listening.prepare(&next.listeners, &next.limits);
         let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
         // Nothing fails from here on: all of it or nothing.
-        self.measure_by(&next);
+        self.measure_by(&now, &next);
         self.receivers.change(receivers);
         self.watchers.change(watchers);
         self.forwarder.change(routing);
@@ -69,14 +72,20 @@ impl Live {
     }
 
     /// What counts, before the first request of the new routes comes.
-    fn measure_by(&self, next: &Config) {
+    fn measure_by(&self, now: &Config, next: &Config) {
         self.prometheus.add_routes(&next.routes, &next.measure);
         if let Some(store) = &self.store {
             objectives::audit(store, &self.slos, next);
         }
         let anew = self.slos.change(&next.slos, &next.measure, Instant::now());
         slo::forget(self.prometheus.registry(), &next.slos, &anew);
-        self.meter.change(next.measure.clone());
+        self.budgets.change(&next.budgets);
+        cost::forget(self.prometheus.registry(), now, next);
+        self.meter.change(Measure {
+            prices: next.measure.prices.after(&self.meter.prices()),
+            budgets: Arc::clone(&self.budgets),
+            ..next.measure.clone()
+        });
         self.recent.resize(next.measure.recent_calls);
     }
 

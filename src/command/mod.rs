@@ -20,6 +20,7 @@ mod serve;
 mod signals;
 mod sim;
 mod slo;
+mod spending;
 
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};

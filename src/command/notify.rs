@@ -1,6 +1,7 @@
 //! Tells receivers of alerts while the proxy runs.
 
 use crate::Error;
+use crate::cost::budget::{Budgets, seconds_since_1970};
 use crate::export::registry::Counter;
 use crate::fetch::fetch;
 use crate::slo::{Notice, Outbox, Place, Receiver, Slos, Told, Watch, messages};
@@ -22,12 +23,14 @@ struct Line {
     watch: Watch,
     outbox: Outbox,
     told: Option<Arc<Told>>,
+    budgets: Arc<Budgets>,
     failures: Counter,
 }
 
 /// Those who are told, each by itself: one that is slow holds up no other.
 pub(super) struct Receivers {
     slos: Arc<Slos>,
+    budgets: Arc<Budgets>,
     /// What they were told is kept here, where there is a place for it.
     told: Option<Arc<Told>>,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
@@ -44,11 +47,13 @@ impl Receivers {
     /// Nobody yet.
     pub(super) fn new(
         slos: &Arc<Slos>,
+        budgets: &Arc<Budgets>,
         told: Option<Told>,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
     ) -> Receivers {
         Receivers {
             slos: Arc::clone(slos),
+            budgets: Arc::clone(budgets),
             told: told.map(Arc::new),
             failures: Box::new(failures),
             running: Vec::new(),
@@ -99,6 +104,7 @@ impl Receivers {
             watch: Watch::default(),
             outbox: outbox.unwrap_or_default(),
             told: self.told.clone(),
+            budgets: Arc::clone(&self.budgets),
             failures: (self.failures)(receiver.kind.as_str()),
             receiver: receiver.clone(),
         })
@@ -122,6 +128,7 @@ impl Line {
             let statuses = slos.status(Instant::now());
             let wanted = self.receiver.severity.map(|severity| severity.as_str());
             let mut firing = self.watch.step(now(), &statuses);
+            firing.extend(self.budgets.notices(seconds_since_1970(SystemTime::now())));
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
             self.tell(&firing).await;
         }

@@ -7,9 +7,12 @@ use super::notify::Receivers;
 use super::objectives::{self, Objectives};
 use super::operators::{self, Operators, Watchers};
 use super::reload::{self, Reloads, Source};
+use super::spending::Spending;
 use crate::Error;
 use crate::admin::{About, Admin, Feed, Readiness};
-use crate::config::Config;
+use crate::config::{Config, Measure};
+use crate::cost::budget::seconds_since_1970;
+use crate::export::cost;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
@@ -42,6 +45,7 @@ pub(super) struct Proxy {
     store: Option<Arc<Mutex<Store>>>,
     receivers: Receivers,
     watchers: Watchers,
+    spending: Spending,
     otlp: Otlp,
     shutdown: Shutdown,
     /// Where other configurations come from.
@@ -72,9 +76,15 @@ impl Proxy {
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
+        let spending = Spending::open(&config)?;
+        subscribers.push(spending.budgets.clone());
         let otlp = start_otlp(&config, &prometheus);
         subscribers.extend(otlp.subscribers());
-        let meter = Meter::tracing(config.measure.clone(), subscribers, otlp.tracer());
+        let measure = Measure {
+            budgets: Arc::clone(&spending.budgets),
+            ..config.measure.clone()
+        };
+        let meter = Meter::tracing(measure, subscribers, otlp.tracer());
         otlp.begin_metrics(&prometheus, &meter);
         ledger::look(ledger.as_ref(), &meter);
         let observer: Arc<dyn Observer> = meter.clone();
@@ -92,6 +102,16 @@ impl Proxy {
         prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
         let theirs = Arc::clone(&feed);
         prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
+        let theirs = Arc::clone(&spending.budgets);
+        prometheus.before_scrape(move |registry, _| {
+            cost::budgets(registry, &theirs, seconds_since_1970(SystemTime::now()));
+        });
+        let theirs = Arc::downgrade(&meter);
+        prometheus.before_scrape(move |registry, _| {
+            if let Some(meter) = theirs.upgrade() {
+                cost::gpus(registry, &meter.prices());
+            }
+        });
         prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
         let bound = config
             .listeners
@@ -103,7 +123,7 @@ impl Proxy {
         let told = config.state_dir.as_deref().map(Told::open);
         let failures = Arc::clone(&prometheus);
         let failures = move |kind| failures.export_failures("notify", kind);
-        let mut receivers = Receivers::new(&slos, told, failures);
+        let mut receivers = Receivers::new(&slos, &spending.budgets, told, failures);
         receivers.change(receivers.prepare(&config.receivers)?);
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let objectives = Objectives::start(&slos, store.as_ref(), &meter);
@@ -136,6 +156,7 @@ impl Proxy {
             store,
             receivers,
             watchers,
+            spending,
             otlp,
             shutdown,
             source: None,
@@ -164,6 +185,7 @@ impl Proxy {
         let readiness = Arc::clone(&self.admin.readiness);
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
+        tokio::spawn(self.spending.clone().keep_up());
         let meter = Arc::clone(&self.admin.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let listening = Arc::new(Listening::start(
@@ -182,6 +204,7 @@ impl Proxy {
             slos: Arc::clone(&self.admin.slos),
             about: Arc::clone(&self.admin.about),
             store: self.store,
+            budgets: Arc::clone(&self.spending.budgets),
             receivers: self.receivers,
             watchers: self.watchers,
         };
@@ -194,10 +217,11 @@ impl Proxy {
         if let Some(reloading) = reloading {
             reloading.abort();
         }
-        let (objectives, otlp) = (self.objectives, self.otlp);
+        let (objectives, spending, otlp) = (self.objectives, self.spending, self.otlp);
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
             objectives.stop();
+            spending.keep();
             (flushed, otlp.shutdown(FLUSH_WITHIN))
         };
         let ended = tokio::task::spawn_blocking(end).await;

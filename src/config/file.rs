@@ -3,6 +3,7 @@
 use super::scalar::{Size, Span, Url};
 use super::{Config, Otlp, Protocol};
 use crate::call::Dialect;
+use crate::cost::budget::Per;
 use crate::slo::{Kind, Severity, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -130,6 +131,11 @@ pub(super) struct File {
     pub(super) slo: Vec<Spanned<Slo>>,
     #[serde(default)]
     pub(super) notify: Vec<Spanned<Notify>>,
+    #[serde(default)]
+    pub(super) price: Vec<Spanned<Price>>,
+    pub(super) shipped_prices: Option<bool>,
+    #[serde(default)]
+    pub(super) budget: Vec<Spanned<Budget>>,
     pub(super) state_dir: Option<PathBuf>,
     #[serde(default)]
     pub(super) ledger: Ledger,
@@ -142,6 +148,36 @@ pub(super) struct Ledger {
     pub(super) path: Option<PathBuf>,
     pub(super) retention_age: Option<Spanned<Span>>,
     pub(super) retention_bytes: Option<Spanned<Size>>,
+}
+
+/// US dollars per million tokens.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Price {
+    pub(super) model: Spanned<String>,
+    pub(super) upstream: Option<Spanned<String>>,
+    pub(super) above: Option<u64>,
+    pub(super) input: Option<f64>,
+    pub(super) cached_input: Option<f64>,
+    pub(super) cache_write: Option<f64>,
+    pub(super) output: Option<f64>,
+    pub(super) reasoning: Option<f64>,
+    pub(super) batch: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Budget {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) per: Per,
+    #[serde(default)]
+    pub(super) select: Select,
+    pub(super) usd: Spanned<f64>,
+    pub(super) period: Option<Spanned<String>>,
+    pub(super) warn_at: Option<Spanned<Vec<f64>>>,
+    #[serde(default)]
+    pub(super) block: bool,
 }
 
 #[derive(Deserialize)]
@@ -301,6 +337,8 @@ pub(super) struct Upstream {
     pub(super) max_idle: Option<usize>,
     pub(super) idle_for: Option<Span>,
     pub(super) eject_for: Option<Span>,
+    pub(super) gpu_usd_per_hour: Option<Spanned<f64>>,
+    pub(super) gpus: Option<Spanned<u32>>,
     pub(super) metrics_url: Option<Url>,
     pub(super) metrics_interval: Option<Spanned<Span>>,
 }

@@ -2,6 +2,7 @@
 //! written, with the line and the reason where it is not valid.
 
 mod attribution;
+mod cost;
 mod file;
 mod ledger;
 mod objectives;
@@ -15,6 +16,8 @@ mod source;
 
 use crate::attribution::Rules;
 use crate::call::Dialect;
+use crate::cost::Prices;
+use crate::cost::budget::{Budget, Budgets};
 use crate::slo::{Objective, Pattern, Receiver};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue};
@@ -59,6 +62,8 @@ pub struct Config {
     pub slos: Vec<Arc<Objective>>,
     /// Who is told of alerts.
     pub receivers: Vec<Receiver>,
+    /// What may be spent; at most [`MAX_BUDGETS`](crate::cost::budget::MAX_BUDGETS).
+    pub budgets: Vec<Budget>,
     /// Where what must survive a restart is kept; nothing is without it.
     pub state_dir: Option<PathBuf>,
     /// Where finished calls are kept, if anywhere.
@@ -303,6 +308,10 @@ pub struct Measure {
     pub attribution: Arc<Rules>,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
+    /// What tokens cost.
+    pub prices: Arc<Prices>,
+    /// What was spent of the budgets; of none unless it is set.
+    pub budgets: Arc<Budgets>,
 }
 
 /// Where finished calls are kept, and how many.
@@ -374,6 +383,8 @@ impl Default for Measure {
             max_models: 200,
             attribution: Arc::default(),
             workloads: Arc::default(),
+            prices: Arc::default(),
+            budgets: Arc::default(),
         }
     }
 }

@@ -253,7 +253,7 @@ fn slice(written: &file::Slo, target: f64, problems: &mut Problems<'_>) -> Optio
     Some(Slice { every, target })
 }
 
-fn selector(
+pub(super) fn selector(
     written: &file::Select,
     routes: &[Arc<Route>],
     measure: &Measure,

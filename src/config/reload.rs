@@ -18,6 +18,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         drain_timeout: _,
         slos: _,
         receivers: _,
+        budgets: _,
         state_dir,
         ledger,
         origin: _,

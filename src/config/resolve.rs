@@ -23,6 +23,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         found: Vec::new(),
     };
     let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
+    let gpus = cost::gpus(&file.upstream, &mut problems);
     let upstreams = upstreams(file.upstream, &mut problems);
     for scrape in &mut scrapes {
         if let Some(upstream) = upstreams.get(&*scrape.upstream) {
@@ -36,6 +37,12 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let mut measure = measure(file.measure, &mut problems);
     measure.attribution = attribution::rules(hash_users, file.attribution, &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
+    measure.prices = Arc::new(Prices {
+        configured: cost::prices(file.price, &upstreams, &mut problems),
+        shipped: file.shipped_prices.unwrap_or(true),
+        gpus,
+    });
+    let budgets = cost::budgets(file.budget, &routes, &measure, &mut problems);
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
@@ -56,6 +63,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         drain_timeout,
         slos,
         receivers,
+        budgets,
         state_dir: file.state_dir,
         ledger,
         origin: String::new(),
@@ -201,6 +209,8 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
             .map_or(default.max_models, Spanned::into_inner),
         attribution: default.attribution,
         workloads: default.workloads,
+        prices: default.prices,
+        budgets: default.budgets,
     }
 }
 

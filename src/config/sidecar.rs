@@ -51,6 +51,7 @@ impl Config {
             drain_timeout: DEFAULT_DRAIN,
             slos: Vec::new(),
             receivers: Vec::new(),
+            budgets: Vec::new(),
             state_dir: None,
             ledger: None,
             origin: "--upstream".to_owned(),

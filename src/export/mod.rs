@@ -1,7 +1,8 @@
 //! What goes out: Prometheus, OTLP and the call log. `names` is the one table of metrics,
 //! `registry` what they hold.
 
-pub mod exemplar;
+pub mod cost;
+mod exemplar;
 pub mod lines;
 pub mod log;
 pub mod names;

@@ -2,11 +2,13 @@
 //! rules, the dashboards' test and the reference in the README read it.
 
 mod calls;
+mod cost;
 mod own;
 mod slo;
 mod upstreams;
 
 pub use calls::*;
+pub use cost::*;
 pub use own::*;
 pub use slo::*;
 pub use upstreams::*;
@@ -149,6 +151,12 @@ pub const ALL: &[Metric] = &[
     STALLS,
     TOKEN_RATIO,
     COST_USD,
+    UPSTREAM_GPU_USD_PER_HOUR,
+    BUDGET_SPENT_RATIO,
+    BUDGET_SPENT_USD,
+    BUDGET_WARNINGS,
+    BUDGET_BLOCKED,
+    BUDGET_FORGOTTEN,
     STREAMS_IN_FLIGHT,
     STREAMS_STALLED,
     OUTPUT_TOKENS_PER_SECOND_NOW,

@@ -137,8 +137,10 @@ impl Series {
         {
             self.ratio.record(reported as f64 / normalised as f64);
         }
-        if let (Some(cost), Some(source)) = (record.cost_usd, record.tokens.source) {
-            let values = self.values(source_word(source));
+        if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
+            let [upstream, route, model, workload] = self.own();
+            let tokens = record.tokens.source.map_or("none", source_word);
+            let values = [upstream, route, model, workload, tokens, price.as_str()];
             registry.sum(&names::COST_USD, &values).add(cost);
         }
     }

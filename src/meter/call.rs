@@ -11,8 +11,9 @@ use super::shared::limits;
 use super::turns::Turns;
 use crate::call;
 use crate::call::Dialect;
+use crate::cost::Share as GpuShare;
 use crate::observer::{
-    CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
+    Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
 };
 use crate::wire::{self, Decoder, ResponseHead};
 use bytes::Bytes;
@@ -47,6 +48,9 @@ pub(crate) struct State {
     was_stream: Option<bool>,
     /// The body could not be read to its end.
     pub(crate) broken: bool,
+    /// Its share of own GPUs while it is under way, and what it came to behind that.
+    share: Option<GpuShare>,
+    gpu_usd: Option<f64>,
     pub(crate) head_overhead: Option<Duration>,
     pub(crate) chunk_overhead: Option<Duration>,
     /// The last instant that was given.
@@ -54,6 +58,27 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The call has reached its upstream.
+    fn reached(&mut self, head: &Head, at: Instant) {
+        let gpus = head.measure.prices.gpus(&head.lane.upstream);
+        if let (Some(gpus), None) = (gpus, &self.share) {
+            self.share = Some(gpus.begin(at));
+        }
+    }
+
+    /// The call is over: it pays for no more.
+    pub(crate) fn settle(&mut self, at: Instant) {
+        if let Some(mut share) = self.share.take() {
+            self.gpu_usd = Some(share.take(at));
+        }
+    }
+
+    /// What own GPUs cost up to `at`, or since it was asked before.
+    pub(crate) fn gpu_cost(&mut self, at: Instant) -> Option<f64> {
+        let under_way = self.share.as_mut().map(|share| share.take(at));
+        under_way.or_else(|| self.gpu_usd.take())
+    }
+
     /// Whether the upstream said yes.
     pub(crate) fn accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
@@ -245,6 +270,7 @@ impl CallObserver for Call {
         self.with(|head, state| {
             state.saw(at);
             state.connected = Some(at);
+            state.reached(head, at);
             state.warm_up = head.lane.reached(at, &head.measure);
             if let Some(live) = &state.run.live {
                 live.warm_up(state.warm_up);
@@ -340,6 +366,10 @@ impl CallObserver for Call {
             return None;
         }
         guarded(|| wire::inject::rewrite_request(body)).flatten()
+    }
+
+    fn admit(&self, body: Option<&[u8]>) -> Admission {
+        guarded(|| self.head.admit(body)).unwrap_or_default()
     }
 
     fn upstream_trace(&self) -> Option<UpstreamTrace> {

@@ -17,6 +17,7 @@ pub(crate) fn end(head: &Arc<Head>, mut state: State, at: Instant, end: End) {
     if let Some(live) = &state.run.live {
         live.over();
     }
+    state.settle(at);
     if let Some(mut turns) = state.turns.take() {
         turns.end(head, &mut state, at, &end);
         return;

@@ -7,6 +7,7 @@
 //! call makes one [`CallRecord`](crate::call::CallRecord), which [`Subscriber`]s take
 //! from there on a thread of their own. No clock is read: every instant is given.
 
+mod admission;
 mod backlog;
 mod call;
 mod counts;
@@ -31,6 +32,7 @@ mod worker;
 mod workload;
 
 use crate::config::Measure;
+use crate::cost::Prices;
 use crate::observer::{CallObserver, CallStart, Observer};
 use crate::trace::Tracer;
 use arc_swap::ArcSwap;
@@ -100,6 +102,11 @@ impl Meter {
         Arc::new(Meter {
             shared: Arc::new(shared),
         })
+    }
+
+    /// What calls cost now.
+    pub fn prices(&self) -> Arc<Prices> {
+        Arc::clone(&self.shared.measure.load().prices)
     }
 
     /// Measures calls to come by `measure`; those under way end as they began.

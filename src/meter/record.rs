@@ -8,10 +8,11 @@ use super::subscriber::{Finding, Moments};
 use super::verdict::{self, Facts};
 use crate::attribution::Attribution;
 use crate::call::{
-    CallRecord, Dialect, Normalised, Outcome, Seconds, Source, Tokens, Tps, TpsUnavailable, Usage,
-    seconds, seconds_between,
+    CallRecord, CostSource, Dialect, Normalised, Outcome, Seconds, Source, Tokens, Tps,
+    TpsUnavailable, Usage, seconds, seconds_between,
 };
 use crate::config::Measure;
+use crate::cost::{Prices, Tier};
 use crate::observer::End;
 use crate::trace::CallTrace;
 use std::time::{Instant, SystemTime};
@@ -76,9 +77,10 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let outcome = verdict::outcome(closing.end, &facts, generation);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
+    let tier = Tier::of(asked.and_then(|asked| asked.service_tier.as_deref()));
     drop(request);
     let workload = head.workload().map(|name| name.to_string());
-    let record = CallRecord {
+    let mut record = CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
         route: head.lane.route.to_string(),
@@ -116,9 +118,15 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         cost_source: None,
         engine: generation.engine.as_deref().copied(),
     };
-    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
     let total = generation.tokens().all();
+    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
     let response_id = generation.response_id.clone();
+    price(
+        &mut record,
+        &measure.prices,
+        tier,
+        state.gpu_cost(closing.ended),
+    );
     Finding {
         guessed_session: who.guessed,
         ended: closing.ended,
@@ -132,6 +140,19 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         head_overhead: state.head_overhead.take(),
         chunk_overhead: state.chunk_overhead.take(),
         record,
+    }
+}
+
+/// Says what the call costs, where that is known. Tokens that nobody but us counted are
+/// an estimate of those that are billed.
+fn price(record: &mut CallRecord, prices: &Prices, tier: Tier, gpu: Option<f64>) {
+    let Some((usd, source)) = prices.cost(record, tier, gpu) else {
+        return;
+    };
+    record.cost_usd = Some(usd);
+    record.cost_source = Some(source);
+    if source != CostSource::Gpu && record.tokens.source == Some(Source::Counted) {
+        record.tokens.source = Some(Source::Estimated);
     }
 }
 

@@ -63,10 +63,7 @@ impl Request {
             return;
         };
         if self.facts.is_none() {
-            self.facts = wire::request_facts(self.dialect, copy.bytes()).map(Box::new);
-            if let Some(facts) = &mut self.facts {
-                facts.configured = configured(rules, copy.bytes());
-            }
+            self.facts = facts(self.dialect, rules, copy.bytes()).map(Box::new);
         }
     }
 
@@ -90,6 +87,13 @@ impl Request {
         });
         Some(total).filter(|total| *total > 0)
     }
+}
+
+/// What a whole body says of itself.
+pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
+    let mut facts = wire::request_facts(dialect, body)?;
+    facts.configured = configured(rules, body);
+    Some(facts)
 }
 
 /// What stands at the configured paths; the first of each kind that says something.

@@ -49,6 +49,7 @@ fn failed(kind: FailureKind) -> Outcome {
         FailureKind::NoRoute
         | FailureKind::BadRequest
         | FailureKind::RateLimited
+        | FailureKind::OverBudget
         | FailureKind::Overloaded => Outcome::Rejected,
     }
 }

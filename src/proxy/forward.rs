@@ -16,7 +16,7 @@ use super::upload::{self, Gate, Upload};
 use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
-use crate::observer::{CallStart, Failure, FailureKind, Observer};
+use crate::observer::{Admission, CallStart, Failure, FailureKind, Observer};
 use arc_swap::ArcSwap;
 use http::header::{CONNECTION, EXPECT};
 use http::uri::Uri;
@@ -117,12 +117,17 @@ impl Forwarder {
         if let Err(wait) = routing.limiter.check(route) {
             return too_many(call, route, wait);
         }
+        let admission = call.watch().ask(|observer| observer.admit(None));
+        if let Some(Admission::Refused(failure)) = &admission {
+            return refuse(call, failure);
+        }
         let forwarding = Forwarding {
             route,
             upstream: &routing.upstreams[place],
             connection,
             method: parts.method.clone(),
             agent_version: parts.version,
+            admitted_by_body: admission == Some(Admission::ByBody),
         };
         match forwarding.run(parts, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
@@ -161,6 +166,8 @@ pub(super) struct Forwarding<'a> {
     pub connection: &'a ConnectionInfo,
     pub method: Method,
     pub agent_version: Version,
+    /// Whether the body decides if the request may leave.
+    pub admitted_by_body: bool,
 }
 
 /// What became of a request that was sent.
@@ -248,12 +255,13 @@ impl Forwarding<'_> {
             .extensions
             .remove::<OnUpgrade>()
             .filter(|_| headers::asks_for_upgrade(&parts));
-        let rewrites = upgrade.is_none() && rewrite::applies(self.route, &parts, &body);
+        let wants_body = self.route.inject_usage || self.admitted_by_body;
+        let reads = upgrade.is_none() && wants_body && rewrite::readable(&parts, &body);
         headers::upstream_request(&mut parts, self.route, self.connection);
         if let Some(trace) = watch.ask(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }
-        let (source, rewritten) = match rewrites {
+        let (source, rewritten) = match reads {
             true => self.rewrite(&mut parts, body, watch).await?,
             false => (upload::Source::Agent(body), false),
         };
@@ -287,9 +295,14 @@ impl Forwarding<'_> {
         watch: &Watch,
     ) -> Result<(upload::Source, bool), Failure> {
         let idle = self.upstream.settings.timeouts.idle;
-        match rewrite::rewrite(parts, body, watch, idle).await {
+        let wish = rewrite::Wish {
+            admission: self.admitted_by_body,
+            replacement: self.route.inject_usage,
+        };
+        match rewrite::rewrite(parts, body, watch, idle, wish).await {
             Rewritten::Kept(source) => Ok((source, false)),
             Rewritten::Replaced(source) => Ok((source, true)),
+            Rewritten::Refused(failure) => Err(failure),
             Rewritten::Broken => Err(failure(
                 FailureKind::BadRequest,
                 "the request body ended before its time",

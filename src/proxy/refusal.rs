@@ -32,6 +32,11 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
     response
         .headers_mut()
         .insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
+    if let Some(wait) = failure.retry_after {
+        let seconds = RetryAfter(wait).seconds();
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     let end = match call.watch().failed_upload() {
         Some(Upload::Abandoned) => End::ClientCancelled,
         _ => End::Failed(failure.kind),
@@ -47,11 +52,11 @@ pub(super) fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<
         route.name,
         wait.seconds()
     );
-    let mut response = refuse(call, &failure(FailureKind::RateLimited, message));
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(wait.seconds()));
-    response
+    let failure = Failure {
+        retry_after: Some(wait.0),
+        ..failure(FailureKind::RateLimited, message)
+    };
+    refuse(call, &failure)
 }
 
 /// Names who failed, and what to do; or the agent, where it was the agent.
@@ -67,11 +72,11 @@ pub(super) fn blame(
             "the request body is malformed: its framing is wrong",
         );
     }
-    let Failure { kind, message } = failure;
+    let Failure { kind, message, .. } = failure;
     let (upstream, endpoint) = (&upstream.name, &endpoint.name);
     let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
     tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
-    Failure { kind, message }
+    self::failure(kind, message)
 }
 
 /// A failure in so many words.
@@ -79,6 +84,7 @@ pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure 
     Failure {
         kind,
         message: message.into(),
+        retry_after: None,
     }
 }
 

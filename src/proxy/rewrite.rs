@@ -2,7 +2,7 @@
 
 use super::upload::{Read, Source};
 use super::watch::Watch;
-use crate::config::Route;
+use crate::observer::{Admission, Failure};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, request, response};
 use http_body::Body;
@@ -21,16 +21,26 @@ pub(super) enum Rewritten {
     Kept(Source),
     /// It was replaced, and the response is to be filtered.
     Replaced(Source),
+    /// It may not leave.
+    Refused(Failure),
     /// The agent did not send the whole of it.
     Broken,
     /// The agent stopped sending.
     Stalled,
 }
 
-/// Whether the body may be replaced.
-pub(super) fn applies(route: &Route, request: &request::Parts, body: &Incoming) -> bool {
-    route.inject_usage
-        && request.method == Method::POST
+/// What the body is read for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Whether it decides if the request may leave.
+    pub(super) admission: bool,
+    /// Whether another may go in its place.
+    pub(super) replacement: bool,
+}
+
+/// Whether the body is one that can be read.
+pub(super) fn readable(request: &request::Parts, body: &Incoming) -> bool {
+    request.method == Method::POST
         && is(&request.headers, "application/json")
         && !request.headers.contains_key(CONTENT_ENCODING)
         && body.size_hint().lower() <= LIMIT as u64
@@ -42,6 +52,7 @@ pub(super) async fn rewrite(
     body: Incoming,
     watch: &Watch,
     idle: Duration,
+    wish: Wish,
 ) -> Rewritten {
     let read = match read(body, idle).await {
         Ok(Ok(read)) => read,
@@ -52,6 +63,14 @@ pub(super) async fn rewrite(
         return Rewritten::Kept(Source::Resumed(read));
     }
     let whole: Vec<u8> = read.frames.iter().flatten().copied().collect();
+    if wish.admission
+        && let Some(Admission::Refused(failure)) = watch.ask(|call| call.admit(Some(&whole)))
+    {
+        return Rewritten::Refused(failure);
+    }
+    if !wish.replacement {
+        return Rewritten::Kept(Source::Resumed(read));
+    }
     let Some(replacement) = watch.ask(|call| call.rewrite_request(&whole)).flatten() else {
         return Rewritten::Kept(Source::Resumed(read));
     };

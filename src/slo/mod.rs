@@ -31,7 +31,7 @@ pub use audit::{Circumstances, changes};
 pub use budget::{burn_rate, exhausted_in, ratio, remaining};
 pub(crate) use calendar::since_1970;
 pub use engine::Slos;
-pub use notify::{Kind, Message, Notice, Outbox, Place, Receiver, Told, Watch, messages};
+pub use notify::{About, Kind, Message, Notice, Outbox, Place, Receiver, Told, Watch, messages};
 pub use objective::{Judgement, MAX_OBJECTIVES, Names, Objective, Selector, Sli, Slice, Weight};
 pub use pattern::Pattern;
 pub use preset::{PRESETS, Preset};

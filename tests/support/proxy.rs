@@ -128,6 +128,7 @@ impl Setup {
             drain_timeout: Duration::from_secs(1),
             slos: Vec::new(),
             receivers: Vec::new(),
+            budgets: Vec::new(),
             state_dir: None,
             ledger: None,
             origin: String::new(),

@@ -183,8 +183,8 @@ pub const OUTPUT_TOKENS_PER_SECOND_SUSTAINED: Metric = gauge(
 pub const COST_USD: Metric = counter(
     "tokengauge_cost_usd_total",
     Unit::Dollars,
-    &["upstream", "route", "model", "workload", "source"],
-    "Cost of calls whose price is known, in US dollars, by where their token counts come from.",
+    &["upstream", "route", "model", "workload", "source", "price"],
+    "Cost of calls whose price is known, in US dollars, by where their token counts come from and whose price it is (list, configured, gpu).",
 );
 /// Our own limit.
 pub const RATE_LIMITED: Metric = counter(

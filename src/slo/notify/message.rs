@@ -1,6 +1,6 @@
 //! The words of each kind of receiver.
 
-use super::{Kind, Notice};
+use super::{About, Kind, Notice};
 use bytes::Bytes;
 use http::{Request, header};
 use serde_json::{Value, json};
@@ -8,8 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// How long an Alertmanager takes an alert for firing that it is not told of again.
 const VALID_FOR: f64 = 300.0;
-/// The name of every alert of ours.
-const ALERT: &str = "TokengaugeErrorBudgetBurn";
+/// The name of alerts on objectives.
+const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
+/// The name of alerts on spending budgets.
+const SPENDING: &str = "TokengaugeSpending";
 
 /// A request, and the notices that it tells.
 pub type Message = (Request<Bytes>, Vec<Notice>);
@@ -65,9 +67,13 @@ fn time(seconds: f64) -> String {
 }
 
 fn labels(notice: &Notice) -> Value {
+    let (alert, name) = match notice.about {
+        About::Objective => (ERROR_BUDGET, "slo"),
+        About::Budget => (SPENDING, "budget"),
+    };
     json!({
-        "alertname": ALERT,
-        "slo": notice.slo,
+        "alertname": alert,
+        name: notice.slo,
         "severity": notice.severity,
         "source": "tokengauge",
     })
@@ -184,6 +190,7 @@ mod tests {
 
     fn notice(slo: &str, firing: bool) -> Notice {
         Notice {
+            about: About::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing,
@@ -215,6 +222,21 @@ mod tests {
         assert_eq!(alerts[0]["endsAt"], "2023-11-14T22:19:20.000Z");
         assert_eq!(alerts[1]["endsAt"], "2023-11-14T22:14:20.000Z");
         assert_eq!(alerts[0]["annotations"]["runbook_url"], "https://wiki/x");
+    }
+
+    #[test]
+    fn an_alert_on_spending_is_labelled_with_its_budget() {
+        let spending = Notice {
+            about: About::Budget,
+            ..notice("sessions", true)
+        };
+        assert_eq!(spending.key(), "budget sessions/page");
+        let labels = labels(&spending);
+        assert_eq!(labels["alertname"], "TokengaugeSpending");
+        assert_eq!(
+            (&labels["budget"], &labels["slo"]),
+            (&json!("sessions"), &Value::Null)
+        );
     }
 
     #[test]

@@ -79,10 +79,24 @@ impl Kind {
     }
 }
 
+/// What an alert is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// An objective, whose error budget burns.
+    #[default]
+    Objective,
+    /// A spending budget.
+    Budget,
+}
+
 /// An alert as a receiver is told of it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
-    /// The objective.
+    /// What it is about.
+    #[serde(default)]
+    pub about: About,
+    /// The objective, or the budget.
     pub slo: String,
     /// `page` or `ticket`.
     pub severity: String,
@@ -103,6 +117,9 @@ pub struct Notice {
 impl Notice {
     /// What makes two notices one alert.
     pub fn key(&self) -> String {
-        format!("{}/{}", self.slo, self.severity)
+        match self.about {
+            About::Objective => format!("{}/{}", self.slo, self.severity),
+            About::Budget => format!("budget {}/{}", self.slo, self.severity),
+        }
     }
 }

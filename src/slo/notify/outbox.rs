@@ -78,12 +78,14 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::About;
     use super::*;
 
     const HOURS: Duration = Duration::from_secs(4 * 3600);
 
     fn notice(slo: &str) -> Notice {
         Notice {
+            about: About::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing: true,

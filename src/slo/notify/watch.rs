@@ -1,6 +1,6 @@
 //! What fires: one alert per objective and severity, without flapping.
 
-use super::Notice;
+use super::{About, Notice};
 use crate::slo::windows::{Severity, label};
 use crate::slo::{Alert, Status};
 use std::collections::BTreeMap;
@@ -64,6 +64,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> Notice {
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
     Notice {
+        about: About::Objective,
         slo: status.name.to_string(),
         severity: tier.severity.as_str().to_owned(),
         firing: true,

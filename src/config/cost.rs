@@ -1,0 +1,185 @@
+//! `[[price]]`, `[[budget]]` and the GPUs of upstreams, from as written to as used.
+
+use super::file;
+use super::objectives::selector;
+use super::resolve::{Problems, check_label};
+use super::*;
+use crate::cost::budget::{MAX_BUDGETS, MAX_WARNINGS, Period};
+use crate::cost::{Gpus, Price, Tariff};
+use std::collections::{HashMap, HashSet};
+use toml::Spanned;
+
+/// When there is new money where nothing is named.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// A shorter period would be a rate.
+const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
+const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
+/// No price of a million tokens, or of an hour of a GPU, is as high.
+const HIGHEST_PRICE: f64 = 1e6;
+
+fn usable(price: f64) -> bool {
+    (0.0..=HIGHEST_PRICE).contains(&price)
+}
+
+pub(super) fn prices(
+    written: Vec<Spanned<file::Price>>,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+    problems: &mut Problems<'_>,
+) -> Vec<Price> {
+    let mut prices = Vec::new();
+    for spanned in written {
+        let written = spanned.into_inner();
+        let tariff = Tariff {
+            input: written.input,
+            cached_input: written.cached_input,
+            cache_write: written.cache_write,
+            output: written.output,
+            reasoning: written.reasoning,
+            batch: written.batch,
+        };
+        check_tariff(&written.model, &tariff, problems);
+        if let Some(upstream) = &written.upstream
+            && !upstreams.contains_key(upstream.get_ref())
+        {
+            let reason = format!("there is no upstream named `{}`", upstream.get_ref());
+            problems.at(upstream, reason);
+        }
+        prices.push(Price {
+            model: Pattern::new(written.model.into_inner()),
+            upstream: written.upstream.map(|name| name.into_inner().into()),
+            above: written.above,
+            tariff,
+        });
+    }
+    prices
+}
+
+fn check_tariff(place: &Spanned<String>, tariff: &Tariff, problems: &mut Problems<'_>) {
+    for (key, price) in tariff.prices() {
+        if price.is_some_and(|price| !usable(price)) {
+            let reason =
+                format!("its `{key}` must be a number from 0 up, in US dollars per million tokens");
+            problems.at(place, reason);
+        }
+    }
+    if tariff.input.is_none() && tariff.output.is_none() {
+        problems.at(place, "needs an `input` price, an `output` price, or both");
+    }
+    let parts = [
+        ("cached_input", tariff.cached_input, "input", tariff.input),
+        ("cache_write", tariff.cache_write, "input", tariff.input),
+        ("reasoning", tariff.reasoning, "output", tariff.output),
+    ];
+    for (part, price, whole, whole_price) in parts {
+        if price.is_some() && whole_price.is_none() {
+            let reason =
+                format!("`{part}` is part of the {whole}: needs the price of `{whole}`, too");
+            problems.at(place, reason);
+        }
+    }
+}
+
+pub(super) fn gpus(
+    upstreams: &[Spanned<file::Upstream>],
+    problems: &mut Problems<'_>,
+) -> HashMap<Arc<str>, Arc<Gpus>> {
+    let mut all = HashMap::new();
+    for written in upstreams.iter().map(Spanned::get_ref) {
+        let Some(price) = &written.gpu_usd_per_hour else {
+            if let Some(gpus) = &written.gpus {
+                problems.at(gpus, "needs `gpu_usd_per_hour`, what one of them costs");
+            }
+            continue;
+        };
+        if !usable(*price.get_ref()) || *price.get_ref() == 0.0 {
+            problems.at(price, "must be a number of US dollars above 0");
+        }
+        let count = written.gpus.as_ref().map_or(1, |gpus| *gpus.get_ref());
+        if let Some(none) = written.gpus.as_ref().filter(|_| count == 0) {
+            problems.at(none, "must be at least 1");
+        }
+        let name = written.name.get_ref().as_str().into();
+        all.insert(name, Gpus::new(*price.get_ref(), count));
+    }
+    all
+}
+
+pub(super) fn budgets(
+    written: Vec<Spanned<file::Budget>>,
+    routes: &[Arc<Route>],
+    measure: &Measure,
+    problems: &mut Problems<'_>,
+) -> Vec<Budget> {
+    if let Some(beyond) = written.get(MAX_BUDGETS) {
+        problems.at(
+            beyond,
+            format!("there can be at most {MAX_BUDGETS} budgets"),
+        );
+    }
+    let mut names = HashSet::new();
+    let mut budgets = Vec::new();
+    for spanned in written {
+        let written = spanned.into_inner();
+        check_label(&written.name, problems);
+        let name = written.name.get_ref();
+        if !names.insert(name.clone()) {
+            problems.at(
+                &written.name,
+                format!("there are two budgets named `{name}`"),
+            );
+        }
+        if !(written.usd.get_ref().is_finite() && *written.usd.get_ref() > 0.0) {
+            problems.at(&written.usd, "must be a number of US dollars above 0");
+        }
+        budgets.push(Budget {
+            name: name.as_str().into(),
+            per: written.per,
+            select: selector(&written.select, routes, measure, problems),
+            usd: *written.usd.get_ref(),
+            period: period(written.period.as_ref(), problems),
+            warn_at: warnings(written.warn_at, problems),
+            block: written.block,
+        });
+    }
+    budgets
+}
+
+fn period(written: Option<&Spanned<String>>, problems: &mut Problems<'_>) -> Period {
+    let Some(written) = written else {
+        return Period::Every(DEFAULT_PERIOD);
+    };
+    if written.get_ref() == "month" {
+        return Period::Month;
+    }
+    let span = humantime::parse_duration(written.get_ref());
+    let whole = span
+        .ok()
+        .filter(|span| *span >= SHORTEST_PERIOD && span.subsec_nanos() == 0);
+    if whole.is_none() {
+        problems.at(
+            written,
+            "must be \"month\", or a duration such as \"1d\": whole seconds, at least a minute",
+        );
+    }
+    Period::Every(whole.unwrap_or(DEFAULT_PERIOD))
+}
+
+fn warnings(written: Option<Spanned<Vec<f64>>>, problems: &mut Problems<'_>) -> Vec<f64> {
+    let Some(written) = written else {
+        return DEFAULT_WARNINGS.to_vec();
+    };
+    let wrong = |share: &f64| !(*share > 0.0 && *share <= 100.0);
+    if written.get_ref().iter().any(wrong) {
+        problems.at(
+            &written,
+            "must be shares of the budget above 0, such as [0.5, 1.0]",
+        );
+    }
+    if written.get_ref().len() > MAX_WARNINGS {
+        problems.at(&written, format!("there can be {MAX_WARNINGS} thresholds"));
+    }
+    let mut shares = written.into_inner();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    shares
+}

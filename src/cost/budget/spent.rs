@@ -1,0 +1,98 @@
+//! What was spent in one period, by session, agent or whatever a budget is for. Bounded:
+//! when it is full, those who spent least are forgotten.
+
+use std::collections::HashMap;
+
+/// Names that one budget remembers.
+pub(super) const MAX_NAMES: usize = 10_000;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spent {
+    /// The period, in seconds since 1970.
+    pub(super) period: (u64, u64),
+    by: HashMap<Box<str>, f64>,
+    /// All of the period, those forgotten included.
+    pub(super) total: f64,
+    /// Names that were forgotten because there were too many.
+    pub(super) forgotten: u64,
+}
+
+impl Spent {
+    /// There is new money in a new period.
+    pub(super) fn follow(&mut self, period: (u64, u64)) {
+        if self.period.0 < period.0 {
+            self.period = period;
+            self.by.clear();
+            self.total = 0.0;
+        }
+    }
+
+    /// `name` spends `usd`; gives what it spent before and now.
+    pub(super) fn add(&mut self, name: &str, usd: f64) -> (f64, f64) {
+        self.total += usd;
+        if let Some(spent) = self.by.get_mut(name) {
+            let before = *spent;
+            *spent += usd;
+            return (before, *spent);
+        }
+        if self.by.len() >= MAX_NAMES {
+            self.make_room();
+        }
+        self.by.insert(name.into(), usd);
+        (0.0, usd)
+    }
+
+    /// Forgets the tenth that spent least.
+    fn make_room(&mut self) {
+        let mut all: Vec<f64> = self.by.values().copied().collect();
+        let tenth = all.len() / 10;
+        let (_, limit, _) = all.select_nth_unstable_by(tenth, f64::total_cmp);
+        let (limit, mut left) = (*limit, tenth + 1);
+        self.by.retain(|_, spent| {
+            let goes = *spent <= limit && left > 0;
+            left -= usize::from(goes);
+            !goes
+        });
+        self.forgotten += (tenth + 1) as u64;
+    }
+
+    pub(super) fn of(&self, name: &str) -> f64 {
+        self.by.get(name).copied().unwrap_or(0.0)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.by.iter().map(|(name, spent)| (&**name, *spent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_spent_least_are_forgotten_and_counted_and_nobody_else() {
+        let mut spent = Spent::default();
+        spent.follow((0, 60));
+        spent.add("heavy", 100.0);
+        for number in 0..3 * MAX_NAMES {
+            spent.add(&format!("session-{number}"), 0.01);
+            assert!(spent.by.len() <= MAX_NAMES);
+        }
+        assert_eq!(spent.of("heavy"), 100.0);
+        assert_eq!(spent.forgotten as usize, 3 * MAX_NAMES + 1 - spent.by.len());
+        let all = 100.0 + 0.01 * (3 * MAX_NAMES) as f64;
+        assert!((spent.total - all).abs() < 1e-6, "money is not forgotten");
+    }
+
+    #[test]
+    fn a_new_period_begins_with_nothing_spent_and_an_old_one_changes_nothing() {
+        let mut spent = Spent::default();
+        spent.follow((60, 120));
+        assert_eq!(spent.add("a", 1.0), (0.0, 1.0));
+        assert_eq!(spent.add("a", 0.5), (1.0, 1.5));
+        spent.follow((0, 60));
+        assert_eq!(spent.of("a"), 1.5, "a call that ended late");
+        spent.follow((120, 180));
+        assert_eq!((spent.of("a"), spent.total), (0.0, 0.0));
+    }
+}

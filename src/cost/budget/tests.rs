@@ -1,0 +1,193 @@
+use super::*;
+use crate::cost::tests::record;
+
+const DAY: u64 = 24 * 3600;
+/// Noon of some day.
+const NOON: u64 = 20_000 * DAY + DAY / 2;
+
+fn budget(per: Per, block: bool) -> Budget {
+    Budget {
+        name: "b".into(),
+        per,
+        select: Selector::default(),
+        usd: 1.0,
+        period: Period::Every(Duration::from_secs(DAY)),
+        warn_at: vec![0.5, 0.8, 1.0],
+        block,
+    }
+}
+
+fn cost(session: &str, usd: f64) -> CallRecord {
+    CallRecord {
+        session: Some(session.to_owned()),
+        cost_usd: Some(usd),
+        ..record("m", 1, 1)
+    }
+}
+
+fn counts(budgets: &Budgets, now: u64) -> Vec<u64> {
+    let standing = &budgets.standings(now)[0];
+    standing.warnings.iter().map(|(_, count)| *count).collect()
+}
+
+#[test]
+fn each_session_has_its_own_money_and_each_threshold_is_told_once() {
+    let budgets = Budgets::new(&[budget(Per::Session, false)]);
+    for _ in 0..4 {
+        budgets.spend(&cost("a", 0.2), NOON);
+        budgets.spend(&cost("b", 0.1), NOON);
+    }
+    assert_eq!(counts(&budgets, NOON), [1, 1, 0]);
+    budgets.spend(&cost("a", 5.0), NOON);
+    assert_eq!(counts(&budgets, NOON), [1, 1, 1]);
+    let standing = &budgets.standings(NOON)[0];
+    assert!((standing.spent_ratio - 5.8).abs() < 1e-9);
+    assert!((standing.usd - 6.2).abs() < 1e-6);
+}
+
+#[test]
+fn a_call_without_a_cost_or_without_the_name_costs_nothing() {
+    let budgets = Budgets::new(&[budget(Per::Session, false)]);
+    let unpriced = CallRecord {
+        cost_usd: None,
+        ..cost("a", 0.0)
+    };
+    let nameless = CallRecord {
+        session: None,
+        ..cost("a", 3.0)
+    };
+    budgets.spend(&unpriced, NOON);
+    budgets.spend(&nameless, NOON);
+    assert_eq!(budgets.standings(NOON)[0].spent_ratio, 0.0);
+}
+
+#[test]
+fn only_selected_calls_count() {
+    let mut narrow = budget(Per::All, false);
+    narrow.select.model = Some(crate::slo::Pattern::new("gpt-*"));
+    let budgets = Budgets::new(&[narrow]);
+    budgets.spend(&cost("a", 0.6), NOON);
+    assert_eq!(counts(&budgets, NOON), [0, 0, 0]);
+    let gpt = CallRecord {
+        model_requested: Some("gpt-5".to_owned()),
+        ..cost("a", 0.6)
+    };
+    budgets.spend(&gpt, NOON);
+    assert_eq!(counts(&budgets, NOON), [1, 0, 0]);
+}
+
+#[test]
+fn spent_budgets_refuse_only_where_configured_and_until_there_is_new_money() {
+    let blocking = Budgets::new(&[budget(Per::Session, true)]);
+    let warning = Budgets::new(&[budget(Per::Session, false)]);
+    let (a, b) = (cost("a", 1.0), cost("b", 0.9));
+    for budgets in [&blocking, &warning] {
+        budgets.spend(&a, NOON);
+        budgets.spend(&b, NOON);
+    }
+    let refused = |budgets: &Budgets, record, now| budgets.refusal(&Caller::of(record), now);
+    let refusal = refused(&blocking, &a, NOON + 60).expect("it is spent");
+    assert_eq!(refusal.retry_after, Duration::from_secs(DAY / 2 - 60));
+    assert!(
+        refusal.message.contains("budget b of this session"),
+        "{refusal:?}"
+    );
+    assert_eq!(refused(&blocking, &b, NOON), None);
+    assert_eq!(refused(&warning, &a, NOON), None);
+    assert_eq!(refused(&blocking, &a, NOON + DAY), None);
+    assert_eq!(blocking.standings(NOON + DAY)[0].blocked, 1);
+}
+
+#[test]
+fn the_body_is_asked_for_only_where_it_decides() {
+    let record = cost("a", 1.0);
+    let known = Caller::of(&record);
+    let nameless = Caller {
+        session: None,
+        ..known
+    };
+    let modelless = Caller {
+        names: Names {
+            model: None,
+            ..known.names
+        },
+        ..known
+    };
+    let per = |per, block| Budgets::new(&[budget(per, block)]);
+    assert!(per(Per::Session, true).depend_on_body(&nameless));
+    assert!(!per(Per::Session, true).depend_on_body(&known));
+    assert!(!per(Per::Session, true).depend_on_body(&modelless));
+    assert!(!per(Per::Session, false).depend_on_body(&nameless));
+    assert!(per(Per::Model, true).depend_on_body(&modelless));
+    let mut narrow = budget(Per::All, true);
+    narrow.select.model = Some(crate::slo::Pattern::new("gpt-*"));
+    assert!(Budgets::new(&[narrow]).depend_on_body(&modelless));
+}
+
+#[test]
+fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
+    for (block, severity) in [(false, "ticket"), (true, "page")] {
+        let budgets = Budgets::new(&[budget(Per::Session, block)]);
+        budgets.spend(&cost("small", 0.4), NOON);
+        assert_eq!(budgets.notices(NOON), []);
+        budgets.spend(&cost("a", 0.9), NOON);
+        assert_eq!(budgets.notices(NOON)[0].severity, "ticket");
+        budgets.spend(&cost("b", 1.3), NOON);
+        let notices = budgets.notices(NOON);
+        let [notice] = &notices[..] else {
+            panic!("one for all of them: {notices:?}")
+        };
+        assert_eq!(notice.severity, severity);
+        assert!(
+            notice.summary.contains("130% of 1 USD per 1day spent"),
+            "{notice:?}"
+        );
+        assert!(
+            notice
+                .description
+                .starts_with("2 by session: b: 1.30 USD (130%), a: 0.90")
+        );
+        assert_eq!(budgets.notices(NOON + DAY), [], "over with the period");
+    }
+}
+
+#[test]
+fn another_limit_keeps_what_was_spent_and_another_scope_does_not() {
+    let budgets = Budgets::new(&[budget(Per::Session, true)]);
+    let record = cost("a", 1.2);
+    budgets.spend(&record, NOON);
+    let refused = || budgets.refusal(&Caller::of(&record), NOON).is_some();
+    budgets.change(&[Budget {
+        usd: 2.0,
+        ..budget(Per::Session, true)
+    }]);
+    assert!(!refused(), "there is more now");
+    assert!((budgets.standings(NOON)[0].spent_ratio - 0.6).abs() < 1e-9);
+    budgets.change(&[budget(Per::Session, true)]);
+    assert!(refused());
+    budgets.change(&[budget(Per::Agent, true)]);
+    assert_eq!(budgets.standings(NOON)[0].spent_ratio, 0.0);
+    budgets.change(&[]);
+    assert!(budgets.is_empty());
+}
+
+#[test]
+fn what_was_spent_survives_a_restart_within_its_period() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let before = Budgets::new(&[budget(Per::Session, true)]);
+    before.spend(&cost("a", 1.2), NOON);
+    before.kept(NOON).save(directory.path()).expect("saved");
+    let kept = Kept::load(directory.path()).expect("loaded");
+    let after = Budgets::new(&[budget(Per::Session, true)]);
+    after.resume(&kept, NOON + 10);
+    let record = cost("a", 0.0);
+    assert!(after.refusal(&Caller::of(&record), NOON + 10).is_some());
+    assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "it was told before");
+    let tomorrow = Budgets::new(&[budget(Per::Session, true)]);
+    tomorrow.resume(&kept, NOON + DAY);
+    assert_eq!(tomorrow.refusal(&Caller::of(&record), NOON + DAY), None);
+    let nowhere = directory.path().join("absent");
+    assert_eq!(Kept::load(&nowhere).expect("nothing kept"), Kept::default());
+    std::fs::write(directory.path().join("spending.json"), "{").expect("written");
+    assert!(Kept::load(directory.path()).is_err());
+}

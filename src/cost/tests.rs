@@ -1,0 +1,133 @@
+use super::*;
+use serde_json::json;
+
+/// A complete call with so many reported tokens.
+pub(super) fn record(model: &str, input: u64, output: u64) -> CallRecord {
+    serde_json::from_value(json!({
+        "id": "", "started_at": "", "route": "r", "upstream": "u", "endpoint": "host:443",
+        "dialect": "openai_chat", "operation": "chat", "model": model, "status": 200,
+        "outcome": "complete", "finish_reasons": [], "warm_up": false,
+        "tokens": {"normalised": {}, "reported": {"input": input, "output": output}},
+        "seconds": {}, "tps": {}, "frames": 0, "stalls": 0, "bytes": {"request": 0, "response": 0},
+    }))
+    .expect("a record")
+}
+
+fn price(model: &str, upstream: Option<&str>, input: f64) -> Price {
+    Price {
+        model: Pattern::new(model),
+        upstream: upstream.map(Arc::from),
+        above: None,
+        tariff: Tariff {
+            input: Some(input),
+            ..Tariff::default()
+        },
+    }
+}
+
+fn cost(prices: &Prices, record: &CallRecord) -> Option<(f64, CostSource)> {
+    let found = prices.cost(record, Tier::Standard, None);
+    found.map(|(cost, source)| ((cost * 1e9).round() / 1e9, source))
+}
+
+#[test]
+fn a_configured_price_goes_before_the_shipped_one_and_the_first_that_matches_wins() {
+    let call = record("gpt-4.1", 1_000_000, 1_000_000);
+    assert_eq!(
+        cost(&Prices::default(), &call),
+        Some((10.0, CostSource::List))
+    );
+    let prices = Prices {
+        configured: vec![
+            price("gpt-4.1", Some("elsewhere"), 7.0),
+            price("gpt-*", Some("u"), 1.5),
+            price("gpt-4.1", None, 3.0),
+        ],
+        ..Prices::default()
+    };
+    assert_eq!(cost(&prices, &call), Some((1.5, CostSource::Configured)));
+}
+
+#[test]
+fn an_unknown_model_has_no_cost_and_the_shipped_table_can_be_switched_off() {
+    let prices = Prices::default();
+    assert_eq!(cost(&prices, &record("my-own-model", 10, 10)), None);
+    let off = Prices {
+        shipped: false,
+        ..Prices::default()
+    };
+    assert_eq!(cost(&off, &record("gpt-4.1", 10, 10)), None);
+}
+
+#[test]
+fn the_model_that_answered_decides_else_the_one_asked_for() {
+    let mut call = record("gpt-4.1-2025-04-14", 1_000_000, 0);
+    call.model_requested = Some("gpt-4.1-mini".to_owned());
+    assert_eq!(
+        cost(&Prices::default(), &call).map(|found| found.0),
+        Some(2.0)
+    );
+    call.model = Some("deployment-7".to_owned());
+    assert_eq!(
+        cost(&Prices::default(), &call).map(|found| found.0),
+        Some(0.4)
+    );
+}
+
+#[test]
+fn a_long_prompt_has_a_price_of_its_own() {
+    let prices = Prices::default();
+    let at = |input| cost(&prices, &record("gemini-2.5-pro", input, 0)).map(|found| found.0);
+    assert_eq!((at(200_000), at(200_001)), (Some(0.25), Some(0.500_002_5)));
+}
+
+#[test]
+fn a_price_for_some_hosts_is_for_no_other() {
+    let mut call = record("mistral-large-2512", 1_000_000, 0);
+    assert_eq!(cost(&Prices::default(), &call), None);
+    call.endpoint = Some("api.mistral.ai:443".to_owned());
+    assert_eq!(
+        cost(&Prices::default(), &call),
+        Some((0.5, CostSource::List))
+    );
+}
+
+#[test]
+fn own_gpus_go_before_the_list_and_behind_what_is_configured() {
+    let gpus = HashMap::from([(Arc::from("u"), Gpus::new(1.0, 1))]);
+    let mut prices = Prices {
+        gpus,
+        ..Prices::default()
+    };
+    let call = record("gpt-4.1", 1_000_000, 0);
+    let share = |prices: &Prices| prices.cost(&call, Tier::Standard, Some(0.25));
+    assert_eq!(share(&prices), Some((0.25, CostSource::Gpu)));
+    prices.configured = vec![price("gpt-4.1", None, 3.0)];
+    assert_eq!(share(&prices), Some((3.0, CostSource::Configured)));
+}
+
+#[test]
+fn what_streamed_before_a_bad_end_costs_and_what_was_refused_does_not() {
+    let prices = Prices::default();
+    let mut call = record("gpt-4.1", 0, 0);
+    call.tokens.reported = Usage::default();
+    call.tokens.normalised.input = Some(1_000_000);
+    call.tokens.normalised.output = Some(1_000_000);
+    call.outcome = Outcome::UpstreamReset;
+    assert_eq!(cost(&prices, &call), Some((10.0, CostSource::List)));
+    call.outcome = Outcome::HttpError;
+    call.tokens.normalised.output = None;
+    assert_eq!(cost(&prices, &call), None);
+}
+
+#[test]
+fn vectors_cost_their_input_alone() {
+    let prices = Prices::default();
+    let mut call = record("text-embedding-3-small", 1_000_000, 0);
+    call.dialect = Dialect::Embeddings;
+    call.tokens.reported.output = None;
+    assert_eq!(cost(&prices, &call), Some((0.02, CostSource::List)));
+    call.status = None;
+    call.tokens.reported = Usage::default();
+    assert_eq!(cost(&prices, &call), None, "nothing came");
+}

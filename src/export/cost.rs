@@ -1,0 +1,68 @@
+//! Own GPUs and budgets as series.
+
+use super::names;
+use super::registry::Registry;
+use crate::config::Config;
+use crate::cost::Prices;
+use crate::cost::budget::Budgets;
+
+/// Says what own GPUs cost an hour.
+pub fn gpus(registry: &Registry, prices: &Prices) {
+    for (upstream, gpus) in &prices.gpus {
+        let gauge = registry.gauge(&names::UPSTREAM_GPU_USD_PER_HOUR, &[upstream]);
+        gauge.set(gpus.usd_per_hour());
+    }
+}
+
+/// Takes away the series of budgets and GPUs that are in `now` and not in `next`.
+pub fn forget(registry: &Registry, now: &Config, next: &Config) {
+    let gpus = &next.measure.prices.gpus;
+    for gone in now
+        .measure
+        .prices
+        .gpus
+        .keys()
+        .filter(|name| !gpus.contains_key(*name))
+    {
+        registry.forget(&names::UPSTREAM_GPU_USD_PER_HOUR, &[gone]);
+    }
+    for budget in now
+        .budgets
+        .iter()
+        .filter(|known| !next.budgets.contains(known))
+    {
+        let name = &*budget.name;
+        for metric in [
+            &names::BUDGET_SPENT_RATIO,
+            &names::BUDGET_SPENT_USD,
+            &names::BUDGET_BLOCKED,
+            &names::BUDGET_FORGOTTEN,
+        ] {
+            registry.forget(metric, &[name]);
+        }
+        for threshold in &budget.warn_at {
+            registry.forget(&names::BUDGET_WARNINGS, &[name, &threshold.to_string()]);
+        }
+    }
+}
+
+/// Brings the series of the budgets up to `now`, seconds since 1970: all of them are
+/// there from the start.
+pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
+    for standing in budgets.standings(now) {
+        let name = &*standing.name;
+        let ratio = registry.gauge(&names::BUDGET_SPENT_RATIO, &[name]);
+        ratio.set(standing.spent_ratio);
+        let spent = registry.sum(&names::BUDGET_SPENT_USD, &[name]);
+        spent.absolute(standing.usd);
+        let count = |metric, value| registry.counter(metric, &[name]).absolute(value);
+        count(&names::BUDGET_BLOCKED, standing.blocked);
+        count(&names::BUDGET_FORGOTTEN, standing.forgotten);
+        for (threshold, count) in &standing.warnings {
+            let labels = [name, &threshold.to_string()];
+            registry
+                .counter(&names::BUDGET_WARNINGS, &labels)
+                .absolute(*count);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a call costs, from its bytes to its record, the metrics and the objectives.
+
+use crate::meter_support::{Bench, DONE, finish, header_map, thoughts, words};
+use crate::slo_support::config;
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge::call::{CallRecord, CostSource, Source};
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::export::text::Format;
+use tokengauge::meter::Subscriber;
+use tokengauge::observer::End;
+
+const PRICE: &str = "[[price]]\nmodel = \"m-*\"\ninput = 1000\noutput = 2000\nreasoning = 8000\n";
+
+fn bench(text: &str) -> (Bench, Arc<Prometheus>) {
+    let measure = config(text).measure;
+    let prometheus = Prometheus::new(&[], &measure, Instant::now());
+    let subscriber: Arc<dyn Subscriber> = prometheus.clone();
+    (Bench::new(measure, vec![subscriber]), prometheus)
+}
+
+fn cost(record: &CallRecord) -> Option<f64> {
+    record.cost_usd.map(|usd| (usd * 1e9).round() / 1e9)
+}
+
+#[test]
+fn a_call_costs_what_the_provider_reported() {
+    let (bench, _) = bench(PRICE);
+    let call = bench.chat();
+    bench.frame(&*call, 100, words(8));
+    bench.frame(&*call, 200, finish(Some(50)) + DONE);
+    let record = bench.end(&*call, 300, End::Complete);
+    assert_eq!(cost(&record), Some((7.0 * 1000.0 + 50.0 * 2000.0) / 1e6));
+    assert_eq!(record.cost_source, Some(CostSource::Configured));
+    assert_eq!(record.tokens.source, Some(Source::Reported));
+}
+
+#[test]
+fn tokens_before_a_bad_end_cost_by_our_own_count_which_is_an_estimate() {
+    let (bench, prometheus) = bench(PRICE);
+    let call = bench.begin("/v1/chat/completions", &[]);
+    let body = br#"{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#;
+    bench.send(&*call, body);
+    bench.answer(&*call, 200, "text/event-stream");
+    bench.frame(&*call, 100, thoughts(3));
+    bench.frame(&*call, 200, words(8));
+    let record = bench.end(&*call, 300, End::UpstreamReset);
+    let input = record.tokens.normalised.input.expect("counted") as f64;
+    let tokens = input * 1000.0 + 8.0 * 2000.0 + 3.0 * 8000.0;
+    assert_eq!(cost(&record), Some(tokens / 1e6));
+    assert_eq!(record.tokens.source, Some(Source::Estimated));
+    let now = Instant::now();
+    let scraped = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    let labels = "upstream=\"upstream\",route=\"route\",model=\"m-1\",workload=\"none\",source=\"estimated\",price=\"configured\"";
+    let line = format!("tokengauge_cost_usd_total{{{labels}}} {}", tokens / 1e6);
+    assert!(
+        scraped.lines().any(|found| found == line),
+        "{line}\n{scraped}"
+    );
+}
+
+#[test]
+fn a_model_without_a_price_has_no_cost_and_no_series() {
+    let (bench, prometheus) = bench("");
+    let call = bench.chat();
+    bench.frame(&*call, 100, words(8));
+    bench.frame(&*call, 200, finish(Some(50)) + DONE);
+    let record = bench.end(&*call, 300, End::Complete);
+    assert_eq!((record.cost_usd, record.cost_source), (None, None));
+    let now = Instant::now();
+    let scraped = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    assert!(!scraped.contains("cost_usd_total{"));
+}
+
+#[test]
+fn a_call_of_a_batch_costs_its_share() {
+    let (bench, _) = bench(&format!("{PRICE}batch = 0.5\n"));
+    let cost_of = |tier: &str| {
+        let call = bench.begin("/v1/chat/completions", &[]);
+        let body =
+            format!(r#"{{"model":"m-1","stream":true,"service_tier":"{tier}","messages":[]}}"#);
+        bench.send(&*call, body.as_bytes());
+        bench.answer(&*call, 200, "text/event-stream");
+        bench.frame(&*call, 100, words(8));
+        bench.frame(&*call, 200, finish(Some(50)) + DONE);
+        cost(&bench.end(&*call, 300, End::Complete))
+    };
+    assert_eq!(cost_of("default"), Some(0.107));
+    assert_eq!(cost_of("flex"), Some(0.0535));
+    assert_eq!(cost_of("priority"), None);
+}
+
+#[test]
+fn calls_on_own_gpus_share_the_time_they_are_under_way() {
+    let priced = config(PRICE).measure.prices;
+    let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
+               gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
+    let config = tokengauge::config::Config::parse(own, "test").expect("valid");
+    assert!(priced.gpus("upstream").is_none());
+    let bench = Bench::new(config.measure, Vec::new());
+    // A dollar a second, from 2 ms on, when the upstream was reached.
+    let one = bench.chat();
+    let two = bench.chat();
+    bench.frame(&*one, 100, words(8) + &finish(Some(50)) + DONE);
+    let record = bench.end(&*one, 1002, End::Complete);
+    assert_eq!(
+        (cost(&record), record.cost_source),
+        (Some(0.5), Some(CostSource::Gpu))
+    );
+    let record = bench.end(&*two, 2002, End::ClientCancelled);
+    assert_eq!(
+        cost(&record),
+        Some(1.5),
+        "half of one second and all of the next"
+    );
+    assert_eq!(record.tokens.source, Some(Source::Counted));
+}
+
+#[test]
+fn a_connection_of_several_turns_pays_for_its_time_once() {
+    let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
+               gpu_usd_per_hour = 3600\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
+    let config = tokengauge::config::Config::parse(own, "test").expect("valid");
+    let bench = Bench::new(config.measure, Vec::new());
+    let call = bench.begin("/v1/realtime?model=m-1", &[("upgrade", "websocket")]);
+    bench.send(&*call, b"");
+    let switching = http::StatusCode::SWITCHING_PROTOCOLS;
+    call.head(bench.at(10), switching, &header_map(&[]));
+    let event = |millis, text: &str| {
+        let text = text.as_bytes();
+        let mut frame = vec![0x81, text.len() as u8];
+        frame.extend_from_slice(text);
+        bench.tunnel(&*call, tokengauge::observer::Side::Upstream, millis, frame);
+    };
+    for millis in [1_000, 2_000] {
+        event(millis, r#"{"type":"response.created","response":{}}"#);
+        event(
+            millis + 2,
+            r#"{"type":"response.output_text.delta","delta":"Hello there"}"#,
+        );
+        event(
+            millis + 502,
+            r#"{"type":"response.done","response":{"status":"completed"}}"#,
+        );
+    }
+    call.ended(bench.at(5_000), End::Complete);
+    let costs: Vec<_> = bench
+        .findings()
+        .iter()
+        .map(|found| cost(&found.record))
+        .collect();
+    assert_eq!(costs, [Some(1.0), Some(1.5)], "the newest first");
+}
