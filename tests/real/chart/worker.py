@@ -22,6 +22,11 @@ def lint(chart, values, kube_version):
     return helm.lint(chart, values, strict=True, kube_version=kube_version)
 
 
+def set(expression):
+    """As `--set` reads it."""
+    return helm.parse_set_string(expression)
+
+
 def values_from_yaml(text):
     return helm.values_from_yaml(text)
 
