@@ -73,6 +73,12 @@ chart: compiler ## what of the chart is a copy: dashboards, the example configur
 	target/debug/tokengauge rules --config tests/real/chart/none.toml --runbooks RUNBOOKS --grafana GRAFANA \
 		> helm/tokengauge/files/rules.yaml 2> /dev/null
 
+.PHONY: page-picture
+page-picture: compiler ## docs/live-page.png, the live page after four minutes of the demo
+	tests/real/install
+	cargo build --locked
+	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
+
 .PHONY: clean-cache
 clean-cache: ## forget the engine, the SDKs and the model
 	rm -rf .cache

@@ -38,20 +38,19 @@ export const unknown = (why = "unknown") =>
 /** Makes the children of `parent` those of `items`, in order; an item that was there
  *  keeps its element, and with it focus and selection. */
 export function keyed(parent, items, key, make, update) {
+  const wanted = new Map(items.map((item) => [key(item), item]));
   const old = parent.keyed ?? new Map();
-  const now = new Map();
+  // What goes goes first: an element that is moved loses its focus.
+  for (const [id, element] of old) if (!wanted.has(id)) element.remove();
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const id = key(item);
-    if (now.has(id)) continue;
+  parent.keyed = new Map();
+  for (const [id, item] of wanted) {
     const element = old.get(id) ?? make(item);
-    now.set(id, element);
+    parent.keyed.set(id, element);
     update(element, item);
     if (element === place) place = place.nextElementSibling;
     else parent.insertBefore(element, place);
   }
-  for (const [id, element] of old) if (!now.has(id)) element.remove();
-  parent.keyed = now;
 }
 
 /** Buttons of which one is pressed. */

@@ -54,7 +54,16 @@ export class Live {
     this.follow();
   }
 
+  /** Nobody looks: browsers allow an address only a few connections. */
+  rest() {
+    this.stop?.abort();
+    clearTimeout(this.timer);
+    clearTimeout(this.poller);
+    this.resting = true;
+  }
+
   async follow() {
+    this.resting = false;
     const stop = new AbortController();
     this.stop = stop;
     try {
@@ -69,6 +78,7 @@ export class Live {
       console.debug("events:", error.message);
     }
     stop.abort();
+    if (this.resting) return;
     this.poll();
     const wait = AGAIN_AFTER[Math.min(this.tries++, AGAIN_AFTER.length - 1)];
     this.timer = setTimeout(() => this.follow(), wait);
@@ -76,6 +86,7 @@ export class Live {
 
   async poll() {
     clearTimeout(this.poller);
+    if (this.resting) return;
     try {
       const [streams, slos, calls] = await Promise.all([get("streams", { limit: 1000 }), get("slos"), get("calls", { limit: 50 })]);
       this.tell("polling");

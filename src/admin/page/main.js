@@ -6,7 +6,7 @@ import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost, missed } from "./cost.js";
 import { byId, h, text } from "./dom.js";
-import { known } from "./format.js";
+import { count, known } from "./format.js";
 import { Health } from "./health.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
@@ -19,6 +19,7 @@ import { Tiles } from "./tiles.js";
 
 const FRESH_FOR = 5000; // milliseconds between two looks at what happened
 const SEEN_ANYWAY = 30_000;
+const REST_AFTER = 30_000;
 
 const tiles = new Tiles(byId("tiles"));
 const health = new Health(byId("health"));
@@ -84,8 +85,11 @@ function showEmpty() {
   byId("panels").hidden = !seen;
 }
 
+let round = 0; // what an older one answers is not shown any more
+
 /** Asks for everything the view shows. */
 async function refresh() {
+  round += 1;
   last = Date.now();
   dirty = false;
   if (view === "sessions") return sessions.load();
@@ -94,14 +98,18 @@ async function refresh() {
 }
 
 async function showSpeeds() {
-  const { whole, each } = await speeds.load(filters(), windowSeconds());
-  tiles.speed(whole.tps, whole.ttft);
-  if (each > 0) hasCalls();
+  const ours = round;
+  const found = await speeds.load(filters(), windowSeconds(), () => ours === round);
+  if (!found) return;
+  tiles.speed(found.tps, found.ttft);
+  if (found.tps?.calls > 0) hasCalls();
 }
 
 async function showGroups(kind) {
+  const ours = round;
   try {
     const answer = await get(kind, { ...filters(), limit: 1000 });
+    if (ours !== round) return;
     const rows = answer[kind];
     told(answer.store);
     offer(kind, rows.map(({ name }) => name));
@@ -128,8 +136,10 @@ function sum(rows) {
 }
 
 async function showCapacity() {
+  const ours = round;
   try {
-    capacity.update((await get("capacity", filters())).upstreams);
+    const { upstreams } = await get("capacity", filters());
+    if (ours === round) capacity.update(upstreams);
   } catch (error) {
     capacity.fail(error.message);
   }
@@ -137,7 +147,7 @@ async function showCapacity() {
 
 function told(store) {
   const kept = about?.measure.recent_calls;
-  text(byId("store"), store === "memory" ? `Of the last ${kept ?? ""} calls, in memory; a ledger remembers more` : "");
+  text(byId("store"), store === "memory" ? `Of the last ${count(kept) ?? ""} calls, in memory; a ledger remembers more` : "");
 }
 
 let about = null;
@@ -229,7 +239,17 @@ addEventListener("hashchange", () => {
   byId("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 });
-document.addEventListener("visibilitychange", () => !document.hidden && live.running && refresh());
+let unseen;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (!live.running) return;
+  if (document.hidden) {
+    unseen = setTimeout(() => live.rest(), REST_AFTER);
+    return;
+  }
+  if (live.resting) live.again();
+  refresh();
+});
 
 document.body.append(h("p", { class: "vh", role: "status", id: "health-said" }));
 begin();

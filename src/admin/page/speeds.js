@@ -32,11 +32,12 @@ export class Speeds {
     });
   }
 
-  /** Gives the figures of the whole window and how many calls it has. */
-  async load(filters, window) {
+  /** Shows a window and gives the figures of the whole of it; nothing once `current` is over. */
+  async load(filters, window, current) {
     const asked = (metric, step) => get("timeseries", { ...filters, metric, step });
     try {
       const [tps, ttft, wholeTps, wholeTtft] = await Promise.all([asked("tps", step()), asked("ttft", step()), asked("tps", WHOLE), asked("ttft", WHOLE)]);
+      if (!current()) return null;
       const now = Date.now() / 1000;
       const range = [from(tps, now - window, now), now];
       this.tps.update(spread(tps), range);
@@ -44,8 +45,7 @@ export class Speeds {
       // A step that is not over has not all of its tokens yet.
       const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
       this.output.update(over, range);
-      const whole = { tps: wholeTps.points.at(-1), ttft: wholeTtft.points.at(-1) };
-      return { whole, each: whole.tps?.calls ?? 0 };
+      return { tps: wholeTps.points.at(-1), ttft: wholeTtft.points.at(-1) };
     } catch (error) {
       [this.tps, this.ttft, this.output].forEach((chart) => chart.fail(error.message));
       throw error;

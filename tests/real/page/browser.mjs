@@ -1,11 +1,16 @@
 // Debian's Chromium, and pages that tell of everything that should not happen in them.
 import fs from "node:fs";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const AXE = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
-export const launch = () => chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
+/** A browser with fonts that do not depend on the machine. */
+export function launch() {
+  const env = { ...process.env, FONTCONFIG_FILE: fileURLToPath(new URL("fonts.conf", import.meta.url)) };
+  return chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS, env });
+}
 
 /** A page at `base` + `path`. What goes wrong in it is in `wrong`, except what `expected` matches. */
 export async function open(browser, base, { path = "", expected = null, prepare = null, width = 1440, height = 900, ...options } = {}) {

@@ -273,7 +273,7 @@ async function tenThousandSessions(world) {
     const begin = Date.now();
     await next.click();
     await until("the next page", async () => (await page.locator(".pager span").textContent()) !== before);
-    assert.ok(Date.now() - begin < 3000, `a page took ${Date.now() - begin} ms`);
+    assert.ok(Date.now() - begin < 5000, `a page took ${Date.now() - begin} ms`);
   }
   assert.ok(ids.size >= world.sessions, `${ids.size} of ${world.sessions} sessions were seen`);
   await page.getByRole("button", { name: "Newer" }).click();
