@@ -161,6 +161,17 @@ async fn calls_are_grouped_and_laid_out_over_time() {
     let workloads = server.json("/api/v1/workloads?agent=chat%2F1").await;
     assert_eq!(workloads["workloads"][0]["name"], Value::Null);
     assert_eq!(workloads["workloads"][0]["calls"], 1);
+    let whole = server.json("/api/v1/groups").await;
+    let models = server.json("/api/v1/models").await;
+    let calls = |row: &Value| row["calls"].as_u64().expect("a number");
+    let all = models["models"].as_array().expect("rows").iter().map(calls);
+    let [row] = whole["groups"].as_array().expect("rows").as_slice() else {
+        panic!("everything is one group: {whole}");
+    };
+    assert_eq!(
+        (calls(row), &row["by"]),
+        (all.sum(), &serde_json::json!({}))
+    );
     let groups = server.json("/api/v1/groups?by=agent,model").await;
     let rows = groups["groups"].as_array().expect("rows");
     assert_eq!(rows.len(), 2);
@@ -236,7 +247,7 @@ async fn a_wrong_question_is_told_which_parameter_breaks_which_rule() {
             "the only parameters here are limit, cursor",
         ),
         ("models?outcome=fine", "outcome must be one of complete"),
-        ("groups", "by must be one or more of model,workload"),
+        ("groups?by=", "by must be one or more of model,workload"),
         ("groups?by=model,model", "by must be one or more of"),
         ("timeseries?step=0s", "step must be a duration"),
         ("timeseries?limit=3", "the only parameters here are since"),

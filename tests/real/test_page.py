@@ -73,10 +73,14 @@ def results(logs, gauge, simulator):
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
     template = string.Template((HERE / "page/proxy.toml").read_text())
-    config = template.substitute(simulator=simulator, gone=f"http://127.0.0.1:{free_port()}")
-    (logs / "page.toml").write_text(config)
-    (logs / "page-token.toml").write_text(config.replace("[admin]", f'[admin]\ntoken = "{SECRET}"'))
-    full = gauge("page", config=logs / "page.toml")
+    gone = f"http://127.0.0.1:{free_port()}"
+
+    def configured(name, before="", after=""):
+        text = template.substitute(simulator=simulator, gone=gone, ledger=logs / f"{name}.sqlite")
+        (logs / f"{name}.toml").write_text(text.replace(before, after, 1))
+        return logs / f"{name}.toml"
+
+    full = gauge("page", config=configured("page"))
     asyncio.run(sessions(full.url, SESSIONS))
     speaking(full.url)
     world = {
@@ -84,9 +88,10 @@ def results(logs, gauge, simulator):
         "sessions": SESSIONS,
         "shots": str(SHOTS),
     }
+    token = configured("page-token", "[admin]", f'[admin]\ntoken = "{SECRET}"')
     for name, proxy in [
         ("empty", gauge("page-empty", simulator)),
-        ("token", gauge("page-token", config=logs / "page-token.toml")),
+        ("token", gauge("page-token", config=token)),
     ]:
         world[name] = {"proxy": proxy.url, "admin": proxy.admin, "secret": SECRET}
     (logs / "page.json").write_text(json.dumps(world))

@@ -213,7 +213,11 @@ pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery
     reply(async {
         let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
         let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
-        let by = asked.words("by", &DIMENSIONS)?;
+        // Without any they are one group: everything that the filters mean.
+        let by = match asked.text("by") {
+            Some(_) => asked.words("by", &DIMENSIONS)?,
+            None => Vec::new(),
+        };
         let dimensions: Vec<Dimension> = by.iter().map(|(_, dimension)| *dimension).collect();
         let question =
             move |store: &Store| Ok((store.name(), store.groups(&filter, &dimensions, &paging)?));

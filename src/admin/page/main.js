@@ -4,9 +4,9 @@ import { Calls } from "./calls.js";
 import { Capacity } from "./capacity.js";
 import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
-import { Cost, missed } from "./cost.js";
+import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
-import { count, known } from "./format.js";
+import { count } from "./format.js";
 import { Health } from "./health.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
@@ -94,15 +94,12 @@ async function refresh() {
   dirty = false;
   if (view === "sessions") return sessions.load();
   if (view === "session") return session.open(session.id, true);
-  if (view === "now") await Promise.allSettled([showSpeeds(), showGroups("models"), showGroups("workloads"), showCapacity()]);
+  if (view === "now") await Promise.allSettled([showWhole(), showSpeeds(), showGroups("models"), showGroups("workloads"), showCapacity()]);
 }
 
-async function showSpeeds() {
+function showSpeeds() {
   const ours = round;
-  const found = await speeds.load(filters(), windowSeconds(), () => ours === round);
-  if (!found) return;
-  tiles.speed(found.tps, found.ttft);
-  if (found.tps?.calls > 0) hasCalls();
+  return speeds.load(filters(), windowSeconds(), () => ours === round);
 }
 
 async function showGroups(kind) {
@@ -115,24 +112,20 @@ async function showGroups(kind) {
     offer(kind, rows.map(({ name }) => name));
     compare.update(kind, rows);
     cost.update(kind, rows);
-    if (kind === "models") sum(rows);
   } catch (error) {
     compare.fail(error.message);
   }
 }
 
-function sum(rows) {
-  const of = (figure) => rows.reduce((sum, row) => sum + (figure(row) ?? 0), 0);
-  const priced = rows.filter(({ cost_usd }) => known(cost_usd));
-  const sums = {
-    calls: of((row) => row.calls),
-    errors: of((row) => row.errors),
-    cost: priced.length > 0 ? of((row) => row.cost_usd) : null,
-    unpriced: of(missed),
-    output: of((row) => row.tokens.output),
-  };
-  tiles.sums(sums);
-  health.know({ sums });
+/** Everything in one row: percentiles of parts do not add up. */
+async function showWhole() {
+  const ours = round;
+  const { groups } = await get("groups", filters());
+  if (ours !== round) return;
+  const whole = groups[0] ?? null;
+  tiles.whole(whole);
+  health.know({ sums: whole ?? { calls: 0, errors: 0 } });
+  if (whole) hasCalls();
 }
 
 async function showCapacity() {

@@ -4,6 +4,9 @@ import { count, known, percent, rate } from "./format.js";
 import { until } from "./health.js";
 import { budget } from "./words.js";
 
+/** Seconds before the end of a budget from which on it is worth a word. */
+const SOON = 7 * 86_400;
+
 export class Objectives {
   constructor(host) {
     this.list = h("div");
@@ -49,7 +52,8 @@ export class Objectives {
 }
 
 function ending(slo) {
-  const told = slo.budget_remaining > 0 ? until(slo.exhausted_in_seconds) : null;
+  const soon = slo.budget_remaining > 0 && slo.exhausted_in_seconds < SOON;
+  const told = soon ? until(slo.exhausted_in_seconds) : null;
   return told ? ` — ${told}` : "";
 }
 

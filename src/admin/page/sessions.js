@@ -28,7 +28,7 @@ export class Sessions {
     this.back = h("button", { type: "button", on: { click: () => this.turn(-1) } }, "← Newer");
     this.forth = h("button", { type: "button", on: { click: () => this.turn(1) } }, "Older →");
     this.page = h("span");
-    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250, 1000].map((n) => h("option", { value: n, selected: n === 50 }, n)));
+    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n, selected: n === 50 }, n)));
     host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", size)));
   }
 

@@ -4,9 +4,6 @@ import { Chart } from "./chart.js";
 import { count, rate, seconds } from "./format.js";
 import { step } from "./filters.js";
 
-/** Longer than the time since 1970: one point that holds a whole window. */
-const WHOLE = "40000d";
-
 export class Speeds {
   constructor(tps, ttft, output) {
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
@@ -32,12 +29,12 @@ export class Speeds {
     });
   }
 
-  /** Shows a window and gives the figures of the whole of it; nothing once `current` is over. */
+  /** Shows a window, unless `current` is over by then. */
   async load(filters, window, current) {
-    const asked = (metric, step) => get("timeseries", { ...filters, metric, step });
+    const asked = (metric) => get("timeseries", { ...filters, metric, step: step() });
     try {
-      const [tps, ttft, wholeTps, wholeTtft] = await Promise.all([asked("tps", step()), asked("ttft", step()), asked("tps", WHOLE), asked("ttft", WHOLE)]);
-      if (!current()) return null;
+      const [tps, ttft] = await Promise.all([asked("tps"), asked("ttft")]);
+      if (!current()) return;
       const now = Date.now() / 1000;
       const range = [from(tps, now - window, now), now];
       this.tps.update(spread(tps), range);
@@ -45,7 +42,6 @@ export class Speeds {
       // A step that is not over has not all of its tokens yet.
       const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
       this.output.update(over, range);
-      return { tps: wholeTps.points.at(-1), ttft: wholeTtft.points.at(-1) };
     } catch (error) {
       [this.tps, this.ttft, this.output].forEach((chart) => chart.fail(error.message));
       throw error;

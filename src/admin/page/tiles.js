@@ -53,21 +53,17 @@ export class Tiles {
     this.area.setAttribute("points", points.length > 1 ? `${from + 1},40 ${points.join(" ")} ${HISTORY},40` : "");
   }
 
-  /** `tps` and `ttft` are one point over the whole window each. */
-  speed(tps, ttft) {
-    const slowest = known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s` : "no call with a speed in this window";
-    this.show("tps", rate(tps?.p50), "tok/s", slowest);
-    const slow = known(ttft?.p90) ? `p90 ${seconds(ttft.p90)}, p99 ${seconds(ttft.p99) ?? "–"}` : "no streamed call in this window";
-    this.show("ttft", seconds(ttft?.p50), "", slow);
-  }
-
-  /** `sums` over all models of the window. */
-  sums({ calls, errors, cost, unpriced, output }) {
+  /** Everything in the window in one row of the API; null without a call. */
+  whole(row) {
+    const { tps, ttft, calls = 0, errors, cost_usd: cost } = row ?? {};
+    const nothing = "no call in this window";
+    this.show("tps", rate(tps?.p50), "tok/s", known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s` : calls > 0 ? "no call with a speed" : nothing);
+    this.show("ttft", seconds(ttft?.p50), "", known(ttft?.p95) ? `p95 ${seconds(ttft.p95)}, p99 ${seconds(ttft.p99)}` : calls > 0 ? "no streamed call" : nothing);
     const share = calls > 0 ? errors / calls : null;
-    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}` : "no call in this window", severity(share));
-    const per = known(cost) && output > 0 && unpriced === 0 ? `${usd((cost / output) * 1e6)} per million output tokens` : "";
-    const missing = unpriced > 0 ? `no price for ${plural(unpriced, "call")}` : "";
-    this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || "no call in this window");
+    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}` : nothing, severity(share));
+    const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million out` : null;
+    const missing = row?.unpriced_calls > 0 ? `no price for ${plural(row.unpriced_calls, "call")}` : null;
+    this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || (calls > 0 ? "no token to pay for" : nothing));
   }
 
   slos(slos) {
