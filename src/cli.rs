@@ -43,6 +43,10 @@ pub enum Command {
     Metrics(MetricsArgs),
     /// Print the Grafana dashboards, or write them into a folder
     Dashboards(DashboardsArgs),
+    /// Watch a running proxy in the terminal: streams, models, objectives, sessions
+    Top(TopArgs),
+    /// Compare finished calls: speed, time to first token, cost, errors, by model and more
+    Report(ReportArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
     /// Ask addresses until they answer: a test where there is no shell
@@ -183,12 +187,113 @@ pub struct ImportArgs {
     pub file: PathBuf,
 }
 
+/// A running proxy and how to be let in.
+#[derive(Debug, Clone, Args)]
+pub struct AdminArgs {
+    /// Where the proxy's operators connect; with TLS `https://HOST:PORT`
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN.to_string())]
+    pub admin: String,
+    /// A file with the token of its [admin]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The token itself, from the environment alone: a command line can be seen by others
+    #[arg(
+        long = "admin-token",
+        hide = true,
+        env = "TOKENGAUGE_ADMIN_TOKEN",
+        hide_env_values = true
+    )]
+    pub token: Option<String>,
+}
+
+/// Options of `top`.
+#[derive(Debug, Clone, Args)]
+pub struct TopArgs {
+    /// The proxy to watch.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// How often it is asked
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub every: std::time::Duration,
+}
+
+/// Options of `report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// Only calls that began at this instant (RFC 3339) or so long ago at most, such as
+    /// 72h or 7d [default: all there are]
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Only calls that began before this instant or longer ago
+    #[arg(long, value_name = "WHEN")]
+    pub until: Option<String>,
+    /// What the calls of a row have in common
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "model"
+    )]
+    pub by: Vec<By>,
+    /// Read this ledger [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"])]
+    pub ledger: Option<PathBuf>,
+    /// Read these call logs, as `run --call-log` writes them
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "admin")]
+    pub call_log: Vec<PathBuf>,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Have the speeds of calls in that came while their upstream warmed up
+    #[arg(long)]
+    pub with_warm_up: bool,
+}
+
+/// What calls have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// The model that answered, else the one asked for
+    Model,
+    /// The workload
+    Workload,
+    /// The upstream
+    Upstream,
+    /// The agent
+    Agent,
+    /// The route
+    Route,
+    /// The experiment
+    Experiment,
+    /// The variant of the experiment
+    Variant,
+}
+
+/// What `report` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportFormat {
+    /// For terminals
+    Table,
+    /// For documents
+    Markdown,
+    /// For programs
+    Json,
+    /// One file with plots, for browsers
+    Html,
+}
+
 /// Options of `slo status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Where the proxy's operators connect
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN)]
-    pub admin: SocketAddr,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
     /// Print the API's JSON instead of a table
     #[arg(long)]
     pub json: bool,

@@ -23,6 +23,7 @@
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
 //! history/         what finished calls come to: sessions, models, points in time
+//! plot.rs          plots as SVG, for reports
 //! fetch.rs         one HTTP request to somebody who is no upstream
 //! admin/           health, /metrics, the JSON API, the live page
 //! sim/             a simulated backend with a known truth, and simulated agents
@@ -46,6 +47,7 @@ pub mod history;
 pub mod ledger;
 pub mod meter;
 pub mod observer;
+pub mod plot;
 pub mod proxy;
 pub mod sim;
 pub mod slo;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokengauge::observer::{CallObserver, End};
 
 /// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
-fn chat(server: &Server, second: u64, session: &str, agent: &str) {
+pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
     let call = begin(server, second, session, agent);
     let bench = &server.bench;
     for frame in 0..=5 {

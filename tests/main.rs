@@ -4,6 +4,7 @@ mod admin_api;
 mod admin_door;
 mod admin_events;
 mod admin_finished;
+mod admin_openapi;
 mod certificates;
 mod config;
 mod corpus;

@@ -1,10 +1,11 @@
 //! What the process is and where agents reach it, for the live page.
 
 use super::Admin;
+use super::api::Asked;
 use crate::call::Dialect;
 use crate::config::{Config, Endpoint, Route};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -135,7 +136,10 @@ struct Now<'a> {
     ready: bool,
 }
 
-pub(super) async fn about(State(admin): State<Admin>) -> Response {
+pub(super) async fn about(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    if let Err(problem) = Asked::of(query.as_deref(), &[]) {
+        return problem.into_response();
+    }
     let now = Now {
         about: &admin.about.load(),
         ready: admin.readiness.is_ready(),

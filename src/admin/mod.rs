@@ -93,7 +93,6 @@ fn router(admin: Admin) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics))
-        .route("/api/v1/about", get(about::about))
         .merge(api::router())
         .fallback(|| async {
             api::Problem::new(

@@ -1,5 +1,6 @@
 //! One file per command: wires the rooms together for it.
 
+mod ask;
 mod check;
 mod dashboards;
 mod demo;
@@ -14,6 +15,7 @@ mod pause;
 mod probe;
 mod reload;
 mod replay;
+mod report;
 mod rules;
 mod run;
 mod serve;
@@ -21,6 +23,7 @@ mod signals;
 mod sim;
 mod slo;
 mod spending;
+mod top;
 
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
@@ -44,6 +47,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Check(args) => check::check(&args),
         Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Report(args) => report::report(&args),
         Command::Metrics(args) => printed(metrics::metrics(&args)?),
         Command::Rules(args) => printed(rules::rules(&args)?),
         Command::Probe(args) => probe::probe(&args),

@@ -1,7 +1,7 @@
 //! `tokengauge slo`: how the promises stand, and what others would be.
 
 mod openslo;
-mod status;
+pub(super) mod status;
 mod whatif;
 
 use crate::Error;

@@ -36,10 +36,15 @@ pub struct Group {
 impl Group {
     /// One more call.
     pub fn add(&mut self, past: &Past<'_>) {
-        self.totals.add(past);
+        self.add_unmeasured(past);
         self.totals.add_decode(past);
         self.tps.extend(past.record.tps.output);
         self.ttft.extend(past.record.seconds.ttft);
+    }
+
+    /// One more call, whose speed and time to first token do not count.
+    pub fn add_unmeasured(&mut self, past: &Past<'_>) {
+        self.totals.add(past);
     }
 
     /// What they come to, under the `names` that they have in common.
@@ -83,18 +88,36 @@ fn bands(sorted: &[f64]) -> Vec<Band> {
     bounds.map(band).collect()
 }
 
-/// The `calls` by what they have of `dimensions`.
-pub fn group_by<'a>(
-    calls: impl Iterator<Item = Past<'a>>,
-    dimensions: &[Dimension],
-) -> BTreeMap<Vec<Option<&'a str>>, Group> {
-    let mut groups: BTreeMap<Vec<Option<&str>>, Group> = BTreeMap::new();
-    for past in calls {
-        let value = |by: &Dimension| value_of(*by, past.record);
-        let names = dimensions.iter().map(value).collect();
-        groups.entry(names).or_default().add(&past);
+/// Calls by what they have of some dimensions.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    dimensions: Vec<Dimension>,
+    groups: BTreeMap<Vec<Option<String>>, Group>,
+}
+
+impl Groups {
+    /// No call so far.
+    pub fn by(dimensions: &[Dimension]) -> Groups {
+        Groups {
+            dimensions: dimensions.to_vec(),
+            groups: BTreeMap::new(),
+        }
     }
-    groups
+
+    /// The group of a call.
+    pub fn of(&mut self, past: &Past<'_>) -> &mut Group {
+        let value = |by: &Dimension| value_of(*by, past.record).map(str::to_owned);
+        let names = self.dimensions.iter().map(value).collect();
+        self.groups.entry(names).or_default()
+    }
+
+    /// What they come to; most calls first.
+    pub fn rows(self) -> Vec<GroupRow> {
+        let groups = self.groups.into_iter();
+        let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
+        rows
+    }
 }
 
 /// What the `calls` come to by what they have of `dimensions`; most calls first.
@@ -102,13 +125,9 @@ pub fn groups<'a>(
     calls: impl Iterator<Item = Past<'a>>,
     dimensions: &[Dimension],
 ) -> Vec<GroupRow> {
-    let groups = group_by(calls, dimensions).into_iter();
-    let mut rows: Vec<_> = groups
-        .map(|(names, group)| {
-            let owned = names.into_iter().map(|name| name.map(str::to_owned));
-            group.row(owned.collect())
-        })
-        .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
-    rows
+    let mut groups = Groups::by(dimensions);
+    for past in calls {
+        groups.of(&past).add(&past);
+    }
+    groups.rows()
 }

@@ -8,6 +8,7 @@ mod matching;
 mod past;
 mod quantile;
 mod sessions;
+mod time;
 mod timeseries;
 mod totals;
 mod waterfall;
@@ -15,12 +16,13 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
-pub use groups::{Group, group_by, groups, value_of};
+pub use groups::{Group, Groups, groups, value_of};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use past::Past;
 pub use quantile::quantile;
 pub use sessions::sessions;
+pub use time::{duration, instant};
 pub use timeseries::{MAX_POINTS, timeseries};
 pub use totals::tokens;
 pub use waterfall::{phases, waterfall};

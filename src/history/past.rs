@@ -40,8 +40,3 @@ impl<'a> Past<'a> {
         Some((tps * seconds, seconds))
     }
 }
-
-/// As the API writes instants.
-pub(super) fn instant(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
-}

@@ -1,8 +1,9 @@
 //! Calls by session.
 
 use super::matching::{matches_session, model_of};
-use super::past::{Past, instant};
+use super::past::Past;
 use super::quantile::{quantile, sorted};
+use super::time::written as instant;
 use super::totals::Totals;
 use crate::ledger::{SessionQuery, SessionRow, SessionSeconds, SessionSort, SessionTps};
 use std::cmp::Ordering;

@@ -1,7 +1,8 @@
 //! Calls over time.
 
-use super::past::{Past, instant};
+use super::past::Past;
 use super::quantile::{quantile, sorted};
+use super::time::written as instant;
 use super::totals;
 use crate::ledger::{Point, SeriesMetric, Timeseries};
 use crate::slo::since_1970;

@@ -3,7 +3,7 @@
 use super::counts::ByChannel;
 use super::head::Head;
 use super::lane::{InFlight, Lane};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 256;
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// A stream in flight, as the API gives it. Times are seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamNow {
     /// The call's id.
     pub id: String,
@@ -50,7 +50,7 @@ pub struct StreamNow {
 }
 
 /// Normalised tokens so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokensNow {
     /// Visible text.
     pub answer: u64,

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use crate::call::Outcome;
+use crate::history::{duration, instant};
 use crate::ledger::{Filter, Paging};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
@@ -42,11 +43,14 @@ pub(super) const OUTCOMES: [Outcome; 8] = [
 
 /// What was asked, by parameter; each was given once and is known.
 #[derive(Debug)]
-pub(super) struct Asked(BTreeMap<&'static str, String>);
+pub(in crate::admin) struct Asked(BTreeMap<&'static str, String>);
 
 impl Asked {
     /// Reads a query that may have the parameters of all of `known`.
-    pub(super) fn of(query: Option<&str>, known: &[&[&'static str]]) -> Result<Asked, Problem> {
+    pub(in crate::admin) fn of(
+        query: Option<&str>,
+        known: &[&[&'static str]],
+    ) -> Result<Asked, Problem> {
         let mut asked = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             let all = || known.iter().copied().flatten();
@@ -133,11 +137,7 @@ impl Asked {
     fn instant(&self, name: &'static str, now: SystemTime) -> Result<Option<SystemTime>, Problem> {
         let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration back from now \
                     such as 90s, 15m, 72h or 7d";
-        let parse = |value: &str| {
-            let ago = duration(value).and_then(|ago| now.checked_sub(ago));
-            ago.or_else(|| humantime::parse_rfc3339(value).ok())
-                .ok_or_else(|| Problem::of(name, rule))
-        };
+        let parse = |value| instant(value, now).ok_or_else(|| Problem::of(name, rule));
         self.text(name).map(parse).transpose()
     }
 
@@ -176,23 +176,6 @@ impl Asked {
             session: self.name("session")?,
         })
     }
-}
-
-/// A whole number of seconds, minutes, hours, days or weeks: at most six digits.
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.chars().last()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        'w' => 604_800,
-        _ => return None,
-    };
-    let digits = &text[..text.len() - 1];
-    let sound = digits.len() <= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number: u64 = digits.parse().ok().filter(|number| sound && *number > 0)?;
-    Some(Duration::from_secs(number * seconds))
 }
 
 #[cfg(test)]

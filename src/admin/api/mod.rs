@@ -4,19 +4,22 @@ mod asked;
 mod events;
 mod finished;
 mod live;
+mod openapi;
 mod problem;
 mod store;
 
-use super::Admin;
+use super::{Admin, about};
 use axum::Router;
 use axum::routing::{MethodRouter, get};
 
+pub(super) use asked::Asked;
 pub(super) use live::{slos_now, streams_now};
 pub(super) use problem::Problem;
 
 /// Every path of the API and what answers there.
 fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     vec![
+        ("/api/v1/about", get(about::about)),
         ("/api/v1/calls", get(finished::calls)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),
@@ -27,6 +30,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),
+        ("/api/v1/openapi.json", get(openapi::openapi)),
     ]
 }
 
@@ -36,4 +40,19 @@ pub(super) fn router() -> Router<Admin> {
     all.fold(Router::new(), |router, (path, answer)| {
         router.route(path, answer)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_exactly_the_paths_that_are_answered() {
+        let document = openapi::document();
+        let documented = document["paths"].as_object().expect("paths");
+        let documented: Vec<&str> = documented.keys().map(String::as_str).collect();
+        let mut answered: Vec<&str> = routes().iter().map(|(path, _)| *path).collect();
+        answered.sort_unstable();
+        assert_eq!(documented, answered);
+    }
 }

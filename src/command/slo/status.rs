@@ -2,72 +2,55 @@
 
 use crate::Error;
 use crate::cli::StatusArgs;
-use crate::fetch::fetch;
-use bytes::Bytes;
-use http::Request;
+use crate::command::ask::{self, Proxy};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATH: &str = "/api/v1/slos";
 
 /// What of the API's answer the table shows.
-#[derive(Deserialize)]
-struct Answer {
-    slos: Vec<Row>,
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Answer {
+    pub(in crate::command) slos: Vec<Row>,
 }
 
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    promise: String,
-    objective: f64,
-    window: String,
-    good: f64,
-    bad: f64,
-    ratio: Option<f64>,
-    budget_remaining: f64,
-    exhausted_in_seconds: Option<f64>,
-    burn: Vec<Burn>,
-    alerts: Vec<Alert>,
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Row {
+    pub(in crate::command) name: String,
+    pub(in crate::command) promise: String,
+    pub(in crate::command) objective: f64,
+    pub(in crate::command) window: String,
+    pub(in crate::command) good: f64,
+    pub(in crate::command) bad: f64,
+    pub(in crate::command) ratio: Option<f64>,
+    pub(in crate::command) budget_remaining: f64,
+    pub(in crate::command) exhausted_in_seconds: Option<f64>,
+    pub(in crate::command) burn: Vec<Burn>,
+    pub(in crate::command) alerts: Vec<Alert>,
 }
 
-#[derive(Deserialize)]
-struct Burn {
-    window: String,
-    rate: Option<f64>,
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Burn {
+    pub(in crate::command) window: String,
+    pub(in crate::command) rate: Option<f64>,
 }
 
-#[derive(Deserialize)]
-struct Alert {
-    severity: String,
-    firing: bool,
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Alert {
+    pub(in crate::command) severity: String,
+    pub(in crate::command) firing: bool,
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
-    let url = format!("http://{}/api/v1/slos", args.admin);
-    let failed = |reason: String| {
-        Error::Failed(format!(
-            "{url}: {reason}; is the proxy running there? --admin names its address"
-        ))
-    };
-    let request = Request::get(&url).body(Bytes::new());
-    let request = request.map_err(|error| failed(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(error.to_string()))?;
-    let answer = runtime.block_on(fetch(request, PATIENCE));
-    let answer = answer.map_err(|error| failed(error.to_string()))?;
-    if answer.status != 200 {
-        return Err(failed(format!("answered {}", answer.status)));
-    }
+    let proxy = Proxy::of(&args.admin)?;
+    let runtime = ask::runtime()?;
     if args.json {
-        println!("{}", String::from_utf8_lossy(&answer.body));
+        let text = runtime.block_on(proxy.text(PATH)).map_err(Error::Failed)?;
+        println!("{}", String::from_utf8_lossy(&text));
         return Ok(());
     }
-    let answer: Answer =
-        serde_json::from_slice(&answer.body).map_err(|error| failed(error.to_string()))?;
+    let answer: Answer = runtime.block_on(proxy.ask(PATH)).map_err(Error::Failed)?;
     print!("{}", table(&answer.slos));
     Ok(())
 }
@@ -139,7 +122,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 /// A time as people say it: its two largest units.
-fn rough(seconds: f64) -> String {
+pub(in crate::command) fn rough(seconds: f64) -> String {
     if seconds < 1.0 {
         return "spent".to_owned();
     }

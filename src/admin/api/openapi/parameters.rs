@@ -1,0 +1,100 @@
+//! The parameters of the API.
+
+use crate::admin::api::asked::{DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME, OUTCOMES};
+use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
+use serde_json::{Value, json};
+
+/// A whole number of seconds, minutes, hours, days or weeks.
+const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
+/// RFC 3339 in UTC from 1970 on; February 29 is left out here, but is an answer to.
+const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
+    ((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
+    T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?Z";
+
+/// One in the query.
+pub(super) fn query(name: &str) -> Value {
+    let (schema, description) = schema(name);
+    let mut parameter = json!({
+        "name": name, "in": "query", "required": name == "by",
+        "description": description, "schema": schema,
+    });
+    if name == "by" {
+        parameter["style"] = "form".into();
+        parameter["explode"] = false.into();
+    }
+    parameter
+}
+
+/// The one in a path.
+pub(super) fn session_id() -> Value {
+    json!({
+        "name": "id", "in": "path", "required": true,
+        "description": "The session, as the agents named it, percent-encoded.",
+        "schema": {"type": "string", "minLength": 1},
+    })
+}
+
+fn schema(name: &str) -> (Value, &'static str) {
+    let instant = json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT})$")});
+    let name_of = json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME});
+    let words = |all: Vec<&str>| json!({"type": "string", "enum": all});
+    match name {
+        "since" => (
+            instant,
+            "Calls that began at this instant or later; sessions whose last call ended then or later. \
+             RFC 3339 in UTC, or a duration back from now.",
+        ),
+        "until" => (
+            instant,
+            "Calls, and sessions, that began before this instant. RFC 3339 in UTC, or a duration back.",
+        ),
+        "outcome" => (
+            words(OUTCOMES.map(|outcome| outcome.as_str()).to_vec()),
+            "How a call ended.",
+        ),
+        "model" => (name_of, "The model that answered, else the one asked for."),
+        "user" => (
+            name_of,
+            "The user as records have it: hashed, unless configured otherwise.",
+        ),
+        "workload" | "route" | "upstream" | "agent" | "experiment" | "session" => {
+            (name_of, "Its whole name.")
+        }
+        "q" => (
+            name_of,
+            "A part of the session's id or of an agent's name, in any case.",
+        ),
+        "sort" => (
+            words(SORTS.map(|(word, _)| word).to_vec()),
+            "last_at, where nothing is said. What is unknown comes last.",
+        ),
+        "order" => (
+            words(ORDERS.map(|(word, _)| word).to_vec()),
+            "desc, where nothing is said.",
+        ),
+        "metric" => (
+            words(METRICS.map(|(word, _)| word).to_vec()),
+            "Decode speed (where nothing is said) or time to first token.",
+        ),
+        "step" => (
+            json!({"type": "string", "pattern": format!("^{DURATION}$")}),
+            "The length of a point; 1m, where nothing is said.",
+        ),
+        "by" => (
+            json!({
+                "type": "array", "minItems": 1, "uniqueItems": true,
+                "items": words(DIMENSIONS.map(|(word, _)| word).to_vec()),
+            }),
+            "What the calls of a group have in common, with commas between.",
+        ),
+        "limit" => (
+            json!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}),
+            "Rows at most.",
+        ),
+        "cursor" => (
+            json!({"type": "string", "minLength": 1, "maxLength": 1024}),
+            "The next_cursor of an answer to the same question.",
+        ),
+        other => unreachable!("{other} has a schema"),
+    }
+}

@@ -1,0 +1,155 @@
+//! What a report holds.
+
+use crate::call::CallRecord;
+use crate::history::{Groups, Past, quantile};
+use crate::ledger::{Dimension, GroupRow};
+use crate::slo::since_1970;
+use serde_json::{Map, Value, json};
+use std::time::SystemTime;
+
+/// Points over time.
+const POINTS: f64 = 60.0;
+
+/// The calls of a time, told apart.
+pub(super) struct Report {
+    pub(super) made: SystemTime,
+    pub(super) since: Option<SystemTime>,
+    pub(super) until: Option<SystemTime>,
+    pub(super) calls: u64,
+    /// Calls of a warm-up whose speed does not count.
+    pub(super) left_out: u64,
+    pub(super) first: Option<SystemTime>,
+    pub(super) last: Option<SystemTime>,
+    by: Vec<Dimension>,
+    with_warm_up: bool,
+    groups: Groups,
+    /// Start, decode speed, time to first token.
+    samples: Vec<(f64, Option<f64>, Option<f64>)>,
+}
+
+/// Quantiles of one step in time: where it begins, and the 10th, 50th and 90th.
+pub(super) type Quantiles = (f64, [Option<f64>; 3]);
+
+impl Report {
+    pub(super) fn new(by: &[Dimension], with_warm_up: bool, made: SystemTime) -> Report {
+        Report {
+            made,
+            since: None,
+            until: None,
+            calls: 0,
+            left_out: 0,
+            first: None,
+            last: None,
+            by: by.to_vec(),
+            with_warm_up,
+            groups: Groups::by(by),
+            samples: Vec::new(),
+        }
+    }
+
+    /// One more call.
+    pub(super) fn add(&mut self, call: &CallRecord) {
+        let Some(past) = Past::of(call) else {
+            return;
+        };
+        self.calls += 1;
+        self.first = Some(
+            self.first
+                .map_or(past.started, |first| first.min(past.started)),
+        );
+        self.last = Some(self.last.map_or(past.ended, |last| last.max(past.ended)));
+        let group = self.groups.of(&past);
+        if call.warm_up && !self.with_warm_up {
+            self.left_out += 1;
+            return group.add_unmeasured(&past);
+        }
+        group.add(&past);
+        let (tps, ttft) = (call.tps.output, call.seconds.ttft);
+        if tps.or(ttft).is_some() {
+            self.samples.push((since_1970(past.started), tps, ttft));
+        }
+    }
+
+    /// By what the calls are told apart.
+    pub(super) fn dimensions(&self) -> Vec<&'static str> {
+        self.by.iter().map(|by| word(*by)).collect()
+    }
+
+    /// What each group comes to; most calls first.
+    pub(super) fn rows(&self) -> Vec<GroupRow> {
+        self.groups.clone().rows()
+    }
+
+    /// Decode speeds over time.
+    pub(super) fn tps(&self) -> Vec<Quantiles> {
+        self.over_time(|(_, tps, _)| *tps)
+    }
+
+    /// Times to first token over time.
+    pub(super) fn ttft(&self) -> Vec<Quantiles> {
+        self.over_time(|(_, _, ttft)| *ttft)
+    }
+
+    fn over_time(
+        &self,
+        value: impl Fn(&(f64, Option<f64>, Option<f64>)) -> Option<f64>,
+    ) -> Vec<Quantiles> {
+        let (Some(first), Some(last)) = (self.first, self.last) else {
+            return Vec::new();
+        };
+        let begin = since_1970(first);
+        let step = ((since_1970(last) - begin) / POINTS).max(1.0).ceil();
+        let mut steps = vec![Vec::new(); POINTS as usize + 1];
+        for sample in &self.samples {
+            let at = ((sample.0 - begin) / step) as usize;
+            if let (Some(value), Some(values)) = (value(sample), steps.get_mut(at)) {
+                values.push(value);
+            }
+        }
+        let point = |(at, mut values): (usize, Vec<f64>)| {
+            values.sort_by(f64::total_cmp);
+            let quantiles = [0.1, 0.5, 0.9].map(|share| quantile(&values, share));
+            (begin + at as f64 * step, quantiles)
+        };
+        steps.into_iter().enumerate().map(point).collect()
+    }
+
+    /// The report for programs.
+    pub(super) fn document(&self) -> Value {
+        let instant = |at: SystemTime| humantime::format_rfc3339_millis(at).to_string();
+        let dimensions = self.dimensions();
+        let rows = self.rows().into_iter().map(|row| {
+            let names = dimensions.iter().zip(&row.names);
+            let by: Map<_, _> = names
+                .map(|(by, name)| ((*by).to_owned(), json!(name)))
+                .collect();
+            let mut row = json!(row);
+            row["by"] = by.into();
+            row
+        });
+        json!({
+            "made_at": instant(self.made),
+            "since": self.since.map(instant),
+            "until": self.until.map(instant),
+            "first_call_at": self.first.map(instant),
+            "last_call_ended_at": self.last.map(instant),
+            "calls": self.calls,
+            "warm_up_calls_left_out": self.left_out,
+            "by": dimensions,
+            "groups": rows.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn word(by: Dimension) -> &'static str {
+    match by {
+        Dimension::Model => "model",
+        Dimension::Workload => "workload",
+        Dimension::Route => "route",
+        Dimension::Upstream => "upstream",
+        Dimension::Agent => "agent",
+        Dimension::Experiment => "experiment",
+        Dimension::Variant => "variant",
+        Dimension::Outcome => "outcome",
+    }
+}

@@ -1,0 +1,75 @@
+//! `tokengauge report`: what finished calls come to, as people compare it.
+
+mod figures;
+mod html;
+mod source;
+mod text;
+
+use crate::Error;
+use crate::cli::{By, ReportArgs, ReportFormat};
+use crate::ledger::Dimension;
+use figures::Report;
+use std::time::SystemTime;
+
+pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
+    let report = gathered(args, SystemTime::now())?;
+    let text = match args.format {
+        ReportFormat::Table => text::table(&report),
+        ReportFormat::Markdown => text::markdown(&report),
+        ReportFormat::Json => json(&report)?,
+        ReportFormat::Html => html::page(&report),
+    };
+    let Some(path) = &args.output else {
+        return super::printed(text);
+    };
+    std::fs::write(path, text)
+        .map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
+    let mut by: Vec<Dimension> = args.by.iter().map(|by| dimension(*by)).collect();
+    by.dedup();
+    let (since, until) = (
+        instant(args.since.as_deref(), now)?,
+        instant(args.until.as_deref(), now)?,
+    );
+    let mut report = Report::new(&by, args.with_warm_up, now);
+    report.since = since;
+    report.until = until;
+    source::each_call(args, since, until, &mut |call| report.add(call))?;
+    if report.calls == 0 {
+        let wide = "there are no finished calls in that time; --since and --until name another";
+        return Err(Error::Failed(wide.to_owned()));
+    }
+    Ok(report)
+}
+
+fn json(report: &Report) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(&report.document());
+    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    Ok(text + "\n")
+}
+
+/// RFC 3339, or a duration back.
+fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, Error> {
+    let parse = |text: &str| {
+        crate::history::instant(text, now).ok_or_else(|| {
+            Error::Failed(format!(
+                "{text} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
+            ))
+        })
+    };
+    text.map(parse).transpose()
+}
+
+fn dimension(by: By) -> Dimension {
+    match by {
+        By::Model => Dimension::Model,
+        By::Workload => Dimension::Workload,
+        By::Upstream => Dimension::Upstream,
+        By::Agent => Dimension::Agent,
+        By::Route => Dimension::Route,
+        By::Experiment => Dimension::Experiment,
+        By::Variant => Dimension::Variant,
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the calls of a report come from: a ledger, a running proxy, call logs.
+
+use crate::Error;
+use crate::call::CallRecord;
+use crate::cli::ReportArgs;
+use crate::command::ask::{self, Proxy};
+use crate::history::{Past, matches};
+use crate::ledger::{Filter, Paging, Reader};
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+/// Calls of one page.
+const PAGE: usize = 1000;
+
+/// A page of the API.
+#[derive(Deserialize)]
+struct Page {
+    calls: Vec<CallRecord>,
+    next_cursor: Option<String>,
+}
+
+/// Every call of the time asked for.
+pub(super) fn each_call(
+    args: &ReportArgs,
+    since: Option<SystemTime>,
+    until: Option<SystemTime>,
+    take: &mut dyn FnMut(&CallRecord),
+) -> Result<(), Error> {
+    let filter = Filter {
+        since,
+        until,
+        ..Filter::default()
+    };
+    if let Some(path) = &args.ledger {
+        return of_ledger(path, &filter, take);
+    }
+    if args.call_log.is_empty() {
+        return of_proxy(&Proxy::of(&args.admin)?, &filter, take);
+    }
+    args.call_log.iter().try_for_each(|log| {
+        of_log(log, &filter, take).map_err(|error| {
+            let log = log.display();
+            Error::Failed(format!(
+                "{log}: {error}; call logs are what `run --call-log FILE` writes"
+            ))
+        })
+    })
+}
+
+fn of_ledger(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> Result<(), Error> {
+    let reader = Reader::new(path, Instant::now);
+    let mut paging = Paging {
+        limit: PAGE,
+        cursor: None,
+    };
+    loop {
+        let page = reader.calls(filter, &paging);
+        let page = page.map_err(|error| Error::Failed(error.to_string()))?;
+        page.rows.iter().for_each(&mut *take);
+        match page.next_cursor {
+            Some(cursor) => paging.cursor = Some(cursor),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn of_proxy(
+    proxy: &Proxy,
+    filter: &Filter,
+    take: &mut dyn FnMut(&CallRecord),
+) -> Result<(), Error> {
+    let runtime = ask::runtime()?;
+    let mut query = format!("/api/v1/calls?limit={PAGE}");
+    for (name, at) in [("since", filter.since), ("until", filter.until)] {
+        if let Some(at) = at {
+            query += &format!("&{name}={}", humantime::format_rfc3339_millis(at));
+        }
+    }
+    let mut cursor: Option<String> = None;
+    loop {
+        let path = match &cursor {
+            Some(cursor) => {
+                let pairs = form_urlencoded::Serializer::new(String::new())
+                    .append_pair("cursor", cursor)
+                    .finish();
+                format!("{query}&{pairs}")
+            }
+            None => query.clone(),
+        };
+        let page: Page = runtime.block_on(proxy.ask(&path)).map_err(Error::Failed)?;
+        page.calls.iter().for_each(&mut *take);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Lines that are no call record are told, and left out.
+fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> std::io::Result<()> {
+    let mut unreadable = 0_u64;
+    for line in BufReader::new(File::open(path)?).lines() {
+        let line = line?;
+        match serde_json::from_str::<CallRecord>(&line) {
+            Ok(call) if Past::of(&call).is_some_and(|past| matches(filter, &past)) => take(&call),
+            Ok(_) => {}
+            Err(_) => unreadable += u64::from(!line.trim().is_empty()),
+        }
+    }
+    if unreadable > 0 {
+        let path = path.display();
+        eprintln!(
+            "{path}: {unreadable} lines are no call records of this version; they are left out"
+        );
+    }
+    Ok(())
+}

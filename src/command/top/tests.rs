@@ -1,0 +1,227 @@
+//! What is seen and what keys do, on a terminal that is none.
+
+use super::asking::News;
+use super::draw::draw;
+use super::state::{Next, State};
+use super::views::Content;
+use crate::ledger::{GroupRow, SessionRow};
+use crate::meter::{StreamNow, TokensNow};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
+
+fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
+    StreamNow {
+        id: "0".to_owned(),
+        route: "r".to_owned(),
+        upstream: "engine".to_owned(),
+        model: Some(model.to_owned()),
+        workload: None,
+        session: Some("s-1".to_owned()),
+        agent: Some(agent.to_owned()),
+        started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        seconds: 2.5,
+        tokens: TokensNow {
+            output: 120,
+            reasoning: 20,
+            ..TokensNow::default()
+        },
+        tps,
+        last_gap: None,
+        silent: Some(0.02),
+    }
+}
+
+fn news(content: Content) -> Result<News, String> {
+    Ok(News {
+        in_flight: 3,
+        tps: 61.25,
+        content,
+    })
+}
+
+fn streams() -> State {
+    let mut state = State::new("http://127.0.0.1:9464");
+    state.heard(news(Content::Streams(vec![
+        stream("slow-1", Some(3.25), "coder/1"),
+        stream("fast-1", Some(58.0), "chat/1"),
+        stream("new-1", None, "coder/1"),
+    ])));
+    state
+}
+
+/// The screen's lines, without what is blank at their ends.
+fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+    terminal.draw(|frame| draw(frame, state)).expect("drawn");
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+    };
+    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+fn press(state: &mut State, keys: &str) {
+    for key in keys.chars() {
+        state.key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE));
+    }
+}
+
+#[test]
+fn streams_are_shown_fastest_first_and_what_is_unknown_last() {
+    assert_eq!(
+        screen(&streams(), 100, 8),
+        [
+            "tokengauge  http://127.0.0.1:9464  3 streams  61 tokens/s",
+            " 1 Streams  2 Models  3 SLOs  4 Sessions",
+            "MODEL            TPS↓   TOKENS  REASONING   SECONDS   SILENT AGENT         SESSION      UPSTREAM",
+            "fast-1           58.0      120         20      2.50     0.02 chat/1        s-1          engine",
+            "slow-1            3.2      120         20      2.50     0.02 coder/1       s-1          engine",
+            "new-1               –      120         20      2.50     0.02 coder/1       s-1          engine",
+            "",
+            "1-4 tab view  s sort  r reverse  / filter  ↑↓ move  q quit",
+        ]
+    );
+}
+
+#[test]
+fn a_filter_is_typed_kept_and_forgotten() {
+    let mut state = streams();
+    press(&mut state, "/CODER");
+    let lines = screen(&state, 100, 8);
+    assert!(
+        lines[3].starts_with("slow-1") && lines[4].starts_with("new-1"),
+        "{lines:#?}"
+    );
+    assert_eq!(lines[5], "");
+    assert_eq!(lines[7], "/CODER▏ enter keeps it, esc forgets it");
+    state.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+    assert!(screen(&state, 100, 8)[7].starts_with("filter: CODER (esc forgets it)"));
+    press(&mut state, "/x");
+    assert!(screen(&state, 100, 8)[2].starts_with("nothing has the filter's text"));
+    state.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+    assert!(screen(&state, 100, 8)[3].starts_with("fast-1"));
+}
+
+#[test]
+fn rows_are_sorted_by_any_column_either_way() {
+    let mut state = streams();
+    let first = |state: &State| screen(state, 100, 8)[3].clone();
+    press(&mut state, "r");
+    assert!(first(&state).starts_with("slow-1"), "the slowest first");
+    press(&mut state, "sssssss");
+    let lines = screen(&state, 100, 8);
+    assert!(lines[2].contains("UPSTREAM↓"), "{lines:#?}");
+    press(&mut state, "s");
+    assert!(
+        first(&state).starts_with("slow-1"),
+        "by name, the last first"
+    );
+    press(&mut state, "r");
+    assert!(first(&state).starts_with("fast-1"));
+}
+
+#[test]
+fn the_other_views_are_asked_for_and_shown() {
+    let mut state = streams();
+    assert_eq!(
+        state.key(KeyEvent::new(KeyCode::Tab, KeyModifiers::NONE)),
+        Next::Ask
+    );
+    assert_eq!(
+        screen(&state, 100, 8)[2],
+        "…",
+        "nothing of models is known yet"
+    );
+    let mut row = GroupRow {
+        name: Some("big-1".to_owned()),
+        calls: 12,
+        errors: 2,
+        ..GroupRow::default()
+    };
+    row.tps.p50 = Some(14.9);
+    state.heard(news(Content::Models("memory".to_owned(), vec![row])));
+    let lines = screen(&state, 110, 6);
+    assert!(lines[0].ends_with("from memory"), "{lines:#?}");
+    let cells: Vec<_> = lines[3].split_whitespace().collect();
+    assert_eq!(cells, ["big-1", "12", "2", "14.9", "–", "–", "–", "–", "–"]);
+    assert_eq!(
+        state.key(KeyEvent::new(KeyCode::Char('4'), KeyModifiers::NONE)),
+        Next::Ask
+    );
+    let session = |id: &str, last: &str| SessionRow {
+        id: id.to_owned(),
+        last_at: last.to_owned(),
+        agents: vec!["coder/1".to_owned(), "helper".to_owned()],
+        ..SessionRow::default()
+    };
+    let sessions = vec![
+        session("old", "2026-01-01T10:00:00.000Z"),
+        session("new", "2026-01-02T10:00:00.000Z"),
+    ];
+    state.heard(news(Content::Sessions("ledger".to_owned(), sessions)));
+    let lines = screen(&state, 120, 6);
+    assert!(
+        lines[3].starts_with("new") && lines[3].contains("coder/1, helper"),
+        "{lines:#?}"
+    );
+    assert!(lines[3].contains("2026-01-02 10:00:00"), "{lines:#?}");
+    assert_eq!(
+        state.key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::NONE)),
+        Next::Ask
+    );
+    state.heard(news(Content::Slos(Vec::new())));
+    assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
+}
+
+#[test]
+fn a_proxy_that_does_not_answer_is_told_and_what_was_known_stays() {
+    let mut state = streams();
+    state.heard(Err(
+        "http://127.0.0.1:9464: Connection refused; is the proxy running there?".to_owned(),
+    ));
+    let lines = screen(&state, 100, 10);
+    assert!(lines[2].contains("Connection refused"), "{lines:#?}");
+    assert!(lines[5].starts_with("fast-1"), "{lines:#?}");
+    state.heard(news(Content::Streams(Vec::new())));
+    let lines = screen(&state, 100, 10);
+    assert!(lines[2].starts_with("no call is under way"), "{lines:#?}");
+}
+
+#[test]
+fn slow_streams_are_red_and_the_chosen_row_stands_out() {
+    let mut state = streams();
+    press(&mut state, "j");
+    let mut terminal = Terminal::new(TestBackend::new(100, 8)).expect("a terminal");
+    terminal.draw(|frame| draw(frame, &state)).expect("drawn");
+    let buffer = terminal.backend().buffer();
+    let tps = |y: u16| buffer[(20, y)].style();
+    assert_eq!(
+        (tps(3).fg, tps(4).fg),
+        (Some(Color::Green), Some(Color::Red))
+    );
+    let reversed = |y: u16| {
+        tps(y)
+            .add_modifier
+            .contains(ratatui::style::Modifier::REVERSED)
+    };
+    assert!(reversed(4) && !reversed(3));
+}
+
+#[test]
+fn it_ends_with_q_and_with_control_c_but_not_while_typing() {
+    let mut state = streams();
+    let key = |code, modifiers| KeyEvent::new(code, modifiers);
+    let q = key(KeyCode::Char('q'), KeyModifiers::NONE);
+    assert_eq!(state.key(q), Next::End);
+    press(&mut state, "/");
+    assert_eq!(state.key(q), Next::Stay);
+    assert_eq!(state.filter, "q");
+    assert_eq!(
+        state.key(key(KeyCode::Char('c'), KeyModifiers::CONTROL)),
+        Next::End
+    );
+}
