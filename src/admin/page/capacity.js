@@ -6,7 +6,7 @@ import { count, rate } from "./format.js";
 export class Capacity {
   constructor(host) {
     this.upstreams = [];
-    this.select = h("select", { "aria-label": "Upstream", on: { change: () => this.show() } });
+    this.select = h("select", { "aria-label": "Upstream", hidden: true, on: { change: () => this.show() } });
     this.verdict = h("p", { class: "note" });
     this.verdict.style.marginTop = "0";
     host.append(h("div", { class: "head" }, this.select, this.verdict));

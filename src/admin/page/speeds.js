@@ -51,7 +51,8 @@ export class Speeds {
 
 /** What has just begun is shown from its beginning on, not at the edge of an empty day. */
 function from({ points, step }, start, now) {
-  const first = points.length > 0 ? Date.parse(points[0].at) / 1000 - step : start;
+  const earliest = points.find((point) => point.calls > 0);
+  const first = earliest ? Date.parse(earliest.at) / 1000 - step : start;
   return Math.max(start, Math.min(first, now - (now - start) / 5));
 }
 

@@ -30,10 +30,11 @@ export async function open(browser, base, { path = "", expected = null, prepare 
   return { page, context, wrong };
 }
 
-/** What axe finds that keeps people out. */
-export async function inaccessible(page) {
+/** What axe finds that keeps people out; by one rule alone where one is named. */
+export async function inaccessible(page, rule = null) {
   await page.evaluate(AXE);
-  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const options = { resultTypes: ["violations"], ...(rule && { runOnly: [rule] }) };
+  const found = await page.evaluate((options) => globalThis.axe.run(document, options), options);
   const serious = found.violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
   return serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`).join(" | ")}`);
 }
