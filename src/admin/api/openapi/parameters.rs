@@ -15,7 +15,7 @@ const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
 pub(super) fn query(name: &str) -> Value {
     let (schema, description) = schema(name);
     let mut parameter = json!({
-        "name": name, "in": "query", "required": name == "by",
+        "name": name, "in": "query", "required": false,
         "description": description, "schema": schema,
     });
     if name == "by" {
@@ -85,7 +85,7 @@ fn schema(name: &str) -> (Value, &'static str) {
                 "type": "array", "minItems": 1, "uniqueItems": true,
                 "items": words(DIMENSIONS.map(|(word, _)| word).to_vec()),
             }),
-            "What the calls of a group have in common, with commas between.",
+            "What the calls of a group have in common, with commas between; without it all are one group.",
         ),
         "limit" => (
             json!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}),
