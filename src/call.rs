@@ -100,6 +100,9 @@ pub struct Usage {
     pub cached_input: Option<u64>,
     /// Input tokens written to a cache.
     pub cache_write: Option<u64>,
+    /// The part of it that is kept for an hour, which has a price of its own. In no record.
+    #[serde(skip)]
+    pub cache_write_1h: Option<u64>,
     /// All output tokens, reasoning included.
     pub output: Option<u64>,
     /// Output tokens spent on reasoning.
@@ -112,6 +115,7 @@ impl Usage {
         self.input = newer.input.or(self.input);
         self.cached_input = newer.cached_input.or(self.cached_input);
         self.cache_write = newer.cache_write.or(self.cache_write);
+        self.cache_write_1h = newer.cache_write_1h.or(self.cache_write_1h);
         self.output = newer.output.or(self.output);
         self.reasoning = newer.reasoning.or(self.reasoning);
     }

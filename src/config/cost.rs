@@ -33,6 +33,7 @@ pub(super) fn prices(
             input: written.input,
             cached_input: written.cached_input,
             cache_write: written.cache_write,
+            cache_write_1h: written.cache_write_1h,
             output: written.output,
             reasoning: written.reasoning,
             batch: written.batch,
@@ -68,6 +69,12 @@ fn check_tariff(place: &Spanned<String>, tariff: &Tariff, problems: &mut Problem
     let parts = [
         ("cached_input", tariff.cached_input, "input", tariff.input),
         ("cache_write", tariff.cache_write, "input", tariff.input),
+        (
+            "cache_write_1h",
+            tariff.cache_write_1h,
+            "input",
+            tariff.input,
+        ),
         ("reasoning", tariff.reasoning, "output", tariff.output),
     ];
     for (part, price, whole, whole_price) in parts {

@@ -160,6 +160,7 @@ pub(super) struct Price {
     pub(super) input: Option<f64>,
     pub(super) cached_input: Option<f64>,
     pub(super) cache_write: Option<f64>,
+    pub(super) cache_write_1h: Option<f64>,
     pub(super) output: Option<f64>,
     pub(super) reasoning: Option<f64>,
     pub(super) batch: Option<f64>,

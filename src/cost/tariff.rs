@@ -18,6 +18,8 @@ pub struct Tariff {
     pub cached_input: Option<f64>,
     /// Input that was written to a cache.
     pub cache_write: Option<f64>,
+    /// The part of it that is kept for an hour.
+    pub cache_write_1h: Option<f64>,
     /// Output.
     pub output: Option<f64>,
     /// The part of the output that is reasoning.
@@ -53,11 +55,12 @@ impl Tier {
 
 impl Tariff {
     /// Every price of it with its key.
-    pub fn prices(&self) -> [(&'static str, Option<f64>); 6] {
+    pub fn prices(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("input", self.input),
             ("cached_input", self.cached_input),
             ("cache_write", self.cache_write),
+            ("cache_write_1h", self.cache_write_1h),
             ("output", self.output),
             ("reasoning", self.reasoning),
             ("batch", self.batch),
@@ -91,10 +94,13 @@ impl Tariff {
         let all = tokens.input?;
         let cached = tokens.cached_input.unwrap_or(0).min(all);
         let written = tokens.cache_write.unwrap_or(0).min(all - cached);
+        let hour = tokens.cache_write_1h.unwrap_or(0).min(written);
+        let write = self.cache_write.unwrap_or(price);
         Some(
             of(all - cached - written, price)
                 + of(cached, self.cached_input.unwrap_or(price))
-                + of(written, self.cache_write.unwrap_or(price)),
+                + of(written - hour, write)
+                + of(hour, self.cache_write_1h.unwrap_or(write)),
         )
     }
 }
@@ -111,6 +117,7 @@ mod tests {
         input: Some(3.0),
         cached_input: Some(0.3),
         cache_write: Some(3.75),
+        cache_write_1h: Some(6.0),
         output: Some(15.0),
         reasoning: None,
         batch: Some(0.5),
@@ -119,6 +126,7 @@ mod tests {
         input: Some(10_000),
         cached_input: Some(6_000),
         cache_write: Some(1_000),
+        cache_write_1h: None,
         output: Some(500),
         reasoning: Some(200),
     };
@@ -134,6 +142,15 @@ mod tests {
         close(
             TARIFF.cost(&TOKENS, Tier::Standard),
             (uncached + 500.0 * 15.0) / 1e6,
+        );
+        let kept = Usage {
+            cache_write_1h: Some(400),
+            ..TOKENS
+        };
+        let more = 400.0 * (6.0 - 3.75);
+        close(
+            TARIFF.cost(&kept, Tier::Standard),
+            (uncached + more + 500.0 * 15.0) / 1e6,
         );
         let apart = Tariff {
             reasoning: Some(60.0),

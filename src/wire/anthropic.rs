@@ -242,9 +242,17 @@ impl Block<'_> {
 struct Reported {
     input_tokens: Count,
     cache_creation_input_tokens: Count,
+    cache_creation: Option<Written>,
     cache_read_input_tokens: Count,
     output_tokens: Count,
     output_tokens_details: Option<OutputDetails>,
+}
+
+/// What was written to a cache, by how long it is kept.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Written {
+    ephemeral_1h_input_tokens: Count,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -260,6 +268,7 @@ impl Reported {
             cache_creation_input_tokens: newer
                 .cache_creation_input_tokens
                 .or(self.cache_creation_input_tokens),
+            cache_creation: newer.cache_creation.or(self.cache_creation),
             cache_read_input_tokens: newer
                 .cache_read_input_tokens
                 .or(self.cache_read_input_tokens),
@@ -281,6 +290,9 @@ impl From<Reported> for Usage {
             }),
             cached_input,
             cache_write,
+            cache_write_1h: sent
+                .cache_creation
+                .and_then(|w| w.ephemeral_1h_input_tokens.0),
             output: sent.output_tokens.0,
             reasoning: sent.output_tokens_details.and_then(|d| d.thinking_tokens.0),
         }

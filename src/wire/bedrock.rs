@@ -183,6 +183,7 @@ impl From<Reported> for Usage {
             cache_write: written.0,
             output: sent.output_tokens.0,
             reasoning: None,
+            cache_write_1h: None,
         }
     }
 }

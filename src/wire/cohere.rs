@@ -215,6 +215,7 @@ impl From<Reported> for Usage {
             cache_write: None,
             output: tokens.output_tokens.0,
             reasoning: tokens.reasoning_tokens.0,
+            cache_write_1h: None,
         }
     }
 }

@@ -298,6 +298,7 @@ impl From<UsageMetadata> for Usage {
                 _ => Some(answer.unwrap_or(0).saturating_add(thoughts.unwrap_or(0))),
             },
             reasoning: thoughts,
+            cache_write_1h: None,
         }
     }
 }

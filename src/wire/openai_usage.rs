@@ -81,6 +81,7 @@ impl ChatUsage {
                     .or(self.cache_creation_input_tokens.0),
                 output: self.output(reasoning.unwrap_or(0)),
                 reasoning,
+                cache_write_1h: None,
             },
         );
     }
@@ -110,6 +111,7 @@ impl ResponsesUsage {
                 cache_write: input.and_then(|details| details.cache_write_tokens.0),
                 output: self.output_tokens.0,
                 reasoning: output.and_then(|details| details.reasoning_tokens.0),
+                cache_write_1h: None,
             },
         );
     }

@@ -277,6 +277,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
                 cache_write: None,
                 output: answered.then_some(output + 3),
                 reasoning: answered.then_some(reasoning),
+                cache_write_1h: None,
             },
             source: answered.then_some(Source::Reported),
         },

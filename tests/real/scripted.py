@@ -9,8 +9,9 @@ import json
 import threading
 
 ANSWER = "The boats carry grain, timber and salt, and in winter nothing at all, for the river is frozen over."
-# Prompt, read from a cache, written to one, answer: of the first agent's two calls and the subagent's one.
-USAGE = {"start": (9_000, 0, 8_000, 60), "subagent": (3_000, 2_000, 500, 25), "result": (1_200, 8_000, 300, 30)}
+# Prompt, read from a cache, written to one for minutes and for an hour, answer: of the first agent's two calls and
+# the subagent's one.
+USAGE = {"start": (9_000, 0, 2_000, 6_000, 60), "subagent": (3_000, 2_000, 500, 0, 25), "result": (1_200, 8_000, 0, 300, 30)}
 
 
 def role(body, headers):
@@ -36,8 +37,9 @@ def block_of(body, line):
 
 
 def events(body, line):
-    fresh, cached, written, output = USAGE[line]
-    usage = {"input_tokens": fresh, "cache_read_input_tokens": cached, "cache_creation_input_tokens": written, "output_tokens": 1}
+    fresh, cached, minutes, hour, output = USAGE[line]
+    usage = {"input_tokens": fresh, "cache_read_input_tokens": cached, "cache_creation_input_tokens": minutes + hour, "output_tokens": 1}
+    usage["cache_creation"] = {"ephemeral_5m_input_tokens": minutes, "ephemeral_1h_input_tokens": hour}
     message = {"id": f"msg_{line}", "type": "message", "role": "assistant", "model": body["model"], "content": []}
     yield {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None, "usage": usage}}
     block, deltas, reason = block_of(body, line)

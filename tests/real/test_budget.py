@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import urllib.request
 
 import anthropic
@@ -62,7 +63,7 @@ def metric(proxy, name):
     return found and float(found.group(1))
 
 
-def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_restart(start, simulator, webhook, tmp_path):  # noqa: F811
+def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_restart_and_a_reload(start, simulator, webhook, tmp_path):  # noqa: F811
     config = CONFIG.format(state=tmp_path / "state", simulator=simulator, webhook=webhook.url)
     proxy = start(config)
     for _ in range(3):
@@ -95,3 +96,11 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
     with pytest.raises(openai.RateLimitError):
         ask(again, "greedy")
     ask(again, "modest")
+
+    # More money for the same budget: what was spent stays spent, and there is some left.
+    file = tmp_path / "proxy-1.toml"
+    file.write_text(config.replace("usd = 0.05", "usd = 0.5").replace("output = 1000", "output = 2000"))
+    again.process.child.send_signal(signal.SIGHUP)
+    eventually("there is money", lambda: 0.1 < metric(again, spent) < 0.2)
+    ask(again, "greedy")
+    eventually("at the new price", lambda: metric(again, spent) == pytest.approx((0.06 + 0.04) / 0.5))

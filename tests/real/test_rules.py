@@ -172,6 +172,10 @@ OWN = {
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
         {"tokengauge_config_last_reload_successful": "0x40 1x20"},
     ),
+    "TokengaugeBudgetSpent": (
+        {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "0.2x59 1.1x5"},
+        {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "1.4x30 0x20 0.99x20"},
+    ),
     "TokengaugeSeriesCollapsed": (
         {"tokengauge_series_collapsed_total": counter((50, 0), (10, 3))},
         {"tokengauge_series_collapsed_total": "40x60"},

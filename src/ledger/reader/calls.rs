@@ -214,6 +214,7 @@ fn tokens(row: &Row<'_>) -> rusqlite::Result<Tokens> {
             cache_write: count(row, "reported_cache_write_tokens")?,
             output: count(row, "reported_output_tokens")?,
             reasoning: count(row, "reported_reasoning_tokens")?,
+            cache_write_1h: None,
         },
         source: parsed(row.get("token_source")?),
     })

@@ -84,6 +84,15 @@ const ALERTS: &[Own] = &[
             goes on, and a restart would fail.",
     },
     Own {
+        alert: "TokengaugeBudgetSpent",
+        severity: Ticket,
+        held: 0,
+        expr: "max by (budget) (tokengauge_budget_spent_ratio) >= 1",
+        summary: "Budget {{ $labels.budget }} is spent",
+        description: "Somebody has spent {{ $value | humanizePercentage }} of the budget {{ $labels.budget }} of this \
+            period. Where the budget blocks, their calls are refused until the period ends.",
+    },
+    Own {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,

@@ -188,6 +188,7 @@ impl From<Metrics> for Usage {
             cache_write,
             output: sent.output_token_count.0,
             reasoning: None,
+            cache_write_1h: None,
         }
     }
 }
