@@ -189,6 +189,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         about: Arc::default(),
         readiness: Arc::default(),
         ledger: None,
+        capacity: None,
         feed: tokengauge::admin::Feed::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -266,3 +266,41 @@ async fn a_wrong_question_is_told_which_parameter_breaks_which_rule() {
         "{message}"
     );
 }
+
+#[tokio::test]
+async fn capacity_is_what_was_seen_of_upstreams_with_the_reason_for_no_knee() {
+    let server = Server::start().await;
+    assert_eq!(
+        server.json("/api/v1/capacity").await["upstreams"],
+        json!([])
+    );
+    let call = begin(&server, 0, "a", "coder/1");
+    let look = || server.capacity.look(&server.bench.meter.in_flight());
+    look();
+    for second in 1..=6 {
+        server.bench.frame(&*call, second * 1000, words(50));
+        look();
+    }
+    let capacity = server.json("/api/v1/capacity?upstream=upstream").await;
+    let [upstream] = capacity["upstreams"].as_array().expect("rows").as_slice() else {
+        panic!("one upstream: {capacity}");
+    };
+    assert_eq!(upstream["name"], "upstream");
+    let point = &upstream["points"][0];
+    assert_eq!(point["concurrency"], 1);
+    let seconds = point["seconds"].as_u64().expect("seconds");
+    let tps = point["system_tps"].as_f64().expect("tokens");
+    // The server looks, too, once a second; a token or two may wait to be certain.
+    let tokens = tps * seconds as f64;
+    assert!(
+        (298.0..=300.0).contains(&tokens) && (6..=9).contains(&seconds),
+        "{point}"
+    );
+    let reason = upstream["reason"].as_str().expect("a reason");
+    assert!(
+        upstream["knee"].is_null() && reason.starts_with("too few"),
+        "{reason}"
+    );
+    let none = server.json("/api/v1/capacity?upstream=other").await;
+    assert_eq!(none["upstreams"], json!([]));
+}

@@ -5,6 +5,9 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+/// Threads for what blocks, such as questions to the ledger; more questions wait.
+const BLOCKING: usize = 8;
+
 /// A runtime of one thread, which ends when this is dropped.
 pub struct Beside {
     handle: Handle,
@@ -17,7 +20,10 @@ impl Beside {
     /// # Errors
     /// Where the system gives none.
     pub fn start() -> io::Result<Beside> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING)
+            .build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("admin".into());

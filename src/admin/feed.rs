@@ -128,12 +128,15 @@ pub(super) fn present(admin: &Admin) -> Vec<Happened> {
     streams.into_iter().chain(slos).collect()
 }
 
-/// Tells of the present again and again, for as long as it is polled.
+/// Looks at the present every second, and tells of it, for as long as it is polled.
 pub(super) async fn tick(admin: Admin) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
+        if let Some(capacity) = &admin.capacity {
+            capacity.look(&admin.meter.in_flight());
+        }
         if !admin.feed.heard() {
             continue;
         }

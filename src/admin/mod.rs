@@ -12,6 +12,7 @@ mod server;
 mod token;
 
 use crate::export::prometheus::Prometheus;
+use crate::history::Capacity;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
 use crate::slo::Slos;
@@ -52,6 +53,8 @@ pub struct Admin {
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.
     pub ledger: Option<Arc<Reader>>,
+    /// What upstreams gave, where no ledger is kept.
+    pub capacity: Option<Arc<Capacity>>,
     /// Tells listeners what happens.
     pub feed: Arc<Feed>,
     /// The monotonic clock.

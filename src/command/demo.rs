@@ -77,6 +77,8 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     eprintln!("  curl -s http://{}/api/v1/calls?limit=1", args.admin);
     eprintln!("  curl -s http://{}/metrics", args.admin);
     eprintln!("  tokengauge slo status --admin {}", args.admin);
+    eprintln!("  tokengauge top --admin {}", args.admin);
+    eprintln!("  tokengauge report --with-warm-up --admin {}", args.admin);
     proxy.serve().await
 }
 

@@ -20,6 +20,7 @@ use crate::export::otlp::{Around, Otlp};
 use crate::export::prometheus::Prometheus;
 use crate::export::runtime;
 use crate::export::slo;
+use crate::history::Capacity;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
@@ -73,6 +74,8 @@ impl Proxy {
         }
         let ledger = ledger::start(&config, &prometheus)?;
         subscribers.extend(ledger.iter().map(|ledger| Arc::clone(ledger) as _));
+        let capacity = ledger.is_none().then(Capacity::new);
+        subscribers.extend(capacity.iter().map(|capacity| Arc::clone(capacity) as _));
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
@@ -142,6 +145,7 @@ impl Proxy {
             ))),
             readiness: Arc::default(),
             ledger: ledger::reader(&config),
+            capacity,
             feed,
             clock: Instant::now,
             wall: SystemTime::now,

@@ -3,7 +3,7 @@
 use crate::ledger::{CapacityPoint, CapacityRow, Knee};
 
 /// A concurrency that was seen for less than this says little.
-const MIN_SECONDS: u64 = 3;
+const MIN_SECONDS: u64 = 5;
 /// Beyond the knee an added stream brings less than this share of what one stream had at
 /// the lowest concurrency.
 const PAYS: f64 = 0.1;
@@ -15,7 +15,7 @@ pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
     CapacityRow {
         name: upstream.to_owned(),
         points,
-        knee: knee.clone().ok(),
+        knee: knee.as_ref().ok().copied(),
         reason: knee.err(),
     }
 }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_dip_is_no_knee_where_it_pays_again_later() {
-        let curve = points(&[(1, 50.0, 60), (2, 49.0, 4), (8, 380.0, 60), (9, 380.0, 60)]);
+        let curve = points(&[(1, 50.0, 60), (2, 49.0, 6), (8, 380.0, 60), (9, 380.0, 60)]);
         assert_eq!(knee(&curve).expect("a knee").concurrency, 8);
     }
 

@@ -2,6 +2,7 @@
 //! of call records that are at hand, those kept in memory and those of a call log, in
 //! the shapes in which the ledger answers the same questions.
 
+mod capacity;
 mod groups;
 mod knee;
 mod matching;
@@ -16,6 +17,7 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
+pub use capacity::Capacity;
 pub use groups::{Group, Groups, groups, value_of};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};

@@ -25,20 +25,20 @@ struct Tally {
 
 /// The tokens of all upstreams, as they come. As many as are configured.
 #[derive(Debug, Default)]
-pub(super) struct Tallies {
+pub(crate) struct Tallies {
     all: RwLock<HashMap<Arc<str>, Arc<Tally>>>,
 }
 
 /// A second of an upstream.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Seconds since 1970, of the hour.
-    pub(super) hour: i64,
-    pub(super) upstream: Arc<str>,
-    pub(super) concurrency: u32,
-    pub(super) tokens: u64,
-    pub(super) decode_tokens: u64,
-    pub(super) decode_us: u64,
+    pub(crate) hour: i64,
+    pub(crate) upstream: Arc<str>,
+    pub(crate) concurrency: u32,
+    pub(crate) tokens: u64,
+    pub(crate) decode_tokens: u64,
+    pub(crate) decode_us: u64,
 }
 
 struct Watching {
@@ -61,7 +61,7 @@ impl Watch for Watching {
 }
 
 impl Tallies {
-    pub(super) fn watch(&self, stream: &Stream<'_>) -> Box<dyn Watch> {
+    pub(crate) fn watch(&self, stream: &Stream<'_>) -> Box<dyn Watch> {
         let tally = self.tally(stream.upstream);
         Box::new(Watching { tally, last: None })
     }
@@ -77,7 +77,7 @@ impl Tallies {
     }
 
     /// What came since the last time, of upstreams with calls under way then and now.
-    pub(super) fn look(&self, second: i64, before: &InFlight, now: &InFlight) -> Vec<Sample> {
+    pub(crate) fn look(&self, second: i64, before: &InFlight, now: &InFlight) -> Vec<Sample> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let samples = all.iter().filter_map(|(upstream, tally)| {
             let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
@@ -99,10 +99,10 @@ impl Tallies {
 
 /// Calls under way by upstream.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(HashMap<Arc<str>, u32>);
+pub(crate) struct InFlight(HashMap<Arc<str>, u32>);
 
 impl InFlight {
-    pub(super) fn of_figures(figures: &Figures) -> InFlight {
+    pub(crate) fn of_figures(figures: &Figures) -> InFlight {
         let mut all = HashMap::new();
         for (_, upstream, streams) in &figures.in_flight {
             *all.entry(Arc::clone(upstream)).or_insert(0) += streams;

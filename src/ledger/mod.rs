@@ -27,7 +27,7 @@ pub use trouble::Trouble;
 pub use writer::{Figures, Settings};
 
 use crate::meter::{Finding, Meter, Stream, Subscriber, Watch, wait_behind};
-use capacity::{InFlight, Tallies};
+pub(crate) use capacity::{InFlight, Tallies};
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};

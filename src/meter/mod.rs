@@ -125,11 +125,17 @@ impl Meter {
         self.shared.registry.snapshot(now, limit)
     }
 
-    /// Calls under way.
-    pub fn in_flight(&self) -> usize {
+    /// Calls under way by route and upstream, and nothing else of the figures.
+    pub fn in_flight(&self) -> Figures {
         let lanes = self.shared.lanes.all();
-        let streams = lanes.iter().map(|lane| lane.in_flight() as usize);
-        streams.sum()
+        let streams = lanes.iter().map(|lane| {
+            let (route, upstream) = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+            (route, upstream, lane.in_flight())
+        });
+        Figures {
+            in_flight: streams.collect(),
+            ..Figures::default()
+        }
     }
 
     /// Where every call under way stands.

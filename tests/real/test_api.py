@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 import urllib.request
 
 import pytest
@@ -16,10 +17,13 @@ from gauge import Gauge
 
 TOKEN = "sixteen-letters-at-least"
 SCHEMATHESIS = PROJECT / ".cache/real/schemathesis/bin/schemathesis"
-SECONDS = 30
+SECONDS = 12
 CONFIG = """
 [admin]
 token = "{token}"
+[ledger]
+enabled = {ledger}
+path = "{folder}/api.sqlite"
 [[workload]]
 name = "chat"
 [[upstream]]
@@ -67,15 +71,22 @@ def chat(base, session, agent, behave="tokens=60,gap=4ms"):
         response.read()
 
 
-@pytest.fixture(scope="module")
-def proxy(gauge, simulator, logs):
+@pytest.fixture(scope="module", params=["memory", "ledger"])
+def proxy(request, gauge, simulator, logs):
     """A proxy with finished calls of several sessions, and one call under way for as long as the tests."""
-    config = logs / "api.toml"
-    config.write_text(CONFIG.format(simulator=simulator, token=TOKEN))
-    plain = gauge("api", config=config)
+    store = request.param
+    config = logs / f"api-{store}.toml"
+    ledger = str(store == "ledger").lower()
+    config.write_text(CONFIG.format(simulator=simulator, token=TOKEN, ledger=ledger, folder=logs))
+    plain = gauge(f"api-{store}", config=config)
     guarded = Guarded(plain.url, plain.admin, plain.call_log)
     for number in range(30):
         chat(guarded.url, f"session/{number % 7}", f"agent-{number % 3}/1")
+    deadline = time.monotonic() + 20
+    while len((page := guarded.json("/api/v1/calls"))["calls"]) < 30:
+        assert time.monotonic() < deadline, page
+        time.sleep(0.1)
+    assert page["store"] == store
     threading.Thread(target=endless, args=(guarded.url,), daemon=True).start()
     return guarded
 

@@ -1,5 +1,6 @@
 """`tokengauge top` on a real pseudo-terminal, and `tokengauge report` beside a running proxy."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,26 +22,47 @@ from processes import free_port, running
 PATIENCE = 20
 
 
+# What is written in between: a place to go on at, any other control, a letter.
+PIECES = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|(.)", re.DOTALL)
+ROWS, COLUMNS = 30, 120
+
+
 class Terminal:
-    """A program on a pseudo-terminal of 120 × 30."""
+    """A program on a pseudo-terminal, and what is to be seen there."""
 
     def __init__(self, command):
         self.child, self.master = pty.fork()
         if self.child == 0:
             os.environ["TERM"] = "xterm-256color"
             os.execv(command[0], [str(part) for part in command])
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.written = ""
 
+    def screen(self):
+        """Every line as it is now: the program writes only what changes."""
+        cells = [[" "] * (COLUMNS + 1) for _ in range(ROWS + 1)]
+        row, column = 0, 0
+        for place in PIECES.finditer(self.written):
+            if place[1]:
+                row, column = int(place[1]) - 1, int(place[2]) - 1
+            elif place[3] and row < ROWS and column < COLUMNS:
+                cells[row][column] = place[3]
+                column += 1
+        return "\n".join("".join(line).rstrip() for line in cells)
+
     def until(self, pattern):
-        """Reads until what was written has `pattern`; forgets it up to there."""
+        """Reads until the screen has `pattern`."""
         deadline = time.monotonic() + PATIENCE
-        while not (found := re.search(pattern, self.written)):
+        while not re.search(pattern, self.screen()):
             left = deadline - time.monotonic()
-            assert left > 0, f"never {pattern!r} in {self.written[-3000:]!r}"
-            if select.select([self.master], [], [], left)[0]:
+            assert left > 0, f"never {pattern!r} on\n{self.screen()}"
+            self.read(left)
+
+    def read(self, seconds):
+        if select.select([self.master], [], [], seconds)[0]:
+            # The other end may be gone: whoever waits for it sees that.
+            with contextlib.suppress(OSError):
                 self.written += os.read(self.master, 65536).decode(errors="replace")
-        self.written = self.written[found.end() :]
 
     def press(self, keys):
         os.write(self.master, keys.encode())
@@ -49,15 +71,12 @@ class Terminal:
         """The exit code, once everything has been read."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
+            self.read(0.05)
             done, status = os.waitpid(self.child, os.WNOHANG)
             if done:
+                self.read(0.2)
                 return os.waitstatus_to_exitcode(status)
-            if select.select([self.master], [], [], 0.05)[0]:
-                try:
-                    self.written += os.read(self.master, 65536).decode(errors="replace")
-                except OSError:
-                    pass
-        raise TimeoutError(self.written[-3000:])
+        raise TimeoutError(self.screen())
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +91,23 @@ def demo(tokengauge, logs):
 
 def test_top_shows_streams_as_they_come_and_leaves_the_terminal_as_it_was(tokengauge, demo):
     terminal = Terminal([tokengauge, "top", "--admin", demo, "--every", "200ms"])
-    terminal.until(r"\x1b\[\?1049h")  # the other screen
-    terminal.until(r"tokens/s")
-    terminal.until(r"TPS↓")
+    terminal.until(r"\d+ streams  \d+ tokens/s")
+    terminal.until(r"MODEL +TPS↓")
+    terminal.until(r"\n\S+ +\d+\.\d .*demo-")
     terminal.press("2")
-    terminal.until(r"\$/1M OUT")
+    terminal.until(r"from memory[\s\S]*\$/1M OUT")
     terminal.press("3")
-    terminal.until(r"BUDGET LEFT")
-    terminal.until(r"availability")
+    terminal.until(r"BUDGET LEFT[\s\S]*availability")
     terminal.press("/vail")
-    terminal.until(r"enter keeps it")
+    terminal.until(r"/vail▏ enter keeps it")
     terminal.press("\r")
+    terminal.until(r"filter: vail")
+    rows = terminal.screen().split("\n")[3:-3]
+    assert [row.split()[0] for row in rows if row.strip()] == ["availability"]
     terminal.press("q")
     assert terminal.end() == 0
-    assert "\x1b[?1049l" in terminal.written, "the screen from before is back"
+    before, after = (terminal.written.rfind(f"\x1b[?1049{letter}") for letter in "hl")
+    assert 0 <= before < after, "the screen from before is back"
 
 
 def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):

@@ -38,8 +38,12 @@ pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuer
 pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
     let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
     let figures = admin.meter.in_flight();
+    let counted = figures
+        .in_flight
+        .iter()
+        .map(|(.., streams)| *streams as usize);
     Streams {
-        total: figures.max(streams.len()),
+        total: streams.len().max(counted.sum()),
         streams,
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON API: `/api/v1/…`.
 
 mod asked;
+mod capacity;
 mod events;
 mod finished;
 mod live;
@@ -27,6 +28,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/workloads", get(finished::workloads)),
         ("/api/v1/groups", get(finished::groups)),
         ("/api/v1/timeseries", get(finished::timeseries)),
+        ("/api/v1/capacity", get(capacity::capacity)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),

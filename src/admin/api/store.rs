@@ -4,10 +4,10 @@
 use super::problem::Problem;
 use crate::admin::Admin;
 use crate::call::CallRecord;
-use crate::history::{self, Past};
+use crate::history::{self, Capacity, Past};
 use crate::ledger::{
-    Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric, SessionDetail,
-    SessionQuery, SessionRow, Timeseries,
+    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric,
+    SessionDetail, SessionQuery, SessionRow, Timeseries,
 };
 use crate::meter::{Finding, RecentCalls};
 use axum::http::StatusCode;
@@ -106,6 +106,22 @@ impl Store {
                 let findings = recent.newest(usize::MAX);
                 let calls = all(&findings).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    /// `seen` is what was seen without a ledger, since the process started: times say
+    /// nothing then.
+    pub(super) fn capacity(
+        &self,
+        filter: &Filter,
+        seen: Option<&Capacity>,
+    ) -> Answer<Vec<CapacityRow>> {
+        match self {
+            Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            Store::Memory(_) => {
+                let upstream = filter.upstream.as_deref();
+                Ok(seen.map_or(Vec::new(), |seen| seen.rows(upstream)))
             }
         }
     }

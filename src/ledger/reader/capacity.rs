@@ -2,16 +2,10 @@
 
 use super::groups::count;
 use super::matching::text;
-use super::{CapacityPoint, CapacityRow, Filter, Knee, QueryError};
+use super::{CapacityPoint, CapacityRow, Filter, QueryError};
+use crate::history::knee;
 use crate::ledger::entry::milliseconds;
 use rusqlite::Connection;
-
-/// A concurrency that was seen for less is left out of the search for the knee.
-const SEEN_FOR: u64 = 10;
-/// Concurrencies that a knee is looked for in.
-const MIN_POINTS: usize = 4;
-/// As good as the best.
-const NEAR: f64 = 0.95;
 
 pub(super) fn capacity(
     connection: &Connection,
@@ -65,64 +59,4 @@ pub(super) fn capacity(
         }
     }
     Ok(rows)
-}
-
-/// The smallest concurrency that gives nearly the most, where more was tried.
-pub fn knee(points: &[CapacityPoint]) -> Result<Knee, String> {
-    let seen: Vec<_> = points
-        .iter()
-        .filter(|point| point.seconds >= SEEN_FOR && point.system_tps > 0.0)
-        .collect();
-    if seen.len() < MIN_POINTS {
-        return Err(format!(
-            "{} concurrencies were seen for {SEEN_FOR} s or longer; a knee needs {MIN_POINTS}",
-            seen.len()
-        ));
-    }
-    let most = seen
-        .iter()
-        .map(|point| point.system_tps)
-        .fold(0.0, f64::max);
-    let near = seen
-        .iter()
-        .position(|point| point.system_tps >= NEAR * most);
-    let at = near.unwrap_or(seen.len() - 1);
-    let point = seen[at];
-    // One more step that brings little may be chance; two are a curve that is flat.
-    if seen.len() - at < 3 {
-        return Err(format!(
-            "throughput still grows at {} calls at once",
-            point.concurrency
-        ));
-    }
-    Ok(Knee {
-        concurrency: point.concurrency,
-        system_tps: point.system_tps,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn curve(tps: &[f64]) -> Vec<CapacityPoint> {
-        let points = tps.iter().zip(1..);
-        let point = |(tps, concurrency): (&f64, u32)| CapacityPoint {
-            concurrency,
-            system_tps: *tps,
-            request_tps: None,
-            seconds: 60,
-        };
-        points.map(point).collect()
-    }
-
-    #[test]
-    fn the_knee_is_where_the_curve_turns_flat() {
-        let flat = curve(&[50.0, 95.0, 140.0, 180.0, 183.0, 181.0, 184.0]);
-        assert_eq!(knee(&flat).expect("a knee").concurrency, 4);
-        let grows = curve(&[50.0, 100.0, 150.0, 200.0, 250.0]);
-        assert!(knee(&grows).expect_err("none yet").contains("still grows"));
-        let few = curve(&[50.0, 100.0]);
-        assert!(knee(&few).expect_err("too few").contains("needs 4"));
-    }
 }

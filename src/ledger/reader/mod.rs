@@ -12,7 +12,6 @@ mod rows;
 mod scan;
 mod sessions;
 
-pub use capacity::knee;
 pub use filter::*;
 pub use rows::*;
 

@@ -170,6 +170,20 @@ fn operations() -> Vec<Operation> {
             in_json(of("Timeseries")),
         ),
         operation(
+            "/api/v1/capacity",
+            "capacity",
+            "What each upstream gave at which number of calls at once; of the filters times and upstream count.",
+            &[&FILTERS],
+            in_json(object(&[
+                (
+                    "store",
+                    of("Store"),
+                    "Who answered; memory knows the time since the process started.",
+                ),
+                ("upstreams", list(of("Capacity")), "By name."),
+            ])),
+        ),
+        operation(
             "/api/v1/streams",
             "streams",
             "Calls under way, the newest first.",

@@ -231,6 +231,51 @@ fn series() -> Named {
             ]),
         ),
         (
+            "Capacity",
+            object(&[
+                ("name", text(), "The upstream."),
+                (
+                    "points",
+                    list(of("CapacityPoint")),
+                    "By concurrency, ascending.",
+                ),
+                (
+                    "knee",
+                    maybe(of("Knee")),
+                    "Beyond it an added call brings under a tenth of what one had at first.",
+                ),
+                ("reason", maybe(text()), "Why there is no knee."),
+            ]),
+        ),
+        (
+            "CapacityPoint",
+            object(&[
+                ("concurrency", count(), "Calls under way."),
+                (
+                    "system_tps",
+                    number(),
+                    "Output tokens per second of all of them together.",
+                ),
+                (
+                    "request_tps",
+                    maybe(number()),
+                    "Output tokens per second of one of them while it decodes.",
+                ),
+                ("seconds", count(), "Seconds seen at this concurrency."),
+            ]),
+        ),
+        (
+            "Knee",
+            object(&[
+                ("concurrency", count(), "Calls under way."),
+                (
+                    "system_tps",
+                    number(),
+                    "Output tokens per second of all of them together.",
+                ),
+            ]),
+        ),
+        (
             "Point",
             object(&[
                 ("at", instant(), "When it begins."),

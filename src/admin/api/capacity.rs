@@ -1,0 +1,34 @@
+//! `/api/v1/capacity`: what each upstream gave at which number of calls at once.
+
+use super::asked::{Asked, FILTERS};
+use super::finished::reply;
+use super::store::{Store, ask};
+use crate::admin::Admin;
+use crate::ledger::CapacityRow;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Capacity {
+    store: &'static str,
+    upstreams: Vec<CapacityRow>,
+}
+
+/// Every upstream. Of the filters only times and upstream count: a concurrency is of all
+/// calls.
+pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS])?;
+        let filter = asked.filter((admin.wall)())?;
+        let seen = admin.capacity.clone();
+        let question = move |store: &Store| {
+            Ok(Capacity {
+                store: store.name(),
+                upstreams: store.capacity(&filter, seen.as_deref())?,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
