@@ -30,7 +30,7 @@ export class Streams {
   }
 
   speed(stream) {
-    return h("span", {}, meter(stream.tps / this.fastest, "", "speed wide"), rate(stream.tps));
+    return h("span", {}, meter(stream.tps / this.fastest, "", "speed wide"), h("span", { class: "figure" }, rate(stream.tps)));
   }
 
   state({ silent, tokens, tps }) {
