@@ -29,7 +29,9 @@ export class Capacity {
     return this.upstreams.find((upstream) => upstream.name === this.select.value) ?? this.upstreams[0];
   }
 
-  update(upstreams) {
+  /** Concurrency is of all calls, though the page may be about some alone: `narrowed`. */
+  update(upstreams, narrowed) {
+    this.narrowed = narrowed;
     const busy = (upstream) => upstream.points.reduce((sum, point) => sum + (point.seconds ?? 0), 0);
     this.upstreams = [...upstreams].sort((one, other) => busy(other) - busy(one));
     const names = this.upstreams.map(({ name }) => name);
@@ -48,6 +50,7 @@ export class Capacity {
     this.verdict.textContent = knee
       ? `Knee at ${count(knee.concurrency)} streams and ${rate(knee.system_tps)} tok/s: beyond it each stream gets slower and the whole hardly faster.`
       : points.length > 0 ? `No knee${reason ? `: ${reason}` : " is known"}.` : "";
+    if (this.narrowed && points.length > 0) this.verdict.textContent += " Of all its calls, whatever the filters.";
     const ordered = [...points].sort((one, other) => one.concurrency - other.concurrency).map((point) => ({ ...point, at: point.concurrency }));
     const last = ordered.at(-1)?.at ?? 1;
     this.chart.update(ordered, [Math.min(ordered[0]?.at ?? 0, 1) - 0.2, last * 1.04 + 0.2]);

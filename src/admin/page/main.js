@@ -132,7 +132,7 @@ async function showCapacity() {
   const ours = round;
   try {
     const { upstreams } = await get("capacity", filters());
-    if (ours === round) capacity.update(upstreams);
+    if (ours === round) capacity.update(upstreams, Boolean(filters().model || filters().workload));
   } catch (error) {
     capacity.fail(error.message);
   }
@@ -168,8 +168,17 @@ function route() {
   const titles = { now: "Now", sessions: "Sessions", session: "A session", connect: "Connect" };
   text(byId("title"), titles[view]);
   document.title = view === "now" ? "tokengauge" : `${titles[view]} · tokengauge`;
-  if (view === "session") session.open(decodeURIComponent(id));
+  if (view === "session") session.open(decoded(id));
   else refresh();
+}
+
+/** What a hand has typed may be no encoding of anything. */
+function decoded(id) {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
+  }
 }
 
 function askForToken(problem) {

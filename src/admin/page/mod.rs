@@ -123,9 +123,13 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
 
 /// To be asked again each time, since another version may run tomorrow: the tag makes
 /// that cheap.
-const HEAD: [(header::HeaderName, &str); 4] = [
+const HEAD: [(header::HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, POLICY),
+    (
+        header::HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::X_FRAME_OPTIONS, "DENY"),
 ];
