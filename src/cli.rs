@@ -2,6 +2,7 @@
 
 use crate::call::Dialect;
 use crate::config::{DEFAULT_ADMIN, DEFAULT_LISTEN};
+use crate::inject::settings::Native;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,6 +50,10 @@ pub enum Command {
     Report(ReportArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
+    /// Put the sidecar into manifests: Deployments, Jobs, Pods and so on
+    Inject(InjectArgs),
+    /// Serve the admission webhook that puts the sidecar into pods
+    Injector(InjectorArgs),
     /// Ask addresses until they answer: a test where there is no shell
     Probe(ProbeArgs),
     /// Wait: a hook where there is no shell
@@ -385,6 +390,54 @@ pub enum RulesFormat {
     Helm,
     /// The part of Alertmanager's configuration by which a page silences its ticket
     Alertmanager,
+}
+
+/// What is injected.
+#[derive(Debug, Clone, Args)]
+pub struct InjectSettings {
+    /// The injector's configuration: image, resources, ports, base URLs (see docs/injection.md)
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The sidecar's image, in place of the configuration's
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Whether the sidecar is a native one, in place of the configuration's
+    #[arg(long, value_name = "WHEN")]
+    pub native_sidecar: Option<Native>,
+}
+
+/// Options of `inject`.
+#[derive(Debug, Clone, Args)]
+pub struct InjectArgs {
+    /// Manifests, YAML or JSON; `-` is standard input
+    #[arg(short = 'f', long = "file", required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What is injected.
+    #[command(flatten)]
+    pub settings: InjectSettings,
+    /// Only pods that ask for it by annotation
+    #[arg(long)]
+    pub annotated: bool,
+    /// Leave what cannot be injected as it is, and exit with 0
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+/// Options of `injector`.
+#[derive(Debug, Clone, Args)]
+pub struct InjectorArgs {
+    /// What is injected.
+    #[command(flatten)]
+    pub settings: InjectSettings,
+    /// Certificate chain of the webhook, PEM; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub certificate: PathBuf,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Where API servers connect
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443")]
+    pub listen: SocketAddr,
 }
 
 /// Options of `probe`.

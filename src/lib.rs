@@ -25,6 +25,7 @@
 //! history/         what finished calls come to: sessions, models, points in time
 //! plot.rs          plots as SVG, for reports
 //! fetch.rs         one HTTP request to somebody who is no upstream
+//! inject/          sidecars into pods and manifests
 //! admin/           health, /metrics, the JSON API, the live page
 //! sim/             a simulated backend with a known truth, and simulated agents
 //! ```
@@ -44,6 +45,7 @@ pub mod engine;
 pub mod export;
 pub mod fetch;
 pub mod history;
+pub mod inject;
 pub mod ledger;
 pub mod meter;
 pub mod observer;

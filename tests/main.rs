@@ -24,6 +24,7 @@ mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
 mod http_client;
+mod inject;
 mod ledger_queries;
 mod ledger_support;
 mod listener_drain;

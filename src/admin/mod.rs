@@ -35,6 +35,7 @@ pub use beside::Beside;
 pub use door::Door;
 pub use feed::{Feed, Listening};
 pub use health::Readiness;
+pub(crate) use server::serve as serve_router;
 
 /// What the operators' address tells of.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves `service` on `listener` until `shutdown` is over.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     service: Router,
     tls: Option<Arc<Acceptor>>,

@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod dashboards;
 mod demo;
+mod inject;
 mod ledger;
 mod live;
 mod logging;
@@ -50,6 +51,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
         Command::Metrics(args) => printed(metrics::metrics(&args)?),
+        Command::Inject(args) => printed(inject::inject(&args)?),
+        Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),
         Command::Rules(args) => printed(rules::rules(&args)?),
         Command::Probe(args) => probe::probe(&args),
         Command::Pause(args) => {

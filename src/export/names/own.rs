@@ -128,6 +128,13 @@ pub const LEDGER_BYTES: Metric = gauge(
     &[],
     "Size of the ledger's file and its log.",
 );
+/// Pods that the webhook saw.
+pub const INJECTIONS: Metric = counter(
+    "tokengauge_injections_total",
+    Unit::Count,
+    &["result"],
+    "Pods that the injector was asked about: injected, left alone, refused, or unreadable.",
+);
 /// Which build runs.
 pub const BUILD_INFO: Metric = gauge(
     "tokengauge_build_info",

@@ -1,0 +1,102 @@
+//! `tokengauge inject` and `tokengauge injector`: sidecars into files, and into pods as
+//! they are made.
+
+use crate::Error;
+use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
+use crate::config::ServerTls;
+use crate::inject::manifest::inject_all;
+use crate::inject::review::{Injector, router};
+use crate::inject::{Asked, Settings};
+use crate::proxy::Shutdown;
+use crate::proxy::tls::Acceptor;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+pub(super) fn inject(args: &InjectArgs) -> Result<String, Error> {
+    let settings = settings(&args.settings)?;
+    let asked = match args.annotated {
+        true => Asked::ByPod,
+        false => Asked::Around,
+    };
+    let mut text = String::new();
+    let mut refused = 0;
+    for (number, file) in args.files.iter().enumerate() {
+        let origin = file.display();
+        let manifests = inject_all(&read(file)?, asked, &settings)
+            .map_err(|error| Error::Failed(format!("{origin}: {error}")))?;
+        if number > 0 && !manifests.text.starts_with("---") {
+            text.push_str("---\n");
+        }
+        text.push_str(&manifests.text);
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        for warning in &manifests.warnings {
+            eprintln!("{origin}: {warning}");
+        }
+        for reason in &manifests.refused {
+            eprintln!("{origin}: not injected: {reason}");
+        }
+        eprintln!("{origin}: {} injected", manifests.injected);
+        refused += manifests.refused.len();
+    }
+    if refused > 0 && !args.lenient {
+        return Err(Error::Failed(format!(
+            "{refused} cannot be injected; {} lets them stay as they are, or --lenient does so for all",
+            "the annotation tokengauge.dev/inject: \"false\""
+        )));
+    }
+    Ok(text)
+}
+
+fn read(file: &Path) -> Result<String, Error> {
+    let failed = |error| Error::Failed(format!("{}: cannot be read: {error}", file.display()));
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).map_err(failed)
+}
+
+fn settings(args: &InjectSettings) -> Result<Settings, Error> {
+    let mut settings = match &args.config {
+        Some(file) => Settings::load(file).map_err(Error::Configuration)?,
+        None => Settings::default(),
+    };
+    if let Some(image) = &args.image {
+        settings.image.clone_from(image);
+    }
+    if let Some(native) = args.native_sidecar {
+        settings.native_sidecar = native;
+    }
+    Ok(settings)
+}
+
+pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
+    let settings = settings(&args.settings)?;
+    let tls = ServerTls {
+        certificate: args.certificate,
+        key: args.key,
+        client_ca: None,
+    };
+    let acceptor = Acceptor::new(&tls).map_err(|error| Error::Configuration(error.to_string()))?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    eprintln!("listening on {address}");
+    let shutdown = Shutdown::new();
+    super::signals::watch(shutdown.clone())?;
+    let service = router(Injector::new(settings));
+    let acceptor = Some(Arc::new(acceptor));
+    crate::admin::serve_router(listener, service, acceptor, async move {
+        shutdown.begun().await;
+    })
+    .await;
+    Ok(())
+}

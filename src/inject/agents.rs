@@ -1,0 +1,282 @@
+//! Containers that call models: their base URLs are pointed at the sidecar, where they
+//! have none of their own.
+
+use super::pod::{List, Pod, is_foreign};
+use super::settings::Settings;
+use super::wishes::{BaseUrls, Wishes};
+use super::{PREFIX, SIDECAR};
+use crate::config::Config;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What the sidecar answers.
+pub(super) struct Reached {
+    port: u16,
+    native: bool,
+    /// Prefixes of paths that some route takes; all where that is not known.
+    prefixes: Option<Vec<String>>,
+    /// Upstreams that were base URLs in the pod.
+    taken: Vec<(String, String)>,
+}
+
+impl Reached {
+    pub(super) fn everything() -> Reached {
+        Reached {
+            port: 0,
+            native: false,
+            prefixes: None,
+            taken: Vec::new(),
+        }
+    }
+
+    /// What a configuration's routes take.
+    pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> Reached {
+        let config = Config::parse(text, "").ok();
+        let prefixes = config.map(|config| {
+            let routes = config.routes.iter();
+            let plain = routes
+                .filter(|route| route.matches.host.is_none() && route.matches.headers.is_empty());
+            plain
+                .map(|route| route.matches.path_prefix.clone())
+                .collect()
+        });
+        Reached {
+            prefixes,
+            taken,
+            ..Reached::everything()
+        }
+    }
+
+    /// The same at a port. Whether init containers reach it, too, depends on `native`.
+    pub(super) fn at(self, port: u16, native: bool) -> Reached {
+        Reached {
+            port,
+            native,
+            ..self
+        }
+    }
+
+    fn knows(&self, path: &str) -> bool {
+        self.prefixes.as_ref().is_none_or(|prefixes| {
+            prefixes.iter().any(|prefix| {
+                let rest = path.strip_prefix(prefix.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        })
+    }
+}
+
+/// Variables that mean the same, by the path that they lead to.
+fn groups<'a>(settings: &'a Settings, wishes: &Wishes) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, path) in &settings.base_urls {
+        let wanted = wishes.variables.as_ref();
+        if wanted.is_none_or(|wanted| wanted.contains(name)) {
+            groups.entry(path).or_default().push(name);
+        }
+    }
+    groups
+}
+
+/// The base URLs that are written in the pod and become upstreams, where that is asked
+/// for: the provider's name and the URL.
+pub(super) fn taken_over(
+    pod: &Pod,
+    wishes: &Wishes,
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(String, String)>, String> {
+    let mut taken: Vec<(String, String)> = Vec::new();
+    if wishes.base_urls != BaseUrls::Replace {
+        return Ok(taken);
+    }
+    let groups = groups(settings, wishes);
+    for container in pod
+        .containers(List::Main)
+        .iter()
+        .filter(|c| is_wanted(c, wishes))
+    {
+        for (path, names) in &groups {
+            let Some(url) = names.iter().find_map(|name| literal(container, name)) else {
+                continue;
+            };
+            if !url.starts_with("http://") && !url.starts_with("https://") || url.contains("$(") {
+                warnings.push(format!(
+                    "container {}: `{url}` is put together when it starts, so it stays",
+                    container["name"]
+                ));
+                continue;
+            }
+            let name = path.trim_start_matches('/');
+            let name = name.split('/').next().unwrap_or(name).to_owned();
+            if !taken.iter().any(|(known, _)| *known == name) {
+                taken.push((name, url.to_owned()));
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// Points base URLs at the sidecar.
+pub(super) fn point(
+    pod: &mut Pod,
+    wishes: &Wishes,
+    settings: &Settings,
+    reached: &Reached,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    check(pod, wishes, settings)?;
+    let groups = groups(settings, wishes);
+    if wishes.base_urls == BaseUrls::None {
+        return Ok(());
+    }
+    for list in [List::Init, List::Main] {
+        // Ordinary init containers run before a sidecar that is no native one.
+        if list == List::Init && !reached.native {
+            continue;
+        }
+        if pod.containers(list).is_empty() {
+            continue;
+        }
+        for container in pod.containers_mut(list) {
+            if is_wanted(container, wishes) {
+                point_one(container, &groups, wishes, reached, warnings)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(pod: &Pod, wishes: &Wishes, settings: &Settings) -> Result<(), String> {
+    for name in wishes.containers.iter().flatten() {
+        if !pod.has_container(name) {
+            return Err(format!(
+                "{PREFIX}containers: there is no container `{name}`"
+            ));
+        }
+    }
+    for name in wishes.variables.iter().flatten() {
+        if !settings.base_urls.contains_key(name) {
+            return Err(format!(
+                "{PREFIX}variables: `{name}` leads to no path; the injector's `base_urls` name one"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn is_wanted(container: &Value, wishes: &Wishes) -> bool {
+    let name = container["name"].as_str().unwrap_or_default();
+    match &wishes.containers {
+        Some(wanted) => wanted.iter().any(|wanted| wanted == name),
+        None => !is_foreign(container) && name != SIDECAR,
+    }
+}
+
+fn point_one(
+    container: &mut Value,
+    groups: &BTreeMap<&str, Vec<&str>>,
+    wishes: &Wishes,
+    reached: &Reached,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    let who = format!("container {}", container["name"]);
+    if !matches!(container["env"], Value::Null | Value::Array(_)) {
+        return Err(format!("{who}: env is no list"));
+    }
+    let from = container["envFrom"].as_array();
+    let could = from.is_some_and(|from| !from.is_empty()) && wishes.base_urls == BaseUrls::Unset;
+    let mut pointed = false;
+    let mut unsure = false;
+    for (path, names) in groups.iter().filter(|(path, _)| reached.knows(path)) {
+        let url = format!("http://127.0.0.1:{}{path}", reached.port);
+        let set: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| sets(container, name))
+            .collect();
+        if let Some(first) = set.first() {
+            if replaced(container, &set, path, &url, reached) {
+                pointed = true;
+            } else {
+                warnings.push(format!(
+                    "{who} sets {first} itself: those calls do not come by the sidecar \
+                     ({PREFIX}base-urls: replace takes them over)"
+                ));
+            }
+            continue;
+        }
+        if could {
+            unsure = true;
+            continue;
+        }
+        let Some(container) = container.as_object_mut() else {
+            continue;
+        };
+        let env = container.entry("env").or_insert_with(|| json!([]));
+        if env.is_null() {
+            *env = json!([]);
+        }
+        for name in names {
+            if let Some(env) = env.as_array_mut() {
+                env.push(json!({ "name": name, "value": url }));
+                pointed = true;
+            }
+        }
+    }
+    if unsure {
+        warnings.push(format!(
+            "{who} has envFrom, which could set base URLs, so none is set \
+             ({PREFIX}base-urls: over-env-from sets them all the same)"
+        ));
+    }
+    if pointed && goes_by_a_proxy(container) {
+        warnings.push(format!(
+            "{who} has HTTP_PROXY and no 127.0.0.1 in NO_PROXY: its calls go to that proxy first"
+        ));
+    }
+    Ok(())
+}
+
+/// Points variables with written values at the sidecar, where their URL has become its
+/// upstream.
+fn replaced(container: &mut Value, set: &[&str], path: &str, url: &str, reached: &Reached) -> bool {
+    let provider = path.trim_start_matches('/');
+    let provider = provider.split('/').next().unwrap_or(provider);
+    let upstream = reached.taken.iter().find(|(name, _)| name == provider);
+    let Some((_, upstream)) = upstream else {
+        return false;
+    };
+    let same = |name: &&str| literal(container, name) == Some(upstream);
+    if !set.iter().all(same) {
+        return false;
+    }
+    let env = container["env"].as_array_mut().into_iter().flatten();
+    for variable in env {
+        let named = |name: &&str| variable["name"] == **name;
+        if set.iter().any(named) {
+            variable["value"] = json!(url);
+        }
+    }
+    true
+}
+
+fn variables(container: &Value) -> impl Iterator<Item = &Value> {
+    container["env"].as_array().into_iter().flatten()
+}
+
+fn sets(container: &Value, name: &str) -> bool {
+    variables(container).any(|variable| variable["name"] == name)
+}
+
+/// The value that is written for a variable, where one is.
+fn literal<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    let mut named = variables(container).filter(|variable| variable["name"] == name);
+    named.find_map(|variable| variable["value"].as_str())
+}
+
+fn goes_by_a_proxy(container: &Value) -> bool {
+    let any = |names: [&str; 2]| names.into_iter().find_map(|name| literal(container, name));
+    any(["HTTP_PROXY", "http_proxy"]).is_some_and(|proxy| !proxy.is_empty())
+        && !any(["NO_PROXY", "no_proxy"]).is_some_and(|none| none.contains("127.0.0.1"))
+}

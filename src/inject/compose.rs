@@ -1,0 +1,170 @@
+//! A configuration made of what a pod asks for: the operator's own, with the pod's
+//! upstreams, workload and objectives before its own.
+
+use super::PREFIX;
+use super::wishes::{Engine, Slo, Wishes};
+use crate::config::Config;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// What a sidecar runs by when nobody says anything.
+pub(super) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
+/// Where the sidecar may write.
+pub(super) const STATE: &str = "/var/lib/tokengauge";
+
+/// What concerns the place where a configuration runs: the sidecar's is told by its
+/// arguments, and files that it names are not in the pod.
+const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "notify"];
+/// Seconds that are left of the grace period when streams have been cut off.
+const MARGIN: u64 = 5;
+
+/// For a pod whose containers call models. `upstreams` are names and base URLs.
+pub(super) fn agents(
+    base: &str,
+    wishes: &Wishes,
+    upstreams: &[(String, String)],
+    base_urls: &BTreeMap<String, String>,
+    grace: u64,
+) -> Result<String, String> {
+    let mut table = of_any_place(base)?;
+    for (name, url) in wishes.upstreams.iter().chain(upstreams) {
+        point(&mut table, name, bare(name, url, base_urls));
+    }
+    finish(table, wishes, grace)
+}
+
+/// For a pod with an engine: everything goes to it.
+pub(super) fn engine(
+    base: &str,
+    wishes: &Wishes,
+    engine: &Engine,
+    name: &str,
+    grace: u64,
+) -> Result<String, String> {
+    let mut table = of_any_place(base)?;
+    // Those of the base speak of its own routes.
+    for key in ["workload", "slo"] {
+        table.remove(key);
+    }
+    let address = format!(
+        "http://127.0.0.1:{}",
+        engine.moves_to.unwrap_or(engine.port)
+    );
+    let mut upstream = Table::new();
+    upstream.insert("name".to_owned(), name.into());
+    upstream.insert("url".to_owned(), address.clone().into());
+    if let Some(path) = &engine.metrics {
+        upstream.insert("metrics_url".to_owned(), format!("{address}{path}").into());
+    }
+    let mut route = Table::new();
+    route.insert("name".to_owned(), name.into());
+    route.insert("upstream".to_owned(), name.into());
+    table.insert("upstream".to_owned(), Value::Array(vec![upstream.into()]));
+    table.insert("route".to_owned(), Value::Array(vec![route.into()]));
+    finish(table, wishes, grace)
+}
+
+fn of_any_place(base: &str) -> Result<Table, String> {
+    let mut table: Table = base
+        .parse()
+        .map_err(|error: toml::de::Error| format!("base_config: {}", error.message().trim()))?;
+    for key in OF_A_PLACE {
+        table.remove(*key);
+    }
+    Ok(table)
+}
+
+fn finish(mut table: Table, wishes: &Wishes, grace: u64) -> Result<String, String> {
+    let drain = grace.saturating_sub(MARGIN).max(1);
+    table.insert("drain_timeout".to_owned(), format!("{drain}s").into());
+    if let Some(workload) = &wishes.workload {
+        // One that asks for nothing matches every call, and the first that matches wins.
+        let mut every = Table::new();
+        every.insert("name".to_owned(), workload.as_str().into());
+        list(&mut table, "workload").insert(0, every.into());
+    }
+    for slo in &wishes.slos {
+        list(&mut table, "slo").push(objective(slo).into());
+    }
+    if table.contains_key("slo") {
+        table.insert("state_dir".to_owned(), STATE.into());
+    }
+    let text = toml::to_string(&table).map_err(|error| error.to_string())?;
+    match Config::parse(&text, "annotations") {
+        Ok(_) => Ok(text),
+        Err(invalid) => {
+            let problems = invalid.problems.iter();
+            let problems: Vec<String> = problems
+                .map(|problem| format!("{}: {}", problem.key, problem.reason))
+                .collect();
+            Err(format!(
+                "what the annotations {PREFIX}… ask for is no configuration: {}",
+                problems.join("; ")
+            ))
+        }
+    }
+}
+
+fn objective(slo: &Slo) -> Table {
+    match slo {
+        Slo::Preset(name) => {
+            let mut table = Table::new();
+            table.insert("preset".to_owned(), name.as_str().into());
+            table
+        }
+        Slo::Table(name, keys) => {
+            let mut table = keys.clone();
+            table.insert("name".to_owned(), name.as_str().into());
+            table
+        }
+    }
+}
+
+/// Leads the upstream `name` to `url`; makes it, and a route to it, where there is none.
+fn point(table: &mut Table, name: &str, url: &str) {
+    let upstreams = list(table, "upstream");
+    let known = upstreams
+        .iter_mut()
+        .filter_map(Value::as_table_mut)
+        .find(|known| known.get("name").and_then(Value::as_str) == Some(name));
+    match known {
+        Some(known) => {
+            for key in ["urls", "metrics_url", "metrics_interval"] {
+                known.remove(key);
+            }
+            known.insert("url".to_owned(), url.into());
+        }
+        None => {
+            let mut upstream = Table::new();
+            upstream.insert("name".to_owned(), name.into());
+            upstream.insert("url".to_owned(), url.into());
+            upstreams.push(upstream.into());
+        }
+    }
+    let routes = list(table, "route");
+    let leads = |route: &Value| route.get("upstream").and_then(Value::as_str) == Some(name);
+    if !routes.iter().any(leads) {
+        let mut route = Table::new();
+        route.insert("path".to_owned(), format!("/{name}").into());
+        route.insert("upstream".to_owned(), name.into());
+        routes.insert(0, route.into());
+    }
+}
+
+/// A base URL without what SDKs put behind it themselves: `/v1`, for OpenAI's.
+fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &'a str {
+    let url = url.trim_end_matches('/');
+    let paths = base_urls.values();
+    let mut ends = paths.filter_map(|path| path.strip_prefix(&format!("/{name}")));
+    ends.find_map(|end| (!end.is_empty()).then(|| url.strip_suffix(end))?)
+        .unwrap_or(url)
+}
+
+fn list<'a>(table: &'a mut Table, key: &str) -> &'a mut Vec<Value> {
+    let value = table.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+    if !value.is_array() {
+        // The base was checked; only an empty list is missing.
+        *value = Value::Array(Vec::new());
+    }
+    value.as_array_mut().expect("made above")
+}

@@ -1,0 +1,228 @@
+//! A container that serves models: the gauge in front of it.
+//!
+//! A webhook cannot redirect packets. What it can: give the sidecar the *name* of the
+//! engine's port, so that Services which target the name reach the sidecar; or move the
+//! engine to another port and listen where it was, so that Services which target the
+//! number do, too.
+
+use super::PREFIX;
+use super::compose;
+use super::pod::{List, Pod, is_foreign, object};
+use super::settings::Settings;
+use super::wishes::{Engine, Wishes};
+use serde_json::{Value, json};
+
+/// An engine with the gauge in front of it.
+pub(super) struct Fronted {
+    /// Where the sidecar listens.
+    pub(super) traffic: u16,
+    /// The sidecar's port as the pod shows it, with the name that was the engine's.
+    pub(super) port: Value,
+    pub(super) config: Option<String>,
+}
+
+/// Probes and hooks that name a port.
+const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
+const HOOKS: &[&str] = &["postStart", "preStop"];
+const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
+
+/// Puts the gauge in front of the engine.
+pub(super) fn front(
+    pod: &mut Pod,
+    engine: &Engine,
+    wishes: &Wishes,
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Fronted, String> {
+    if !wishes.upstreams.is_empty() {
+        return Err(format!(
+            "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
+        ));
+    }
+    let at = find(pod, engine, wishes)?;
+    let name = pod.containers(List::Main)[at]["name"].as_str();
+    let name = name.unwrap_or("engine").to_owned();
+    let config = match &wishes.config {
+        Some(_) => None,
+        None => {
+            let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
+            let config = compose::engine(base, wishes, engine, &name, pod.grace())?;
+            Some(config)
+        }
+    };
+    let traffic = match (engine.moves_to, wishes.port) {
+        (Some(_), Some(_)) => {
+            return Err(format!(
+                "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
+            ));
+        }
+        (Some(to), None) if pod.takes(to) => {
+            return Err(format!(
+                "{PREFIX}engine-moves-to: a container listens on {to} already"
+            ));
+        }
+        (Some(_), None) => engine.port,
+        (None, Some(port)) => pod.asked_port(port)?,
+        (None, None) => {
+            pod.free_port(settings.traffic_port, Some(engine.port), "calls", warnings)?
+        }
+    };
+    let container = &mut pod.containers_mut(List::Main)[at];
+    let to = engine.moves_to.unwrap_or(engine.port);
+    if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
+        return Err(format!(
+            "container {name}: nothing tells it to listen on {0}, neither `--port {0}` nor a variable PORT; \
+             say so there, and {PREFIX}engine-moves-to can change it",
+            engine.port
+        ));
+    }
+    let port_name = move_port(container, engine.port, to);
+    follow(container, engine.port, port_name.as_deref(), to);
+    if engine.moves_to.is_none() {
+        warnings.push(match &port_name {
+            Some(port) => format!(
+                "Services that target port {port} by name reach tokengauge now; those that target {} by number \
+                 still pass it by ({PREFIX}engine-moves-to changes that)",
+                engine.port
+            ),
+            None => format!(
+                "port {} has no name that Services could follow: point them at {traffic}, or set {PREFIX}engine-moves-to",
+                engine.port
+            ),
+        });
+    }
+    let mut port = json!({ "containerPort": traffic, "protocol": "TCP" });
+    if let Some(name) = port_name {
+        port["name"] = json!(name);
+    }
+    Ok(Fronted {
+        traffic,
+        port,
+        config,
+    })
+}
+
+/// The container that says it listens there; else the one that is named; else the only one.
+fn find(pod: &Pod, engine: &Engine, wishes: &Wishes) -> Result<usize, String> {
+    let all = pod.containers(List::Main);
+    let listens = |container: &Value| {
+        let ports = container["ports"].as_array().into_iter().flatten();
+        ports
+            .into_iter()
+            .any(|port| port["containerPort"] == engine.port)
+    };
+    let named = |container: &Value| {
+        let mut names = wishes.containers.iter().flatten();
+        names.any(|name| container["name"] == **name)
+    };
+    let own: Vec<usize> = (0..all.len()).filter(|at| !is_foreign(&all[*at])).collect();
+    let found = all
+        .iter()
+        .position(listens)
+        .or_else(|| all.iter().position(named));
+    match (found, own.as_slice()) {
+        (Some(at), _) | (None, &[at]) => Ok(at),
+        _ => Err(format!(
+            "{PREFIX}engine-port: no container has the port {}; {PREFIX}containers names the engine",
+            engine.port
+        )),
+    }
+}
+
+/// Changes the port in arguments and variables; says in how many places.
+fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
+    let mut places = 0;
+    for key in ["command", "args"] {
+        let Some(words) = container[key].as_array_mut() else {
+            continue;
+        };
+        let mut is_port = false;
+        for word in words {
+            let Some(text) = word.as_str() else {
+                continue;
+            };
+            let moved = if is_port && text == from.to_string() {
+                Some(to.to_string())
+            } else {
+                moved_within(text, from, to)
+            };
+            is_port = matches!(text, "--port" | "-p" | "--http-port");
+            if let Some(moved) = moved {
+                *word = json!(moved);
+                places += 1;
+            }
+        }
+    }
+    for variable in container["env"].as_array_mut().into_iter().flatten() {
+        let name = variable["name"].as_str().unwrap_or_default();
+        let is_port = name == "PORT" || name.ends_with("_PORT");
+        let Some(value) = variable["value"].as_str() else {
+            continue;
+        };
+        let moved = match value.strip_suffix(&format!(":{from}")) {
+            Some(host) if name.ends_with("HOST") => format!("{host}:{to}"),
+            _ if is_port && value == from.to_string() => to.to_string(),
+            _ => continue,
+        };
+        variable["value"] = json!(moved);
+        places += 1;
+    }
+    places
+}
+
+/// `--port=8000`, alone or in the text of a shell.
+fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
+    for option in ["--port", "--http-port"] {
+        for separator in ["=", " "] {
+            let wanted = format!("{option}{separator}{from}");
+            let Some(at) = text.find(&wanted) else {
+                continue;
+            };
+            let rest = &text[at + wanted.len()..];
+            if rest.starts_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            return Some(format!("{}{option}{separator}{to}{rest}", &text[..at]));
+        }
+    }
+    None
+}
+
+/// Takes the name off the engine's port, and moves it.
+fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
+    let ports = container["ports"].as_array_mut()?;
+    let port = ports
+        .iter_mut()
+        .find(|port| port["containerPort"] == from)?;
+    let port = object(port)?;
+    port.insert("containerPort".to_owned(), json!(to));
+    let name = port.shift_remove("name")?;
+    name.as_str().map(str::to_owned)
+}
+
+/// Probes and hooks stay on the engine itself.
+fn follow(container: &mut Value, from: u16, name: Option<&str>, to: u16) {
+    let leads = |port: &Value| *port == from || name.is_some_and(|name| *port == name);
+    let turn = |action: &mut Value| {
+        for way in WAYS {
+            if let Some(port) = action.get_mut(way).and_then(|way| way.get_mut("port"))
+                && leads(port)
+            {
+                *port = json!(to);
+            }
+        }
+    };
+    for probe in PROBES {
+        if let Some(probe) = container.get_mut(probe) {
+            turn(probe);
+        }
+    }
+    for hook in HOOKS {
+        if let Some(hook) = container
+            .get_mut("lifecycle")
+            .and_then(|all| all.get_mut(hook))
+        {
+            turn(hook);
+        }
+    }
+}

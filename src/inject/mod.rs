@@ -1,0 +1,194 @@
+//! tokengauge into pods: what an admission webhook and `tokengauge inject` do.
+//!
+//! ```text
+//! settings.rs   what is injected, as the operator says
+//! wishes.rs     what a pod asks for, by annotation
+//! pod.rs        a pod's parts
+//! compose.rs    a configuration made of what a pod asks for
+//! agents.rs     containers that call models: their base URLs
+//! engine.rs     a container that serves models: the gauge in front of it
+//! sidecar.rs    the container and its volumes
+//! patch.rs      the difference as a JSON patch
+//! review.rs     an AdmissionReview, and the server that answers them
+//! manifest.rs   files of manifests
+//! ```
+//!
+//! Pods are whatever somebody wrote: nothing here trusts their shape, and what is not
+//! understood is not changed.
+
+mod agents;
+mod compose;
+mod engine;
+pub mod manifest;
+pub mod patch;
+mod pod;
+pub mod review;
+pub mod settings;
+mod sidecar;
+mod wishes;
+
+use agents::Reached;
+use pod::Pod;
+use serde_json::Value;
+pub use settings::Settings;
+use sidecar::{Place, Source};
+use wishes::Wishes;
+
+/// Before the name of every annotation and label.
+pub const PREFIX: &str = "tokengauge.dev/";
+/// The container's name.
+pub const SIDECAR: &str = "tokengauge";
+
+/// Who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Everything around the pod: its namespace, or whoever runs the command. A pod may
+    /// opt out.
+    Around,
+    /// Nobody but the pod itself can.
+    ByPod,
+}
+
+/// What became of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It has a sidecar now.
+    Injected {
+        /// The pod, or the template of pods, as it is to be.
+        pod: Value,
+        /// What its author should know.
+        warnings: Vec<String>,
+    },
+    /// It was not asked for, or is there already.
+    Left,
+    /// It was asked for and cannot be: why, and what to do.
+    Refused(String),
+}
+
+/// Puts the sidecar into a pod or a template of pods.
+pub fn inject(pod: &Value, asked: Asked, settings: &Settings) -> Outcome {
+    match changed(pod, asked, settings) {
+        Ok(Some((pod, warnings))) => Outcome::Injected { pod, warnings },
+        Ok(None) => Outcome::Left,
+        Err(reason) => Outcome::Refused(reason),
+    }
+}
+
+type Changed = Option<(Value, Vec<String>)>;
+
+fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed, String> {
+    let mut pod = Pod::new(before.clone())?;
+    let wanted = match wishes::asks(&pod)? {
+        Some(asks) => asks,
+        None => asked == Asked::Around,
+    };
+    if !wanted || pod.has_container(SIDECAR) {
+        return Ok(None);
+    }
+    let wishes = Wishes::of(&pod)?;
+    let native = settings.native();
+    refuse_what_cannot_be(&pod, native)?;
+    let mut warnings = Vec::new();
+    let admin = pod.free_port(settings.admin_port, None, "its metrics", &mut warnings)?;
+    let mut place = Place {
+        native,
+        admin,
+        mesh: pod.mesh(),
+        ..Place::default()
+    };
+    let source = match &wishes.engine {
+        Some(engine) => {
+            let fronted = engine::front(&mut pod, engine, &wishes, settings, &mut warnings)?;
+            place.traffic = fronted.traffic;
+            place.serves = Some(fronted.port);
+            match (fronted.config, &wishes.config) {
+                (Some(text), _) => Source::Text(text),
+                (None, name) => Source::ConfigMap {
+                    name: name.clone().unwrap_or_default(),
+                    optional: false,
+                },
+            }
+        }
+        None => {
+            place.traffic = match wishes.port {
+                Some(port) => pod.asked_port(port)?,
+                None => {
+                    pod.free_port(settings.traffic_port, Some(admin), "calls", &mut warnings)?
+                }
+            };
+            let (source, reached) = source(&pod, &wishes, settings, &mut warnings)?;
+            let reached = reached.at(place.traffic, native);
+            agents::point(&mut pod, &wishes, settings, &reached, &mut warnings)?;
+            source
+        }
+    };
+    sidecar::add(&mut pod, &place, &source, settings)?;
+    Ok(Some((pod.into_value(), warnings)))
+}
+
+fn refuse_what_cannot_be(pod: &Pod, native: bool) -> Result<(), String> {
+    if pod.flag("hostNetwork") {
+        return Err(
+            "the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
+             beside it, or give it a network of its own"
+                .to_owned(),
+        );
+    }
+    if pod.is_windows() {
+        return Err("the pod runs on Windows, and there is no image of it".to_owned());
+    }
+    if !native && pod.ends_by_itself() {
+        return Err(
+            "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
+             native sidecars need Kubernetes 1.29"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Where the configuration comes from, and which base URLs it knows.
+fn source(
+    pod: &Pod,
+    wishes: &Wishes,
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<(Source, Reached), String> {
+    let taken = agents::taken_over(pod, wishes, settings, warnings)?;
+    if let Some(name) = &wishes.config {
+        if wishes.composes() || !taken.is_empty() {
+            return Err(format!(
+                "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
+                 annotations on upstreams, workload, objectives and base URLs"
+            ));
+        }
+        let source = Source::ConfigMap {
+            name: name.clone(),
+            optional: false,
+        };
+        return Ok((source, Reached::everything()));
+    }
+    let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
+    if wishes.composes() || !taken.is_empty() {
+        let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
+        let reached = Reached::by(&text, taken);
+        return Ok((Source::Text(text), reached));
+    }
+    Ok(match &settings.config_map {
+        Some(name) => {
+            let source = Source::ConfigMap {
+                name: name.clone(),
+                optional: true,
+            };
+            (source, Reached::by(base, taken))
+        }
+        None => match &settings.base {
+            Some(_) => {
+                let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
+                let reached = Reached::by(&text, taken);
+                (Source::Text(text), reached)
+            }
+            None => (Source::BuiltIn, Reached::by(base, taken)),
+        },
+    })
+}

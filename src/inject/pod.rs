@@ -1,0 +1,241 @@
+//! A pod's parts, whatever its shape. Lists that are missing are empty; what is there
+//! and no list is refused.
+
+use super::PREFIX;
+use serde_json::{Map, Value, json};
+
+/// Containers of meshes and agents of clusters, which call no models.
+const FOREIGN: &[&str] = &[
+    "istio-proxy",
+    "istio-init",
+    "istio-validation",
+    "linkerd-proxy",
+    "linkerd-init",
+    "linkerd-network-validator",
+    "kuma-sidecar",
+    "kuma-init",
+    "consul-dataplane",
+    "consul-connect-inject-init",
+    "cloud-sql-proxy",
+    "vault-agent",
+    "vault-agent-init",
+];
+/// Those of them that take the pod's network over.
+const MESH: &[&str] = &[
+    "istio-proxy",
+    "linkerd-proxy",
+    "kuma-sidecar",
+    "consul-dataplane",
+];
+
+/// A pod, or a template of pods.
+pub(super) struct Pod(Value);
+
+/// One of the two lists of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Init,
+    Main,
+}
+
+impl List {
+    const BOTH: [List; 2] = [List::Init, List::Main];
+
+    fn key(self) -> &'static str {
+        match self {
+            List::Init => "initContainers",
+            List::Main => "containers",
+        }
+    }
+}
+
+impl Pod {
+    /// Refuses what has no list of containers.
+    pub(super) fn new(pod: Value) -> Result<Pod, String> {
+        for list in List::BOTH {
+            let containers = &pod["spec"][list.key()];
+            let strange = match containers {
+                Value::Array(all) => !all.iter().all(Value::is_object),
+                Value::Null => list == List::Main,
+                _ => true,
+            };
+            if strange {
+                return Err(format!("spec.{} is no list of containers", list.key()));
+            }
+        }
+        for (place, value) in [
+            ("metadata", &pod["metadata"]),
+            ("metadata.annotations", &pod["metadata"]["annotations"]),
+            ("metadata.labels", &pod["metadata"]["labels"]),
+        ] {
+            if !value.is_null() && !value.is_object() {
+                return Err(format!("{place} is no map"));
+            }
+        }
+        Ok(Pod(pod))
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.0
+    }
+
+    /// The value of one of our annotations.
+    pub(super) fn annotation(&self, name: &str) -> Option<&str> {
+        self.0["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
+    }
+
+    /// The names of all of ours, without the prefix.
+    pub(super) fn annotations(&self) -> Vec<&str> {
+        let all = self.0["metadata"]["annotations"].as_object();
+        let all = all.into_iter().flat_map(Map::keys);
+        all.filter_map(|name| name.strip_prefix(PREFIX)).collect()
+    }
+
+    /// Anybody's annotation.
+    pub(super) fn foreign_annotation(&self, name: &str) -> Option<&str> {
+        self.0["metadata"]["annotations"][name].as_str()
+    }
+
+    pub(super) fn annotate(&mut self, name: &str, value: &str) {
+        self.put("annotations", name, value);
+    }
+
+    pub(super) fn label(&mut self, name: &str, value: &str) {
+        self.put("labels", name, value);
+    }
+
+    fn put(&mut self, map: &str, name: &str, value: &str) {
+        if let Some(map) = object(&mut self.0["metadata"]).map(|metadata| {
+            let map = metadata.entry(map).or_insert_with(|| json!({}));
+            if map.is_null() {
+                *map = json!({});
+            }
+            map
+        }) {
+            map[name] = json!(value);
+        }
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.0["spec"][name] == true
+    }
+
+    pub(super) fn is_windows(&self) -> bool {
+        let spec = &self.0["spec"];
+        spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
+    }
+
+    /// As the pods of Jobs do.
+    pub(super) fn ends_by_itself(&self) -> bool {
+        matches!(
+            self.0["spec"]["restartPolicy"].as_str(),
+            Some("Never" | "OnFailure")
+        )
+    }
+
+    /// Seconds that the pod has to end in.
+    pub(super) fn grace(&self) -> u64 {
+        let grace = &self.0["spec"]["terminationGracePeriodSeconds"];
+        grace.as_u64().unwrap_or(30)
+    }
+
+    /// Whether a mesh has its proxy in it.
+    pub(super) fn mesh(&self) -> bool {
+        MESH.iter().any(|name| self.has_container(name))
+    }
+
+    pub(super) fn has_container(&self, name: &str) -> bool {
+        let mut all = List::BOTH
+            .into_iter()
+            .flat_map(|list| self.containers(list));
+        all.any(|container| container["name"] == name)
+    }
+
+    pub(super) fn containers(&self, list: List) -> &[Value] {
+        let all = self.0["spec"][list.key()].as_array();
+        all.map_or(&[], Vec::as_slice)
+    }
+
+    /// The list, made where there is none.
+    pub(super) fn containers_mut(&mut self, list: List) -> &mut Vec<Value> {
+        list_mut(&mut self.0["spec"], list.key())
+    }
+
+    /// Adds a volume.
+    pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), String> {
+        if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
+            return Err("spec.volumes is no list".to_owned());
+        }
+        let volumes = list_mut(&mut self.0["spec"], "volumes");
+        if volumes.iter().any(|known| known["name"] == volume["name"]) {
+            return Err(format!("there is a volume {} already", volume["name"]));
+        }
+        volumes.push(volume);
+        Ok(())
+    }
+
+    /// Whether a container listens on `port`, as far as it says.
+    pub(super) fn takes(&self, port: u16) -> bool {
+        let all = List::BOTH
+            .into_iter()
+            .flat_map(|list| self.containers(list));
+        let ports = all.filter_map(|container| container["ports"].as_array());
+        ports.flatten().any(|known| known["containerPort"] == port)
+    }
+
+    /// A port that the pod asks for by name.
+    pub(super) fn asked_port(&self, port: u16) -> Result<u16, String> {
+        if self.takes(port) {
+            return Err(format!(
+                "{PREFIX}port: a container listens on {port} already; name another"
+            ));
+        }
+        Ok(port)
+    }
+
+    /// `wanted`, or one of the next thousands where a container says that it takes it.
+    pub(super) fn free_port(
+        &self,
+        wanted: u16,
+        other: Option<u16>,
+        what: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<u16, String> {
+        let candidates = (0..6).filter_map(|step| wanted.checked_add(step * 10_000));
+        let mut free = candidates.filter(|port| !self.takes(*port) && Some(*port) != other);
+        let port = free
+            .next()
+            .ok_or_else(|| format!("no port is free for {what} from {wanted} on"))?;
+        if port != wanted {
+            warnings.push(format!(
+                "a container listens on {wanted} already: tokengauge takes {port} for {what}"
+            ));
+        }
+        Ok(port)
+    }
+}
+
+/// Whether a container belongs to a mesh or to the cluster.
+pub(super) fn is_foreign(container: &Value) -> bool {
+    container["name"]
+        .as_str()
+        .is_some_and(|name| FOREIGN.contains(&name))
+}
+
+/// The object, made where there is none.
+pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if value.is_null() {
+        *value = json!({});
+    }
+    value.as_object_mut()
+}
+
+/// The list under `key`, made where there is none. What is no list is replaced: callers
+/// have looked.
+pub(super) fn list_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
+    let place = &mut value[key];
+    if !place.is_array() {
+        *place = json!([]);
+    }
+    place.as_array_mut().expect("made above")
+}

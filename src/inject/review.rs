@@ -1,0 +1,164 @@
+//! An AdmissionReview (admission.k8s.io/v1), and the server that answers them.
+
+use super::settings::Settings;
+use super::{Asked, Outcome, inject, patch};
+use crate::export::names;
+use crate::export::registry::Registry;
+use crate::export::text::{self, Format};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Bytes of a review: a pod has at most 1.5 MiB, and a review may hold it twice.
+const MAX_BYTES: usize = 8 << 20;
+/// Characters of a warning that API servers show.
+const MAX_WARNING: usize = 250;
+const MAX_WARNINGS: usize = 10;
+
+/// Answers reviews and says how it went.
+pub struct Injector {
+    settings: Settings,
+    registry: Registry,
+}
+
+impl Injector {
+    /// Injects by `settings`.
+    pub fn new(settings: Settings) -> Arc<Injector> {
+        let registry = Registry::new(&[]);
+        for result in ["injected", "left", "refused", "unreadable"] {
+            registry.counter(&names::INJECTIONS, &[result]);
+        }
+        let version = [env!("CARGO_PKG_VERSION")];
+        registry.gauge(&names::BUILD_INFO, &version).set(1.0);
+        Arc::new(Injector { settings, registry })
+    }
+
+    /// Answers a review. A pod is always allowed: what cannot be injected runs without.
+    ///
+    /// # Errors
+    /// Where it is no review; the text says what is missing.
+    pub fn answer(&self, body: &[u8], asked: Asked) -> Result<Value, String> {
+        let (uid, outcome, before) = match read(body) {
+            Ok((uid, pod)) => (uid, inject(&pod, asked, &self.settings), pod),
+            Err(reason) => {
+                self.count("unreadable");
+                return Err(reason);
+            }
+        };
+        let mut response = json!({ "uid": uid, "allowed": true });
+        match outcome {
+            Outcome::Left => self.count("left"),
+            Outcome::Refused(reason) => {
+                self.count("refused");
+                tracing::warn!(pod = name(&before), reason, "not injected");
+                let warning = format!("tokengauge: not injected: {reason}");
+                response["warnings"] = json!([shortened(&warning)]);
+            }
+            Outcome::Injected { pod, warnings } => {
+                self.count("injected");
+                tracing::info!(pod = name(&before), warnings = warnings.len(), "injected");
+                let patch = Value::Array(patch::diff(&before, &pod)).to_string();
+                response["patchType"] = json!("JSONPatch");
+                response["patch"] = json!(STANDARD.encode(patch));
+                if !warnings.is_empty() {
+                    let warnings = warnings.iter().take(MAX_WARNINGS);
+                    let warnings = warnings.map(|text| shortened(&format!("tokengauge: {text}")));
+                    response["warnings"] = warnings.collect::<Vec<_>>().into();
+                }
+            }
+        }
+        Ok(json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": response,
+        }))
+    }
+
+    fn count(&self, result: &'static str) {
+        self.registry
+            .counter(&names::INJECTIONS, &[result])
+            .increment(1);
+    }
+}
+
+/// The review's id and its pod.
+fn read(body: &[u8]) -> Result<(String, Value), String> {
+    let mut review: Value =
+        serde_json::from_slice(body).map_err(|error| format!("this is no JSON: {error}"))?;
+    let (version, kind) = (&review["apiVersion"], &review["kind"]);
+    if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
+        return Err(format!(
+            "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
+        ));
+    }
+    let request = review["request"].take();
+    let uid = request["uid"].as_str().ok_or("the request has no uid")?;
+    if request["kind"]["kind"] != "Pod" {
+        return Err(format!(
+            "the request is about a {}; only pods are injected",
+            request["kind"]["kind"]
+        ));
+    }
+    Ok((uid.to_owned(), request["object"].clone()))
+}
+
+/// Pods of a Deployment have no name yet.
+fn name(pod: &Value) -> &str {
+    let metadata = &pod["metadata"];
+    let name = metadata["name"]
+        .as_str()
+        .or(metadata["generateName"].as_str());
+    name.unwrap_or_default()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_WARNING) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// `/mutate` for pods of namespaces that asked for it, `/mutate/annotated` for pods that
+/// may ask themselves; health and metrics.
+pub fn router(injector: Arc<Injector>) -> Router {
+    let around = |State(injector): State<Arc<Injector>>, body: Bytes| async move {
+        respond(&injector, &body, Asked::Around)
+    };
+    let by_pod = |State(injector): State<Arc<Injector>>, body: Bytes| async move {
+        respond(&injector, &body, Asked::ByPod)
+    };
+    Router::new()
+        .route("/mutate", post(around))
+        .route("/mutate/annotated", post(by_pod))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ready\n" }))
+        .route("/metrics", get(metrics))
+        .layer(DefaultBodyLimit::max(MAX_BYTES))
+        .with_state(injector)
+}
+
+fn respond(injector: &Injector, body: &[u8], asked: Asked) -> Response {
+    match injector.answer(body, asked) {
+        Ok(review) => axum::Json(review).into_response(),
+        Err(reason) => {
+            tracing::warn!(reason, "a review could not be read");
+            (StatusCode::BAD_REQUEST, reason + "\n").into_response()
+        }
+    }
+}
+
+async fn metrics(State(injector): State<Arc<Injector>>) -> Response {
+    let text = text::render(&injector.registry, Format::Classic);
+    (
+        [(header::CONTENT_TYPE, Format::Classic.content_type())],
+        text,
+    )
+        .into_response()
+}

@@ -1,0 +1,247 @@
+//! What is injected, as the operator says: a file of TOML, every key with a default.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Variables that SDKs and agents read a base URL from, and the path behind the sidecar's
+/// address.
+const BASE_URLS: &[(&str, &str)] = &[
+    ("OPENAI_BASE_URL", "/openai/v1"),
+    ("OPENAI_API_BASE", "/openai/v1"),
+    ("ANTHROPIC_BASE_URL", "/anthropic"),
+    ("GOOGLE_GEMINI_BASE_URL", "/gemini"),
+    ("CO_API_URL", "/cohere"),
+    ("GROQ_BASE_URL", "/groq"),
+    ("TOGETHER_BASE_URL", "/together/v1"),
+];
+
+/// The first minor version of Kubernetes 1 that has native sidecars switched on.
+const NATIVE_SINCE: u32 = 29;
+/// The first with `sleep` in `preStop` switched on.
+const SLEEP_SINCE: u32 = 30;
+
+/// Whether the sidecar is an init container that goes on running, so that it starts
+/// before the pod's containers and ends after them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Native {
+    /// From Kubernetes 1.29 on.
+    #[default]
+    Auto,
+    /// Always.
+    #[serde(alias = "always")]
+    #[value(alias = "always")]
+    On,
+    /// Never.
+    #[serde(alias = "never")]
+    #[value(alias = "never")]
+    Off,
+}
+
+/// What is injected. [`Settings::parse`] reads the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The sidecar's image.
+    pub image: String,
+    /// When it is pulled; the cluster's own rule where there is none.
+    pub image_pull_policy: Option<String>,
+    /// How the sidecar runs.
+    pub native_sidecar: Native,
+    /// The cluster's version, such as `1.31`; the newest where there is none.
+    pub kubernetes_version: Option<String>,
+    /// Where agents of the pod connect, where it is free.
+    pub traffic_port: u16,
+    /// Where operators connect, where it is free.
+    pub admin_port: u16,
+    /// The address that others than the pod itself connect to.
+    pub bind: std::net::IpAddr,
+    /// The ConfigMap with the configuration, in the pod's namespace. Where it is missing,
+    /// the built-in configuration is used until it is there.
+    pub config_map: Option<String>,
+    /// The file with the configuration that annotations change; the ConfigMap's, if any.
+    pub base_config: Option<std::path::PathBuf>,
+    /// Variables that are pointed at the sidecar, and the paths; `""` takes one out.
+    pub base_urls: BTreeMap<String, String>,
+    /// The sidecar's log level.
+    pub log_level: String,
+    /// More variables of the sidecar, as Kubernetes writes them.
+    pub env: Vec<Value>,
+    /// Its requests and limits, as Kubernetes writes them.
+    pub resources: Value,
+    /// Its security context, as Kubernetes writes it, in place of the restricted one.
+    pub security_context: Option<Value>,
+    /// Whether pods get `prometheus.io/scrape`, `port` and `path`.
+    pub prometheus_annotations: bool,
+    /// How long a sidecar that is no native one goes on before it drains.
+    pub pre_stop_seconds: u32,
+    /// What `base_config` holds.
+    #[serde(skip)]
+    pub base: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let all = BASE_URLS.iter();
+        Settings {
+            image: format!("tokengauge:{}", env!("CARGO_PKG_VERSION")),
+            image_pull_policy: None,
+            native_sidecar: Native::Auto,
+            kubernetes_version: None,
+            traffic_port: 8080,
+            admin_port: 9464,
+            bind: std::net::Ipv4Addr::UNSPECIFIED.into(),
+            config_map: None,
+            base_config: None,
+            base_urls: all
+                .map(|(name, path)| ((*name).to_owned(), (*path).to_owned()))
+                .collect(),
+            log_level: "info".to_owned(),
+            env: Vec::new(),
+            resources: serde_json::json!({
+                "requests": { "cpu": "20m", "memory": "32Mi" },
+                "limits": { "memory": "384Mi" },
+            }),
+            security_context: None,
+            prometheus_annotations: false,
+            pre_stop_seconds: 5,
+            base: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file, and the configuration that it names.
+    ///
+    /// # Errors
+    /// What is wrong, with the file's name.
+    pub fn load(path: &Path) -> Result<Settings, String> {
+        let failed = |path: &Path, error| format!("{}: cannot be read: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| failed(path, error))?;
+        let mut settings =
+            Settings::parse(&text).map_err(|reason| format!("{}: {reason}", path.display()))?;
+        if let Some(base) = &settings.base_config {
+            let text = std::fs::read_to_string(base).map_err(|error| failed(base, error))?;
+            let origin = base.display().to_string();
+            crate::config::Config::parse(&text, &origin).map_err(|invalid| invalid.to_string())?;
+            settings.base = Some(text);
+        }
+        Ok(settings)
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// What is wrong, with the line.
+    pub fn parse(text: &str) -> Result<Settings, String> {
+        let mut settings: Settings = toml::from_str(text).map_err(|error| {
+            let line = error
+                .span()
+                .map(|span| text[..span.start].lines().count().max(1));
+            let line = line
+                .map(|line| format!("line {line}: "))
+                .unwrap_or_default();
+            format!("{line}{}", error.message().trim())
+        })?;
+        let own = std::mem::take(&mut settings.base_urls);
+        let mut all = Settings::default().base_urls;
+        all.extend(own);
+        all.retain(|_, path| !path.is_empty());
+        settings.base_urls = all;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(version) = &self.kubernetes_version
+            && minor(version).is_none()
+        {
+            return Err(format!(
+                "kubernetes_version `{version}` is no version such as `1.31`"
+            ));
+        }
+        if self.traffic_port == self.admin_port || self.traffic_port == 0 || self.admin_port == 0 {
+            return Err("traffic_port and admin_port must be two ports above 0".to_owned());
+        }
+        for (name, path) in &self.base_urls {
+            if !path.starts_with('/') || path.ends_with('/') {
+                return Err(format!(
+                    "base_urls.{name}: `{path}` must be a path such as `/openai/v1`"
+                ));
+            }
+        }
+        if !self.resources.is_object() {
+            return Err("resources is a table of `requests` and `limits`".to_owned());
+        }
+        if self.image.trim().is_empty() {
+            return Err("image names none".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether the sidecar is a native one.
+    pub fn native(&self) -> bool {
+        match self.native_sidecar {
+            Native::Auto => self.is_since(NATIVE_SINCE),
+            Native::On => true,
+            Native::Off => false,
+        }
+    }
+
+    /// Whether the cluster can wait by itself before it ends a container.
+    pub(super) fn sleeps(&self) -> bool {
+        self.is_since(SLEEP_SINCE)
+    }
+
+    fn is_since(&self, wanted: u32) -> bool {
+        let version = self.kubernetes_version.as_deref();
+        version.and_then(minor).is_none_or(|minor| minor >= wanted)
+    }
+}
+
+/// The minor version of `1.31`, `v1.31.2` or `1.31+`.
+fn minor(version: &str) -> Option<u32> {
+    let mut parts = version.trim().trim_start_matches('v').split('.');
+    (parts.next() == Some("1")).then_some(())?;
+    let minor = parts.next()?;
+    minor
+        .trim_end_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_sidecars_are_for_clusters_that_have_them() {
+        let of = |text: &str| Settings::parse(text).expect(text).native();
+        assert!(of("") && of("kubernetes_version = \"v1.29.3\""));
+        assert!(!of("kubernetes_version = \"1.28+\""));
+        assert!(of(
+            "kubernetes_version = \"1.28\"\nnative_sidecar = \"always\""
+        ));
+        assert!(!of("native_sidecar = \"off\""));
+        assert!(Settings::parse("kubernetes_version = \"two\"").is_err());
+    }
+
+    #[test]
+    fn base_urls_are_added_to_the_known_ones_and_can_be_taken_out() {
+        let text = "[base_urls]\nMY_LLM = \"/mine\"\nCO_API_URL = \"\"";
+        let urls = Settings::parse(text).expect("settings").base_urls;
+        assert_eq!(urls["MY_LLM"], "/mine");
+        assert!(urls.contains_key("OPENAI_BASE_URL") && !urls.contains_key("CO_API_URL"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let wrong = |text: &str| Settings::parse(text).expect_err(text);
+        assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
+        assert!(wrong("traffic_port = 9464").contains("two ports"));
+        assert!(wrong("[base_urls]\nA = \"openai\"").contains("base_urls.A"));
+        assert!(wrong("resources = 5").contains("resources"));
+    }
+}

@@ -1,0 +1,241 @@
+//! The container and its volumes.
+
+use super::compose::STATE;
+use super::pod::{List, Pod, is_foreign};
+use super::settings::Settings;
+use super::{PREFIX, SIDECAR};
+use serde_json::{Value, json};
+
+/// The annotation that holds a configuration, which the pod mounts as a file.
+pub(super) const CONFIG: &str = "proxy-config";
+/// Where the configuration is mounted.
+const FOLDER: &str = "/etc/tokengauge";
+const FILE: &str = "/etc/tokengauge/proxy-config.toml";
+/// Where the image has the program.
+const PROGRAM: &str = "/usr/bin/tokengauge";
+const CONFIG_VOLUME: &str = "tokengauge-config";
+const STATE_VOLUME: &str = "tokengauge-state";
+/// The name of the admin port, for a PodMonitor.
+const ADMIN: &str = "tg-admin";
+
+/// Where the sidecar is and who connects to it.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) native: bool,
+    pub(super) traffic: u16,
+    pub(super) admin: u16,
+    /// Whether a mesh's proxy is between the kubelet and us.
+    pub(super) mesh: bool,
+    /// The port that others connect to, in front of an engine.
+    pub(super) serves: Option<Value>,
+}
+
+/// Where its configuration is.
+pub(super) enum Source {
+    /// In the program.
+    BuiltIn,
+    ConfigMap {
+        name: String,
+        /// The program's own until it is there.
+        optional: bool,
+    },
+    /// In an annotation.
+    Text(String),
+}
+
+/// Adds the sidecar and everything it needs.
+pub(super) fn add(
+    pod: &mut Pod,
+    place: &Place,
+    source: &Source,
+    settings: &Settings,
+) -> Result<(), String> {
+    if let Some(volume) = volume(source) {
+        pod.add_volume(volume)?;
+    }
+    // In memory, so that it does not tie the pod to its node.
+    pod.add_volume(
+        json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
+    )?;
+    let container = container(place, source, settings);
+    if place.native {
+        let all = pod.containers_mut(List::Init);
+        let at = all.iter().rposition(is_foreign).map_or(0, |at| at + 1);
+        all.insert(at, container);
+    } else {
+        pod.containers_mut(List::Main).push(container);
+    }
+    mark(pod, place, source, settings);
+    Ok(())
+}
+
+fn volume(source: &Source) -> Option<Value> {
+    match source {
+        Source::BuiltIn => None,
+        Source::ConfigMap { name, optional } => Some(json!({
+            "name": CONFIG_VOLUME, "configMap": { "name": name, "optional": optional },
+        })),
+        Source::Text(_) => Some(json!({
+            "name": CONFIG_VOLUME,
+            "downwardAPI": { "items": [{
+                "path": "proxy-config.toml",
+                "fieldRef": { "fieldPath": format!("metadata.annotations['{PREFIX}{CONFIG}']") },
+            }] },
+        })),
+    }
+}
+
+/// Labels and annotations: that it is there, its configuration, who may scrape.
+fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
+    pod.label(&format!("{PREFIX}injected"), "true");
+    if let Source::Text(text) = source {
+        pod.annotate(&format!("{PREFIX}{CONFIG}"), text);
+    }
+    let admin = place.admin.to_string();
+    if settings.prometheus_annotations && pod.foreign_annotation("prometheus.io/scrape").is_none() {
+        pod.annotate("prometheus.io/scrape", "true");
+        pod.annotate("prometheus.io/port", &admin);
+        pod.annotate("prometheus.io/path", "/metrics");
+    }
+    if place.mesh {
+        // Prometheus and the kubelet have no certificate of the mesh.
+        let name = "traffic.sidecar.istio.io/excludeInboundPorts";
+        let known = pod.foreign_annotation(name).unwrap_or_default();
+        if !known.split(',').any(|port| port.trim() == admin) {
+            let all = if known.is_empty() {
+                admin
+            } else {
+                format!("{known},{admin}")
+            };
+            pod.annotate(name, &all);
+        }
+    }
+}
+
+fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
+    let bind = std::net::SocketAddr::new(settings.bind, place.admin);
+    let listen = match &place.serves {
+        Some(_) => std::net::SocketAddr::new(settings.bind, place.traffic).to_string(),
+        None => format!("127.0.0.1:{}", place.traffic),
+    };
+    let mut args = vec!["run".to_owned()];
+    // Without a name it takes the file of its folder, where there is one.
+    let in_folder = matches!(source, Source::ConfigMap { optional: true, .. });
+    if !in_folder && !matches!(source, Source::BuiltIn) {
+        args.extend(["--config".to_owned(), FILE.to_owned()]);
+    }
+    args.extend([
+        "--listen".to_owned(),
+        listen,
+        "--admin".to_owned(),
+        bind.to_string(),
+    ]);
+    let mut container = json!({ "name": SIDECAR, "image": settings.image });
+    if let Some(policy) = &settings.image_pull_policy {
+        container["imagePullPolicy"] = json!(policy);
+    }
+    if place.native {
+        container["restartPolicy"] = json!("Always");
+    }
+    container["args"] = json!(args);
+    if in_folder {
+        container["workingDir"] = json!(FOLDER);
+    }
+    container["env"] = variables(settings);
+    let mut ports = vec![json!({ "name": ADMIN, "containerPort": place.admin, "protocol": "TCP" })];
+    ports.extend(place.serves.clone());
+    container["ports"] = json!(ports);
+    for (name, path, more) in PROBES {
+        container[*name] = probe(place, path, more);
+    }
+    if !place.native {
+        container["lifecycle"] = json!({ "preStop": pause(settings) });
+    }
+    container["resources"] = settings.resources.clone();
+    container["securityContext"] = settings.security_context.clone().unwrap_or_else(restricted);
+    container["volumeMounts"] = mounts(source);
+    container
+}
+
+/// The sidecar's own: where it is, for its telemetry, and what the operator adds.
+fn variables(settings: &Settings) -> Value {
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let mut all = vec![
+        json!({ "name": "TOKENGAUGE_LOG", "value": settings.log_level }),
+        field("K8S_NAMESPACE_NAME", "metadata.namespace"),
+        field("K8S_POD_NAME", "metadata.name"),
+        field("K8S_POD_UID", "metadata.uid"),
+        field("K8S_NODE_NAME", "spec.nodeName"),
+        json!({ "name": "K8S_CONTAINER_NAME", "value": SIDECAR }),
+    ];
+    let own = |known: &Value| settings.env.iter().any(|own| own["name"] == known["name"]);
+    all.retain(|known| !own(known));
+    all.extend(settings.env.iter().cloned());
+    Value::Array(all)
+}
+
+/// Which probe asks for which path, in which rhythm.
+const PROBES: &[(&str, &str, &str)] = &[
+    (
+        "startupProbe",
+        "/readyz",
+        r#"{ "periodSeconds": 1, "failureThreshold": 60 }"#,
+    ),
+    (
+        "readinessProbe",
+        "/readyz",
+        r#"{ "periodSeconds": 5, "timeoutSeconds": 2 }"#,
+    ),
+    (
+        "livenessProbe",
+        "/livez",
+        r#"{ "periodSeconds": 10, "timeoutSeconds": 5 }"#,
+    ),
+];
+
+fn probe(place: &Place, path: &str, more: &str) -> Value {
+    let mut probe: Value = serde_json::from_str(more).expect("written above");
+    let url = format!("http://127.0.0.1:{}{path}", place.admin);
+    let (way, how) = if place.mesh {
+        (
+            "exec",
+            json!({ "command": [PROGRAM, "probe", url, "--within", "1s"] }),
+        )
+    } else {
+        ("httpGet", json!({ "path": path, "port": ADMIN }))
+    };
+    probe[way] = how;
+    probe
+}
+
+/// While the pod's containers end, they may still call.
+fn pause(settings: &Settings) -> Value {
+    let seconds = settings.pre_stop_seconds;
+    if settings.sleeps() {
+        json!({ "sleep": { "seconds": seconds } })
+    } else {
+        json!({ "exec": { "command": [PROGRAM, "pause", format!("{seconds}s")] } })
+    }
+}
+
+/// What the restricted pod security standard asks for.
+fn restricted() -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "readOnlyRootFilesystem": true,
+        "allowPrivilegeEscalation": false,
+        "capabilities": { "drop": ["ALL"] },
+        "seccompProfile": { "type": "RuntimeDefault" },
+    })
+}
+
+fn mounts(source: &Source) -> Value {
+    let mut mounts = Vec::new();
+    if !matches!(source, Source::BuiltIn) {
+        mounts.push(json!({ "name": CONFIG_VOLUME, "mountPath": FOLDER, "readOnly": true }));
+    }
+    mounts.push(json!({ "name": STATE_VOLUME, "mountPath": STATE }));
+    Value::Array(mounts)
+}

@@ -1,0 +1,627 @@
+//! Sidecars into pods of real shapes: patches apply, come out the same, and do what they say.
+
+use json_patch::Patch;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokengauge::config::Config;
+use tokengauge::inject::{Asked, Outcome, Settings, inject, patch};
+
+fn fixture(name: &str) -> Value {
+    let path = format!(
+        "{}/tests/fixtures/pods/{name}.yaml",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(&path).expect(&path);
+    serde_saphyr::from_str(&text).expect(&path)
+}
+
+fn settings(text: &str) -> Settings {
+    Settings::parse(text).unwrap_or_else(|reason| panic!("{reason}"))
+}
+
+/// Injects; checks what holds for every pod.
+fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
+    let before = fixture(name);
+    let (after, warnings) = match inject(&before, Asked::ByPod, settings) {
+        Outcome::Injected { pod, warnings } => (pod, warnings),
+        other => panic!("{name}: {other:?}"),
+    };
+    let patch: Patch =
+        serde_json::from_value(Value::Array(patch::diff(&before, &after))).expect("a patch");
+    let mut patched = before;
+    json_patch::patch(&mut patched, &patch).expect("it applies");
+    assert_eq!(patched, after, "{name}");
+    assert_eq!(
+        inject(&after, Asked::Around, settings),
+        Outcome::Left,
+        "again"
+    );
+    if let Some(text) = after["metadata"]["annotations"]["tokengauge.dev/proxy-config"].as_str() {
+        Config::parse(text, name).unwrap_or_else(|invalid| panic!("{invalid}"));
+    }
+    assert_eq!(
+        after["metadata"]["labels"]["tokengauge.dev/injected"],
+        "true"
+    );
+    (after, warnings)
+}
+
+fn injected(name: &str) -> (Value, Vec<String>) {
+    injected_by(name, &settings(""))
+}
+
+fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    let both = ["initContainers", "containers"];
+    let mut all = both
+        .iter()
+        .filter_map(|list| pod["spec"][list].as_array())
+        .flatten();
+    all.find(|container| container["name"] == name)
+        .unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn names(pod: &Value, list: &str) -> Vec<String> {
+    let all = pod["spec"][list].as_array().into_iter().flatten();
+    all.map(|container| container["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+fn variable<'a>(pod: &'a Value, of: &str, name: &str) -> Option<&'a str> {
+    let mut all = container(pod, of)["env"].as_array()?.iter();
+    all.find(|variable| variable["name"] == name)?["value"].as_str()
+}
+
+fn arguments(pod: &Value) -> String {
+    let args = container(pod, "tokengauge")["args"]
+        .as_array()
+        .expect("arguments");
+    let args: Vec<&str> = args.iter().map(|arg| arg.as_str().expect("text")).collect();
+    args.join(" ")
+}
+
+fn config(pod: &Value) -> Config {
+    let text = &pod["metadata"]["annotations"]["tokengauge.dev/proxy-config"];
+    Config::parse(text.as_str().expect("a configuration"), "test").expect("checked already")
+}
+
+#[test]
+fn an_agents_pod_gets_a_native_sidecar_and_its_base_urls() {
+    let (pod, warnings) = injected("agent");
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(names(&pod, "initContainers"), ["tokengauge"]);
+    let sidecar = container(&pod, "tokengauge");
+    assert_eq!(sidecar["restartPolicy"], "Always");
+    assert_eq!(
+        arguments(&pod),
+        "run --listen 127.0.0.1:8080 --admin 0.0.0.0:9464"
+    );
+    assert_eq!(
+        sidecar["ports"],
+        json!([{ "name": "tg-admin", "containerPort": 9464, "protocol": "TCP" }])
+    );
+    assert_eq!(sidecar["startupProbe"]["httpGet"]["path"], "/readyz");
+    assert_eq!(sidecar["livenessProbe"]["httpGet"]["path"], "/livez");
+    for (name, path) in [
+        ("OPENAI_BASE_URL", "/openai/v1"),
+        ("ANTHROPIC_BASE_URL", "/anthropic"),
+        ("GOOGLE_GEMINI_BASE_URL", "/gemini"),
+    ] {
+        let url = format!("http://127.0.0.1:8080{path}");
+        assert_eq!(variable(&pod, "researcher", name), Some(url.as_str()));
+    }
+    let kept = fixture("agent");
+    assert_eq!(
+        pod["spec"]["containers"][0]["readinessProbe"],
+        kept["spec"]["containers"][0]["readinessProbe"]
+    );
+    assert_eq!(pod["spec"]["volumes"][0], kept["spec"]["volumes"][0]);
+}
+
+#[test]
+fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not() {
+    let (pod, _) = injected_by("agent", &settings("config_map = \"tokengauge\""));
+    assert_eq!(
+        pod["spec"]["volumes"][1]["configMap"],
+        json!({ "name": "tokengauge", "optional": true })
+    );
+    assert_eq!(
+        container(&pod, "tokengauge")["workingDir"],
+        "/etc/tokengauge"
+    );
+    assert!(
+        !arguments(&pod).contains("--config"),
+        "its folder's file, else the built-in one"
+    );
+    let (pod, _) = injected("several");
+    assert_eq!(
+        pod["spec"]["volumes"][0]["configMap"],
+        json!({ "name": "voice-gauge", "optional": false })
+    );
+    assert_eq!(
+        arguments(&pod),
+        "run --config /etc/tokengauge/proxy-config.toml --listen 127.0.0.1:4000 --admin 0.0.0.0:9464"
+    );
+}
+
+#[test]
+fn a_job_ends_although_the_sidecar_does_not_and_is_measured_by_its_own_promises() {
+    let (pod, _) = injected("job");
+    assert_eq!(names(&pod, "containers"), ["evaluate"]);
+    let config = config(&pod);
+    assert_eq!(&*config.measure.workloads[0].name, "evaluation");
+    assert_eq!(&*config.slos[0].name, "evaluation-speed");
+    assert_eq!(config.drain_timeout.as_secs(), 25);
+    assert_eq!(
+        config.routes[0].upstream.name,
+        "openai".into(),
+        "the rest is the base's"
+    );
+    let source = &pod["spec"]["volumes"][0]["downwardAPI"]["items"][0];
+    assert_eq!(source["path"], "proxy-config.toml");
+    assert_eq!(
+        source["fieldRef"]["fieldPath"],
+        "metadata.annotations['tokengauge.dev/proxy-config']"
+    );
+    let old = settings("kubernetes_version = \"1.28\"");
+    let outcome = inject(&fixture("job"), Asked::ByPod, &old);
+    assert!(
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it alive")),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn an_older_cluster_gets_a_plain_container_that_ends_late() {
+    let (pod, _) = injected_by("agent", &settings("kubernetes_version = \"1.28\""));
+    assert_eq!(names(&pod, "containers"), ["researcher", "tokengauge"]);
+    let sidecar = container(&pod, "tokengauge");
+    assert_eq!(sidecar["restartPolicy"], Value::Null);
+    assert_eq!(
+        sidecar["lifecycle"]["preStop"]["exec"]["command"],
+        json!(["/usr/bin/tokengauge", "pause", "5s"])
+    );
+    let (pod, _) = injected_by("init-containers", &settings("native_sidecar = \"off\""));
+    assert_eq!(
+        variable(&pod, "index", "OPENAI_BASE_URL"),
+        None,
+        "it runs before the sidecar"
+    );
+    let sleep = &container(&pod, "tokengauge")["lifecycle"]["preStop"]["sleep"];
+    assert_eq!(sleep["seconds"], 5);
+}
+
+#[test]
+fn init_containers_come_behind_the_sidecar_and_upstreams_are_those_of_the_pod() {
+    let (pod, _) = injected("init-containers");
+    assert_eq!(
+        names(&pod, "initContainers"),
+        ["tokengauge", "migrate", "index"]
+    );
+    let url = Some("http://127.0.0.1:8080/openai/v1");
+    for name in ["migrate", "index", "app"] {
+        assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), url, "{name}");
+    }
+    let config = config(&pod);
+    let route = |name: &str| {
+        config
+            .routes
+            .iter()
+            .find(|route| &*route.name == name)
+            .expect("a route")
+    };
+    let openai = &route("openai").upstream.endpoints[0];
+    assert_eq!(
+        (openai.authority.as_str(), openai.base_path.as_str()),
+        ("vllm.serving:8000", ""),
+        "/v1 is the SDK's"
+    );
+    assert_eq!(route("local").matches.path_prefix, "/local");
+    assert_eq!(
+        route("anthropic").upstream.endpoints[0].authority.as_str(),
+        "api.anthropic.com"
+    );
+}
+
+#[test]
+fn ports_that_are_taken_are_left_to_those_who_have_them() {
+    let (pod, warnings) = injected("existing-sidecars");
+    assert_eq!(
+        names(&pod, "initContainers"),
+        ["tokengauge", "log-shipper", "prepare"]
+    );
+    assert_eq!(
+        arguments(&pod),
+        "run --listen 127.0.0.1:18080 --admin 0.0.0.0:19464"
+    );
+    assert_eq!(
+        variable(&pod, "app", "OPENAI_BASE_URL"),
+        Some("http://127.0.0.1:18080/openai/v1")
+    );
+    assert_eq!(variable(&pod, "cloud-sql-proxy", "OPENAI_BASE_URL"), None);
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.contains("8080 already")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_hosts_network_is_refused_and_opting_out_is_heard() {
+    let outcome = inject(&fixture("host-network"), Asked::ByPod, &settings(""));
+    assert!(
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("host's network")),
+        "{outcome:?}"
+    );
+    let mut pod = fixture("agent");
+    pod["metadata"]["annotations"]["tokengauge.dev/inject"] = json!("false");
+    assert_eq!(inject(&pod, Asked::Around, &settings("")), Outcome::Left);
+    pod["metadata"]["annotations"] = Value::Null;
+    assert_eq!(inject(&pod, Asked::ByPod, &settings("")), Outcome::Left);
+    assert!(matches!(
+        inject(&pod, Asked::Around, &settings("")),
+        Outcome::Injected { .. }
+    ));
+}
+
+#[test]
+fn an_engine_gives_its_ports_name_away_and_keeps_its_probes() {
+    let (pod, warnings) = injected("vllm");
+    let engine = container(&pod, "vllm");
+    assert_eq!(
+        engine["ports"],
+        json!([{ "containerPort": 8000, "protocol": "TCP" }])
+    );
+    assert_eq!(
+        container(&pod, "tokengauge")["ports"][1],
+        json!({ "containerPort": 8080, "protocol": "TCP", "name": "http" })
+    );
+    for probe in ["startupProbe", "readinessProbe"] {
+        assert_eq!(engine[probe]["httpGet"]["port"], 8000);
+    }
+    assert_eq!(engine["livenessProbe"]["tcpSocket"]["port"], 8000);
+    assert_eq!(engine["lifecycle"]["preStop"]["httpGet"]["port"], 8000);
+    assert!(arguments(&pod).contains("--listen 0.0.0.0:8080"));
+    assert_eq!(variable(&pod, "vllm", "OPENAI_BASE_URL"), None);
+    let config = config(&pod);
+    assert_eq!(config.routes.len(), 1);
+    assert_eq!(&*config.routes[0].upstream.name, "vllm");
+    assert_eq!(config.scrapes[0].endpoint.base_path, "/metrics");
+    assert_eq!(
+        (config.slos.len(), config.drain_timeout.as_secs()),
+        (2, 115)
+    );
+    assert!(warnings[0].contains("by number"), "{warnings:?}");
+}
+
+#[test]
+fn an_engine_that_moves_is_reached_by_number_too() {
+    let (pod, warnings) = injected("vllm-moved");
+    assert_eq!(warnings, Vec::<String>::new());
+    let engine = container(&pod, "vllm");
+    assert_eq!(engine["args"][3], "18000");
+    assert_eq!(
+        engine["ports"],
+        json!([{ "containerPort": 18000, "protocol": "TCP" }])
+    );
+    assert_eq!(engine["readinessProbe"]["httpGet"]["port"], 18000);
+    assert!(arguments(&pod).contains("--listen 0.0.0.0:8000"));
+    assert_eq!(
+        config(&pod).routes[0].upstream.endpoints[0]
+            .authority
+            .as_str(),
+        "127.0.0.1:18000"
+    );
+    for (args, env, moved) in [
+        (json!(["serve", "--port=8000"]), json!([]), true),
+        (
+            json!(["exec vllm serve m --port 8000 --seed 1"]),
+            json!([]),
+            true,
+        ),
+        (
+            json!([]),
+            json!([{ "name": "PORT", "value": "8000" }]),
+            true,
+        ),
+        (
+            json!([]),
+            json!([{ "name": "OLLAMA_HOST", "value": "0.0.0.0:8000" }]),
+            true,
+        ),
+        (json!(["--port", "80001"]), json!([]), false),
+        (json!(["--port=80001"]), json!([]), false),
+        (
+            json!([]),
+            json!([{ "name": "SIZE", "value": "8000" }]),
+            false,
+        ),
+    ] {
+        let mut pod = fixture("vllm-moved");
+        pod["spec"]["containers"][0]["args"] = args.clone();
+        pod["spec"]["containers"][0]["env"] = env.clone();
+        let outcome = inject(&pod, Asked::ByPod, &settings(""));
+        assert_eq!(
+            matches!(outcome, Outcome::Injected { .. }),
+            moved,
+            "{args} {env}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn in_a_mesh_probes_do_not_cross_its_proxy() {
+    let (pod, _) = injected("istio");
+    assert_eq!(
+        names(&pod, "initContainers"),
+        ["istio-init", "tokengauge", "warm-up"]
+    );
+    let command = &container(&pod, "tokengauge")["readinessProbe"]["exec"]["command"];
+    assert_eq!(command[2], "http://127.0.0.1:9464/readyz");
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!(
+        annotations["traffic.sidecar.istio.io/excludeInboundPorts"],
+        "15020,9464"
+    );
+    assert_eq!(
+        annotations["prometheus.io/port"], "15020",
+        "somebody else's"
+    );
+    assert_eq!(variable(&pod, "istio-proxy", "OPENAI_BASE_URL"), None);
+    assert!(variable(&pod, "support-bot", "OPENAI_BASE_URL").is_some());
+}
+
+#[test]
+fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
+    let (pod, warnings) = injected("env-from");
+    for name in ["by-config-map", "by-env-from"] {
+        assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), None, "{name}");
+    }
+    assert_eq!(
+        variable(&pod, "by-config-map", "OPENAI_API_BASE"),
+        None,
+        "LangChain would prefer it"
+    );
+    assert!(variable(&pod, "by-config-map", "ANTHROPIC_BASE_URL").is_some());
+    assert_eq!(
+        variable(&pod, "by-value", "OPENAI_BASE_URL"),
+        Some("http://vllm.serving:8000/v1")
+    );
+    let told = |text: &str| {
+        warnings
+            .iter()
+            .filter(|warning| warning.contains(text))
+            .count()
+    };
+    assert_eq!(
+        (
+            told("sets OPENAI_BASE_URL itself"),
+            told("envFrom"),
+            told("NO_PROXY")
+        ),
+        (2, 1, 1),
+        "{warnings:?}"
+    );
+    let (pod, _) = injected("taken-over");
+    assert_eq!(
+        variable(&pod, "by-value", "OPENAI_BASE_URL"),
+        Some("http://127.0.0.1:8080/openai/v1")
+    );
+    assert!(variable(&pod, "by-env-from", "OPENAI_BASE_URL").is_some());
+    let upstream = &config(&pod).routes[0].upstream;
+    assert_eq!(
+        (&*upstream.name, upstream.endpoints[0].authority.as_str()),
+        ("openai", "vllm.serving:8000")
+    );
+}
+
+#[test]
+fn what_a_configuration_has_no_route_for_is_not_pointed_at_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let base = folder.path().join("base.toml");
+    std::fs::write(&base, "[[upstream]]\nname = \"o\"\nurl = \"http://o\"\n[[route]]\npath = \"/openai\"\nupstream = \"o\"\n").expect("written");
+    let file = folder.path().join("injector.toml");
+    std::fs::write(
+        &file,
+        format!("base_config = {base:?}\nconfig_map = \"tokengauge\"\n"),
+    )
+    .expect("written");
+    let settings = Settings::load(&file).expect("settings");
+    let (pod, _) = injected_by("agent", &settings);
+    assert!(variable(&pod, "researcher", "OPENAI_BASE_URL").is_some());
+    assert_eq!(variable(&pod, "researcher", "ANTHROPIC_BASE_URL"), None);
+}
+
+#[test]
+fn what_is_misspelt_is_refused_with_what_would_be_right() {
+    for (annotations, reason) in [
+        (
+            json!({ "upstraem": "http://a" }),
+            "there is no annotation tokengauge.dev/upstraem",
+        ),
+        (json!({ "inject": "yes" }), "is `true` or `false`"),
+        (
+            json!({ "upstream": "engine:8000" }),
+            "neither a URL nor a name and a URL",
+        ),
+        (
+            json!({ "upstream": "openai=ftp://a" }),
+            "must start with `http://`",
+        ),
+        (json!({ "port": "http" }), "is no port from 1 to 65535"),
+        (json!({ "port": "8000" }), "listens on 8000 already"),
+        (json!({ "slo": "chatty" }), "is no preset"),
+        (json!({ "slo.fast": "ttft.at_most = 5" }), "annotations"),
+        (
+            json!({ "slo.fast": "x }\n[[upstream]" }),
+            "not the inside of a [[slo]] table",
+        ),
+        (
+            json!({ "containers": "resercher" }),
+            "no container `resercher`",
+        ),
+        (json!({ "variables": "OPENAI_URL" }), "leads to no path"),
+        (
+            json!({ "config": "a", "workload": "b" }),
+            "names a ConfigMap, which says everything",
+        ),
+        (
+            json!({ "engine-moves-to": "1" }),
+            "needs tokengauge.dev/engine-port",
+        ),
+        (
+            json!({ "engine-port": "8000", "upstream": "http://a" }),
+            "take out tokengauge.dev/upstream",
+        ),
+        (json!({ "base-urls": "all" }), "is none of"),
+    ] {
+        let mut pod = fixture("agent");
+        for (name, value) in annotations.as_object().expect("a map") {
+            pod["metadata"]["annotations"][format!("tokengauge.dev/{name}")] = value.clone();
+        }
+        match inject(&pod, Asked::Around, &settings("")) {
+            Outcome::Refused(told) => assert!(told.contains(reason), "{told}"),
+            other => panic!("{annotations}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_operators_own_settings_are_followed() {
+    let text = r#"
+        image = "registry.example/tokengauge@sha256:abc"
+        image_pull_policy = "Always"
+        traffic_port = 4001
+        admin_port = 4002
+        bind = "::"
+        prometheus_annotations = true
+        log_level = "warn"
+        env = [{ name = "OTEL_EXPORTER_OTLP_ENDPOINT", value = "http://collector:4318" }]
+        resources = { requests = { cpu = "1" } }
+        security_context = { runAsUser = 1000 }
+    "#;
+    let (pod, _) = injected_by("agent", &settings(text));
+    let sidecar = container(&pod, "tokengauge");
+    assert_eq!(sidecar["image"], "registry.example/tokengauge@sha256:abc");
+    assert_eq!(sidecar["imagePullPolicy"], "Always");
+    assert_eq!(
+        arguments(&pod),
+        "run --listen 127.0.0.1:4001 --admin [::]:4002"
+    );
+    assert_eq!(
+        variable(&pod, "tokengauge", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        Some("http://collector:4318")
+    );
+    assert_eq!(variable(&pod, "tokengauge", "TOKENGAUGE_LOG"), Some("warn"));
+    assert_eq!(sidecar["resources"], json!({ "requests": { "cpu": "1" } }));
+    assert_eq!(sidecar["securityContext"], json!({ "runAsUser": 1000 }));
+    assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], "4002");
+}
+
+/// Any JSON, with the words of pods in it more often than chance would have them.
+fn any_json() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        3 => prop::sample::select(vec![
+            "metadata", "annotations", "labels", "spec", "containers", "initContainers", "name", "env", "envFrom",
+            "value", "ports", "containerPort", "volumes", "args", "readinessProbe", "httpGet", "port", "lifecycle",
+            "tokengauge.dev/inject", "tokengauge.dev/engine-port", "tokengauge.dev/engine-moves-to",
+            "tokengauge.dev/upstream", "tokengauge.dev/slo.a", "tokengauge.dev/base-urls", "OPENAI_BASE_URL",
+            "istio-proxy", "true", "8000", "18000", "--port", "http://a", "replace", "a/b~c",
+        ]).prop_map(str::to_owned),
+        1 => "\\PC{0,8}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(json!(8000)),
+        word.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((word.clone(), inner), 0..6)
+                .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+/// A real pod with anything in one of its places.
+fn broken_pod() -> impl Strategy<Value = Value> {
+    let names = vec![
+        "agent",
+        "job",
+        "vllm",
+        "vllm-moved",
+        "istio",
+        "taken-over",
+        "existing-sidecars",
+    ];
+    let places = vec![
+        "/spec",
+        "/spec/containers",
+        "/spec/containers/0",
+        "/spec/containers/0/env",
+        "/spec/containers/0/ports",
+        "/spec/containers/0/args",
+        "/spec/initContainers",
+        "/spec/volumes",
+        "/metadata",
+        "/metadata/annotations",
+        "/metadata/labels",
+        "/spec/containers/0/readinessProbe",
+        "/spec/containers/0/lifecycle",
+        "/spec/containers/0/envFrom",
+        "/spec/containers/0/name",
+        "/spec/terminationGracePeriodSeconds",
+    ];
+    let parts = (
+        prop::sample::select(names),
+        prop::sample::select(places),
+        any_json(),
+    );
+    parts.prop_map(|(name, place, json)| {
+        let mut pod = fixture(name);
+        if let Some(part) = pod.pointer_mut(place) {
+            *part = json;
+        }
+        pod
+    })
+}
+
+fn holds(before: &Value) -> Result<(), TestCaseError> {
+    for native in ["on", "off"] {
+        let settings = settings(&format!("native_sidecar = \"{native}\""));
+        if let Outcome::Injected { pod, .. } = inject(before, Asked::Around, &settings) {
+            let patch: Patch =
+                serde_json::from_value(Value::Array(patch::diff(before, &pod))).expect("a patch");
+            let mut patched = before.clone();
+            json_patch::patch(&mut patched, &patch).expect("it applies");
+            prop_assert_eq!(&patched, &pod);
+            prop_assert_eq!(inject(&pod, Asked::Around, &settings), Outcome::Left);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_json_makes_it_panic(json in any_json()) {
+        holds(&json)?;
+    }
+
+    #[test]
+    fn no_broken_pod_makes_it_panic(pod in broken_pod()) {
+        holds(&pod)?;
+    }
+
+    #[test]
+    fn a_difference_applied_to_one_gives_the_other(one in any_json(), other in any_json()) {
+        let patch: Patch = serde_json::from_value(Value::Array(patch::diff(&one, &other))).expect("a patch");
+        let mut patched = one;
+        json_patch::patch(&mut patched, &patch).expect("it applies");
+        prop_assert_eq!(patched, other);
+    }
+}
