@@ -180,7 +180,8 @@ async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
                     "[otlp]\ncall_records = true\n[admin]\ntoken = \"0123456789abcdef\""
                 )
             ),
-            "`admin`, `otlp`, `state_dir` cannot change while the process runs".to_owned(),
+            "`admin`, `otlp`, `state_dir`, `ledger` cannot change while the process runs"
+                .to_owned(),
         ),
         (
             format!(

@@ -4,6 +4,7 @@ import json
 import sys
 
 import helm_python as helm
+import jsonpatch
 import kubernetes_validate
 
 
@@ -43,6 +44,10 @@ def validate(document, version):
     except kubernetes_validate.ValidationError as error:
         return f"{'/'.join(str(part) for part in error.path)}: {error.message[:500]}"
     return None
+
+
+def patched(document, patch):
+    return jsonpatch.apply_patch(document, patch)
 
 
 for line in sys.stdin:
