@@ -25,6 +25,7 @@ mod forward_trace;
 mod forward_upgrade;
 mod http_client;
 mod inject;
+mod inject_any;
 mod ledger_queries;
 mod ledger_support;
 mod listener_drain;

@@ -210,19 +210,7 @@ fn point_one(
             unsure = true;
             continue;
         }
-        let Some(container) = container.as_object_mut() else {
-            continue;
-        };
-        let env = container.entry("env").or_insert_with(|| json!([]));
-        if env.is_null() {
-            *env = json!([]);
-        }
-        for name in names {
-            if let Some(env) = env.as_array_mut() {
-                env.push(json!({ "name": name, "value": url }));
-                pointed = true;
-            }
-        }
+        pointed |= set_all(container, names, &url);
     }
     if unsure {
         warnings.push(format!(
@@ -236,6 +224,22 @@ fn point_one(
         ));
     }
     Ok(())
+}
+
+/// Adds variables to a container that has none of them.
+fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
+    if container["env"].is_null() {
+        container["env"] = json!([]);
+    }
+    let Some(env) = container["env"].as_array_mut() else {
+        return false;
+    };
+    env.extend(
+        names
+            .iter()
+            .map(|name| json!({ "name": name, "value": url })),
+    );
+    !names.is_empty()
 }
 
 /// Points variables with written values at the sidecar, where their URL has become its

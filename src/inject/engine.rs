@@ -50,23 +50,7 @@ pub(super) fn front(
             Some(config)
         }
     };
-    let traffic = match (engine.moves_to, wishes.port) {
-        (Some(_), Some(_)) => {
-            return Err(format!(
-                "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
-            ));
-        }
-        (Some(to), None) if pod.takes(to) => {
-            return Err(format!(
-                "{PREFIX}engine-moves-to: a container listens on {to} already"
-            ));
-        }
-        (Some(_), None) => engine.port,
-        (None, Some(port)) => pod.asked_port(port)?,
-        (None, None) => {
-            pod.free_port(settings.traffic_port, Some(engine.port), "calls", warnings)?
-        }
-    };
+    let traffic = traffic(pod, engine, wishes, settings, warnings)?;
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
@@ -79,17 +63,7 @@ pub(super) fn front(
     let port_name = move_port(container, engine.port, to);
     follow(container, engine.port, port_name.as_deref(), to);
     if engine.moves_to.is_none() {
-        warnings.push(match &port_name {
-            Some(port) => format!(
-                "Services that target port {port} by name reach tokengauge now; those that target {} by number \
-                 still pass it by ({PREFIX}engine-moves-to changes that)",
-                engine.port
-            ),
-            None => format!(
-                "port {} has no name that Services could follow: point them at {traffic}, or set {PREFIX}engine-moves-to",
-                engine.port
-            ),
-        });
+        warnings.push(who_passes_by(engine.port, port_name.as_deref(), traffic));
     }
     let mut port = json!({ "containerPort": traffic, "protocol": "TCP" });
     if let Some(name) = port_name {
@@ -100,6 +74,40 @@ pub(super) fn front(
         port,
         config,
     })
+}
+
+/// Where the sidecar listens.
+fn traffic(
+    pod: &Pod,
+    engine: &Engine,
+    wishes: &Wishes,
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<u16, String> {
+    match (engine.moves_to, wishes.port) {
+        (Some(_), Some(_)) => Err(format!(
+            "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
+        )),
+        (Some(to), None) if pod.takes(to) => Err(format!(
+            "{PREFIX}engine-moves-to: a container listens on {to} already"
+        )),
+        (Some(_), None) => Ok(engine.port),
+        (None, Some(port)) => pod.asked_port(port),
+        (None, None) => pod.free_port(settings.traffic_port, Some(engine.port), "calls", warnings),
+    }
+}
+
+/// What Services have to do with an engine that stays where it is.
+fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
+    match name {
+        Some(name) => format!(
+            "Services that target port {name} by name reach tokengauge now; those that target {port} by number \
+             still pass it by ({PREFIX}engine-moves-to changes that)"
+        ),
+        None => format!(
+            "port {port} has no name that Services could follow: point them at {traffic}, or set {PREFIX}engine-moves-to"
+        ),
+    }
 }
 
 /// The container that says it listens there; else the one that is named; else the only one.

@@ -136,12 +136,7 @@ impl Slos {
             };
             state.trackers.push(tracker);
         }
-        for gone in before.into_iter().flatten() {
-            let name = gone.objective.name.to_string();
-            if state.retired.len() < MAX_RETIRED {
-                state.retired.insert(name, gone.kept(seconds).retire());
-            }
-        }
+        state.retire(before.into_iter().flatten(), seconds);
         for judged in state.judged.values_mut() {
             judged.by.retain_mut(|by| match moved[by.0] {
                 Some(to) => {
@@ -278,6 +273,18 @@ fn segment(
 }
 
 impl State {
+    /// Keeps the counts of objectives that go, as long as their window lasts.
+    fn retire(&mut self, gone: impl Iterator<Item = Tracker>, now: u64) {
+        self.retired
+            .retain(|_, kept| kept.kept_at + kept.window.as_secs() > now);
+        for gone in gone {
+            if self.retired.len() < MAX_RETIRED {
+                let name = gone.objective.name.to_string();
+                self.retired.insert(name, gone.kept(now).retire());
+            }
+        }
+    }
+
     /// `false` where there is no room: then the call is judged at its end alone.
     fn remember(&mut self, id: Uuid, seen: Instant, by: (usize, SoFar, Option<Boundary>)) -> bool {
         if self.judged.len() >= MAX_JUDGED && !self.judged.contains_key(&id) {
