@@ -2,12 +2,15 @@
 
 import concurrent.futures
 import contextlib
+import copy
 import ctypes
 import json
 import os
 import pathlib
 import subprocess
 import uuid
+
+import yaml
 
 PROJECT = pathlib.Path(__file__).parent.parent.parent
 CLONE_NEWNET = 0x40000000
@@ -45,6 +48,23 @@ class Containers:
         assert done.returncode == expected_exit, f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    @contextlib.contextmanager
+    def played(self, *documents):
+        """What `kube play` makes of documents: the containers of their one pod, by their names in it."""
+        file = self.folder / f"{uuid.uuid4().hex}.yaml"
+        file.write_text(yaml.safe_dump_all(documents))
+        try:
+            self.podman("kube", "play", "--network", "none", file)
+            names = self.podman("ps", "--all", "--format", "{{.Names}}").split()
+            # A pod of a Deployment is DEPLOYMENT-pod-0.
+            pods = [f"{one['metadata']['name']}-pod-0-" for one in documents if one["kind"] == "Deployment"]
+            yield {name.removeprefix(pod): name for name in names for pod in pods if name.startswith(pod)}
+        finally:
+            self.podman("kube", "down", file)
+
+    def network_of(self, name):
+        return f"/proc/{self.inspect(name)['State']['Pid']}/ns/net"
+
     def inspect(self, name):
         return json.loads(self.podman("inspect", name))[0]
 
@@ -71,6 +91,28 @@ class Containers:
     def remove(self):
         self.podman("rm", "--all", "--force", "--time", "1")
         self.podman("rmi", "--all", "--force")
+
+
+# The downward API, as far as somebody has to stand in for it.
+FIELDS = {"metadata.name": "a-pod", "metadata.namespace": "a-namespace", "metadata.uid": "a-uid", "spec.nodeName": "a-node"}
+
+
+def for_podman(document):
+    """The same Deployment without what podman 4.3 does otherwise than Kubernetes: it takes a native sidecar for a container
+    that ends, publishes ports on a bridge, runs probes by a curl within the container, and knows few fields of a pod."""
+    document = copy.deepcopy(document)
+    spec = document["spec"]["template"]["spec"]
+    sidecars = [one for one in spec.get("initContainers", []) if one.pop("restartPolicy", None) == "Always"]
+    spec["initContainers"] = [one for one in spec.get("initContainers", []) if one not in sidecars]
+    spec["containers"] = sidecars + spec["containers"]
+    for container in spec["containers"]:
+        for key in ("ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle"):
+            container.pop(key, None)
+        for variable in container.get("env", []):
+            if field := variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath"):
+                variable.update(value=FIELDS[field])
+                del variable["valueFrom"]
+    return document
 
 
 @contextlib.contextmanager

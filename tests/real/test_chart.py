@@ -62,6 +62,7 @@ def golden(texts):
     text = re.sub(r"(ca\.crt|tls\.crt|tls\.key|caBundle): LS0t\S+", r"\1: (made by the chart)", text)
     text = re.sub(r"(  tokengauge-\S+\.json): \|\n(?:    .*\n|\n)+", r"\1: (the dashboard)\n", text)
     text = re.sub(r"(  # Written by `tokengauge rules`.*\n  groups:)\n(?:    .*\n)+", r"\1 (the alerts on the proxy)\n", text)
+    text = re.sub(r"(checksum/\S+): \S+", r"\1: (a digest)", text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     example = "".join(f"    {line}".rstrip() + "\n" for line in (PROJECT / "proxy-config.toml").read_text().splitlines())
     return text.replace(example, "    (the project's example)\n")

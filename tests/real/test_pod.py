@@ -1,7 +1,6 @@
 """A pod with a sidecar, as podman runs it: an agent that knows of nothing talks through it to an engine, and a real
 Prometheus sees what the agent saw."""
 
-import copy
 import json
 import pathlib
 import re
@@ -12,7 +11,7 @@ import time
 import pytest
 import yaml
 
-from containers import asked, within
+from containers import asked, for_podman, within
 from helm import Helm, one
 from prometheus import prometheus
 
@@ -62,26 +61,15 @@ def config_map():
 
 
 def by_hand(document):
-    """The sidecar as docs/kubernetes.md has it, in a pod of a podman that knows no native sidecars."""
+    """The sidecar as docs/kubernetes.md has it."""
     [written] = re.findall(r"<!-- sidecar -->\n```yaml\n(.*?)```", (PROJECT / "docs/kubernetes.md").read_text(), re.DOTALL)
     written = yaml.safe_load(written)
-    [sidecar] = written["initContainers"]
     pod = document["spec"]["template"]["spec"]
-    sidecar["image"] = "localhost/tokengauge:test"
-    assert sidecar.pop("restartPolicy") == "Always"
-    pod["containers"].insert(0, sidecar)
+    pod["initContainers"] = written["initContainers"]
+    pod["initContainers"][0]["image"] = "localhost/tokengauge:test"
     pod["volumes"] += written["volumes"]
     [agent] = written["containers"]
     pod["containers"][-1]["env"] += agent["env"]
-    return document
-
-
-def for_podman(document):
-    """Without what this podman does otherwise than Kubernetes: it would publish ports on a bridge, and run probes with a
-    curl inside of the container."""
-    for container in document["spec"]["template"]["spec"]["containers"]:
-        for key in ("ports", "startupProbe", "readinessProbe", "livenessProbe"):
-            container.pop(key, None)
     return document
 
 
@@ -93,25 +81,19 @@ def sidecar():
 
 @pytest.fixture(scope="module")
 def pod(containers, image, sidecar, config_map, tmp_path_factory):
-    """Plays a Deployment with its configuration, and gives the names of its containers."""
-    folder = tmp_path_factory.mktemp("pod")
-    (folder / "empty").mkdir()
-    (folder / "empty/Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
-    containers.build("localhost/empty:test", folder / "empty")
-    file = folder / "pod.yaml"
-    file.write_text(yaml.safe_dump_all([config_map, for_podman(copy.deepcopy(sidecar))]))
-    containers.podman("kube", "play", "--network", "none", file)
-    names = containers.podman("ps", "--all", "--format", "{{.Names}}").split()
-    names = {name.rsplit("-", 1)[-1]: name for name in names if "-pod-" in name and not name.endswith("-infra")}
-    assert names.keys() == {"tokengauge", "engine", "agent"}
-    yield names
-    containers.podman("kube", "down", file)
+    """The names of the containers of the Deployment, which podman plays with its configuration."""
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    containers.build("localhost/empty:test", folder)
+    with containers.played(config_map, for_podman(sidecar)) as names:
+        assert names.keys() == {"tokengauge", "engine", "agent"}
+        yield names
 
 
 @pytest.fixture(scope="module")
 def loopback(containers, pod):
     """The pod's network."""
-    return f"/proc/{containers.inspect(pod['tokengauge'])['State']['Pid']}/ns/net"
+    return containers.network_of(pod["tokengauge"])
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +123,7 @@ def test_prometheus_sees_what_the_agent_saw(saw, loopback, tmp_path):
 
 
 def test_its_probes_are_answered(pod, loopback, sidecar):
-    [container] = [one for one in sidecar["spec"]["template"]["spec"]["containers"] if one["name"] == "tokengauge"]
+    [container] = [one for one in sidecar["spec"]["template"]["spec"]["initContainers"] if one["name"] == "tokengauge"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     probes = [container[key]["httpGet"] for key in container if key.endswith("Probe")]
     assert len(probes) > 1
