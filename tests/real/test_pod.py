@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import string
+import subprocess
 import sys
 import time
 
@@ -51,13 +52,17 @@ def deployment():
 
 
 @pytest.fixture(scope="module")
-def config_map():
-    """The sidecars' configuration as the chart writes it."""
+def chart():
+    """What the chart makes of the sidecars' configuration, and of the injector's."""
     helm = Helm()
-    values = {"mode": "sidecar", "config": CONFIG, "sidecar": {"namespaces": ["default"]}}
-    document = one(helm.documents(values), "ConfigMap", "tokengauge")
+    image = {"repository": "localhost/tokengauge", "tag": "test", "pullPolicy": "Never"}
+    yield helm.documents({"mode": "sidecar", "image": image, "config": CONFIG, "sidecar": {"namespaces": ["default"]}})
     helm.close()
-    return document
+
+
+@pytest.fixture(scope="module")
+def config_map(chart):
+    return one(chart, "ConfigMap", "tokengauge")
 
 
 def by_hand(document):
@@ -73,10 +78,24 @@ def by_hand(document):
     return document
 
 
-@pytest.fixture(scope="module")
-def sidecar():
+def injected(document, chart, tokengauge, folder):
+    """The same as `tokengauge inject` does it with what the chart tells the injector."""
+    for name, text in one(chart, "ConfigMap", "tg-tokengauge-injector")["data"].items():
+        (folder / name).write_text(text.replace("/etc/tokengauge/injector/", f"{folder}/"))
+    (folder / "deploy.yaml").write_text(yaml.safe_dump(document))
+    command = [tokengauge, "inject", "--config", folder / "injector.toml", "-f", folder / "deploy.yaml"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "1 injected" in done.stderr and "not injected" not in done.stderr
+    return yaml.safe_load(done.stdout)
+
+
+@pytest.fixture(scope="module", params=["by hand", "injected"])
+def sidecar(request, chart, tokengauge, tmp_path_factory):
     """The Deployment with its sidecar."""
-    return by_hand(deployment())
+    if request.param == "by hand":
+        return by_hand(deployment())
+    return injected(deployment(), chart, tokengauge, tmp_path_factory.mktemp("inject"))
 
 
 @pytest.fixture(scope="module")
