@@ -4,11 +4,14 @@ import base64
 import copy
 import difflib
 import hashlib
+import http.server
+import json
 import os
 import pathlib
 import re
 import subprocess
 import tarfile
+import threading
 
 import pytest
 import yaml
@@ -296,3 +299,49 @@ def test_the_notes_say_what_to_do_next(helm, values, file):
     notes = helm.do("render", chart=CHART, values=values(file))["tokengauge/templates/NOTES.txt"]
     assert "helm test tg -n " in notes and "What to do next" in notes
     assert "<no value>" not in notes and "%!" not in notes
+
+
+class ApiServer(http.server.BaseHTTPRequestHandler):
+    """As much of an API server as `lookup` asks: there are Secrets, and these are they."""
+
+    secrets = {}
+    resource = {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret", "verbs": ["get"]}
+    answers = {
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+        "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [resource]},
+        "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
+    }
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        found = self.answers.get(path) or self.secrets.get(path)
+        missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+        body = json.dumps(found or missing).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_upgrade_keeps_the_certificate_of_the_webhook(helm):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def rendered():
+            texts = helm.do("render_there", chart=CHART, values={"mode": "sidecar"}, server=f"http://127.0.0.1:{server.server_port}")
+            documents = list(yaml.safe_load_all(texts["tokengauge/templates/sidecar/webhook.yaml"]))
+            return one(documents, "Secret"), one(documents, "MutatingWebhookConfiguration")
+
+        installed, _ = rendered()
+        assert rendered()[0]["data"] != installed["data"], "nothing was there yet"
+        metadata = installed["metadata"]
+        ApiServer.secrets[f"/api/v1/namespaces/{metadata['namespace']}/secrets/{metadata['name']}"] = installed
+        upgraded, webhook = rendered()
+        server.shutdown()
+    assert upgraded["data"] == installed["data"]
+    assert {hook["clientConfig"]["caBundle"] for hook in webhook["webhooks"]} == {installed["data"]["ca.crt"]}

@@ -13,6 +13,12 @@ def render(chart, values, name="tg", namespace="llm"):
         return loaded.render(values, name=name, namespace=namespace)
 
 
+def render_there(chart, values, server, name="tg", namespace="llm"):
+    """With what is there already for `lookup` to find."""
+    with helm.Config(kube_apiserver=server, namespace=namespace) as config, helm.Chart.load(chart) as loaded:
+        return config.render(loaded, values, name=name, namespace=namespace, is_upgrade=True)
+
+
 def install(chart, values, name="tg", namespace="llm"):
     """As `helm install` does it without a cluster: the values against the schema, hooks apart, NOTES."""
     with helm.Config(storage_driver="memory", namespace=namespace) as config:
