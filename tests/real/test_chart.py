@@ -150,6 +150,9 @@ def test_it_refuses(helm, what):
 def test_the_proxy_accepts_the_configuration_that_it_is_given(helm, values, tokengauge, file, tmp_path):
     given = values(file)
     maps = [document for document in helm.documents(given) if document["kind"] == "ConfigMap"]
+    if given.get("mode") == "sidecar":
+        named = [one["metadata"]["namespace"] for one in maps if one["metadata"]["name"] == "tokengauge"]
+        assert named == given.get("sidecar", {}).get("namespaces", [])
     texts = {document["data"]["proxy-config.toml"] for document in maps if "proxy-config.toml" in document["data"]}
     assert len(texts) == 1
     for text in texts:

@@ -12,11 +12,15 @@ from helm import CHART, PROJECT, Helm, merged, one
 PAGES = ("README.md", "docs/kubernetes.md", "docs/fleet.md")
 
 
+def text_of(page):
+    """Of the README, the guide alone."""
+    text = (PROJECT / page).read_text()
+    return text if page != "README.md" else text.split("\n## In Kubernetes\n")[1].split("\n## ")[0]
+
+
 def commands(program):
     """Every line of the guide that calls a program, as the shell would split it."""
-    texts = [(PROJECT / page).read_text() for page in PAGES]
-    guide = texts[0][texts[0].index("## In Kubernetes") : texts[0].index("\n## ", texts[0].index("## In Kubernetes") + 5)]
-    lines = [line for text in (guide, *texts[1:]) for line in re.findall(r"^\$ (.+)$", text, re.MULTILINE)]
+    lines = [line for page in PAGES for line in re.findall(r"^\$ (.+)$", text_of(page), re.MULTILINE)]
     return [shlex.split(line) for line in lines if line.startswith(program + " ")]
 
 
@@ -86,7 +90,7 @@ def test_the_labels_of_the_guide_are_those_of_the_webhook(helm):
 
 def test_every_value_that_the_guide_names_is_there():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    table = re.findall(r"^\| (`.+?) \|", (PROJECT / "README.md").read_text().split("## In Kubernetes")[1].split("\n## ")[0], re.MULTILINE)
+    table = re.findall(r"^\| (`.+?) \|", text_of("README.md"), re.MULTILINE)
     names = [name for row in table for name in re.findall(r"`([\w.]+)`", row)]
     assert len(names) > 8
     for name in names:
@@ -98,14 +102,14 @@ def test_every_value_that_the_guide_names_is_there():
 
 @pytest.mark.parametrize("page", PAGES[1:])
 def test_every_yaml_of_the_pages_is_yaml(page):
-    blocks = re.findall(r"```yaml\n(.*?)```", (PROJECT / page).read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n(.*?)```", text_of(page), re.DOTALL)
     assert blocks and all(yaml.safe_load(block) for block in blocks)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_of_the_pages_leads_somewhere(page):
     file = PROJECT / page
-    for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([\w-]+))?\)", file.read_text()):
+    for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([\w-]+))?\)", text_of(page)):
         linked = (file.parent / target).resolve() if target else file
         assert linked.exists(), target
         if anchor and linked.suffix == ".md":

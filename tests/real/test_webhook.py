@@ -70,12 +70,15 @@ def patched(document, patch):
     return document
 
 
-@pytest.fixture(scope="module", params=["1.36.0", OLD])
+# Kubernetes' version, and whether the namespaces with sidecars are named: then each has a ConfigMap.
+@pytest.fixture(scope="module", params=[("1.36.0", True), ("1.36.0", False), (OLD, True)], ids=["named", "any", "old"])
 def webhook(request, helm, tokengauge, logs):
-    folder = logs / f"webhook-{request.param}"
+    version, named = request.param
+    folder = logs / f"webhook-{version}-{named}"
     folder.mkdir()
     image, tag = IMAGE.split(":")
-    values = {"mode": "sidecar", "image": {"repository": image, "tag": tag}, "config": CONFIG, "kubeVersion": request.param}
+    values = {"mode": "sidecar", "image": {"repository": image, "tag": tag}, "config": CONFIG, "kubeVersion": version}
+    values["sidecar"] = {"namespaces": ["agents"] if named else []}
     documents = helm.documents({**values, "podMonitor": {"enabled": True}})
     for name, text in one(documents, "ConfigMap", "tg-tokengauge-injector")["data"].items():
         (folder / name).write_text(text.replace("/etc/tokengauge/injector/", f"{folder}/"))
@@ -87,10 +90,10 @@ def webhook(request, helm, tokengauge, logs):
     arguments = container["args"]
     for inside, outside in places.items():
         arguments = [argument.replace(inside, outside) for argument in arguments]
-    with running([tokengauge, *arguments, f"--listen=127.0.0.1:{port}"], logs / f"injector-{request.param}.log", expected_exit=0) as process:
+    with running([tokengauge, *arguments, f"--listen=127.0.0.1:{port}"], folder / "injector.log", expected_exit=0) as process:
         process.wait_for_line(r"listening on (\S+)")
         found = Webhook(documents, port)
-        found.version, found.folder, found.probes = request.param, folder, [container["readinessProbe"], container["livenessProbe"]]
+        found.version, found.named, found.probes = version, named, [container["readinessProbe"], container["livenessProbe"]]
         yield found
 
 
@@ -104,7 +107,9 @@ def test_a_pod_of_a_labelled_namespace_gets_the_sidecar(webhook, helm, tmp_path)
     assert sidecar_of(pod)["image"] == IMAGE
     environment = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
     assert environment["OPENAI_BASE_URL"] == "http://127.0.0.1:8080/openai/v1"
-    assert [volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume] == ["tokengauge"]
+    maps = [volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume]
+    assert maps == (["tokengauge"] if webhook.named else [])
+    assert ("api.openai.com" in pod["metadata"].get("annotations", {}).get("tokengauge.dev/proxy-config", "")) is not webhook.named
     assert helm.do("validate", document=pod, version=webhook.version[:4]) is None
 
 
