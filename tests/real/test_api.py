@@ -12,8 +12,9 @@ import urllib.request
 import pytest
 
 import traffic
-from conftest import HERE, PROJECT
+from conftest import ANY_PORT, HERE, PROJECT
 from gauge import Gauge
+from processes import running
 
 TOKEN = "sixteen-letters-at-least"
 SCHEMATHESIS = PROJECT / ".cache/real/schemathesis/bin/schemathesis"
@@ -109,6 +110,26 @@ def test_schemathesis_finds_nothing_against_the_document(proxy, logs):
     operations = len(json.loads(document.read_text())["paths"])
     assert f"Selected: {operations - 1}/{operations}" in done.stdout, done.stdout[-3000:]
     assert f"Tested: {operations - 1}" in done.stdout, done.stdout[-3000:]
+
+
+def test_a_listener_hears_calls_and_does_not_hold_up_the_end(tokengauge, simulator, logs):
+    command = [tokengauge, "run", "--upstream", simulator, "--listen", ANY_PORT, "--admin", ANY_PORT]
+    with running(command, logs / "listener.log", expected_exit=0) as process:
+        base = "http://" + process.wait_for_line(r"\blistening on (\S+)")
+        admin = process.wait_for_line(r"\badmin on (\S+)")
+        connection = http.client.HTTPConnection(admin, timeout=10)
+        connection.request("GET", "/api/v1/events")
+        events = connection.getresponse()
+        assert events.headers["content-type"] == "text/event-stream"
+        traffic.chat("", "heard-1", behave="tokens=20,gap=1ms").make(base)
+        lines = iter(events.readline, b"")
+        call = next(json.loads(next(lines).split(b":", 1)[1]) for line in lines if line == b"event: call\n")
+        assert call["model_requested"] == "heard-1"
+        begun = time.monotonic()
+        process.child.terminate()
+        assert process.child.wait(timeout=10) == 0
+        assert time.monotonic() - begun < 3
+        connection.close()
 
 
 def test_pages_follow_one_another_without_a_gap_or_a_double(proxy):

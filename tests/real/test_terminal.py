@@ -118,9 +118,12 @@ def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):
     assert piped.returncode == 1 and "top needs a terminal" in piped.stderr
 
 
-def test_a_report_of_a_running_proxy_is_that_of_its_call_log(tokengauge, gauge, simulator, logs):
-    proxy = gauge("report", upstream=simulator)
-    calls = [traffic.chat("", f"model-{number % 2}", behave="tokens=60,gap=3ms") for number in range(12)]
+def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(tokengauge, gauge, simulator, logs):
+    config, ledger = logs / "report.toml", logs / "report.sqlite"
+    ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\npath = "/sim"\nupstream = "sim"\n'
+    config.write_text(f'[ledger]\npath = "{ledger}"\n{ways}')
+    proxy = gauge("report", config=config)
+    calls = [traffic.chat("sim", f"model-{number % 2}", behave="tokens=60,gap=8ms") for number in range(12)]
     threads = [threading.Thread(target=call.make, args=(proxy.url,)) for call in calls]
     for thread in threads:
         thread.start()
@@ -136,14 +139,24 @@ def test_a_report_of_a_running_proxy_is_that_of_its_call_log(tokengauge, gauge, 
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     asked = ["--admin", proxy.admin.removeprefix("http://")]
-    live, logged = (json.loads(report(*of, "--format", "json")) for of in (asked, ["--call-log", proxy.call_log]))
-    assert live["groups"] == logged["groups"]
+    deadline = time.monotonic() + PATIENCE
+    while len(proxy.calls()) < len(calls):
+        assert time.monotonic() < deadline, "the ledger has them soon after"
+        time.sleep(0.05)
+    sources = (asked, ["--call-log", proxy.call_log], ["--ledger", ledger])
+    live, logged, kept = (json.loads(report(*source, "--format", "json")) for source in sources)
+    assert live["groups"] == kept["groups"]
+    for one, other in zip(logged["groups"], kept["groups"], strict=True):
+        # A ledger keeps microseconds.
+        assert one["tps"] == pytest.approx(other["tps"], rel=1e-3)
+        assert {**one, "tps": 0, "ttft": 0} == {**other, "tps": 0, "ttft": 0}
     assert sorted(group["by"]["model"] for group in live["groups"]) == ["model-0", "model-1"]
     for group in live["groups"]:
         own = [call for call in proxy.logged() if call["model_requested"] == group["by"]["model"]]
-        speeds = sorted(call["tps"]["output"] for call in own)
+        speeds = sorted(call["tps"]["output"] for call in own if call["tps"]["output"])
+        median = speeds[(len(speeds) + 1) // 2 - 1]
         assert group["calls"] == len(own) == 6
-        assert group["tps"]["p50"] == speeds[2] and group["tps"]["p1"] == speeds[0]
+        assert (group["tps"]["p50"], group["tps"]["p1"]) == pytest.approx((median, speeds[0]), rel=1e-3)
         assert group["tokens"]["output"] == sum(call["tokens"]["reported"]["output"] for call in own)
     assert "TPS P50" in report(*asked) and "| model-0 |" in report(*asked, "--format", "markdown")
     page = logs / "report.html"

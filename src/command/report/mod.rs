@@ -3,6 +3,8 @@
 mod figures;
 mod html;
 mod source;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use crate::Error;

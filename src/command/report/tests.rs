@@ -1,0 +1,128 @@
+//! What reports say, of calls whose figures are known.
+
+use super::figures::Report;
+use super::{html, text};
+use crate::call::CallRecord;
+use crate::ledger::Dimension;
+use serde_json::json;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A call of `model` that decodes `tps` tokens a second from second 1 to 3.
+fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
+    let started = UNIX_EPOCH + Duration::from_secs(second);
+    let record = json!({
+        "id": format!("{second:08}"), "started_at": humantime::format_rfc3339(started).to_string(),
+        "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+        "model": model, "streamed": true, "status": 200, "outcome": "complete", "finish_reasons": [],
+        "warm_up": warm_up,
+        "tokens": {
+            "normalised": {"output": 40}, "reported": {"input": 100, "output": 50}, "source": "reported",
+        },
+        "seconds": {"ttft": 1.0, "last_token": 3.0, "duration": 4.0},
+        "tps": {"output": tps}, "frames": 41, "stalls": 0, "cost_usd": 0.002,
+        "bytes": {"request": 10, "response": 20},
+    });
+    serde_json::from_value(record).expect("a record")
+}
+
+fn report(with_warm_up: bool) -> Report {
+    let by = [Dimension::Model, Dimension::Workload];
+    let mut report = Report::new(&by, with_warm_up, UNIX_EPOCH);
+    report.add(&call(0, "a|b", 1.0, true));
+    for second in [60, 120, 180] {
+        report.add(&call(second, "a|b", second as f64 / 6.0, false));
+    }
+    report.add(&call(200, "<c>", 100.0, false));
+    report
+}
+
+#[test]
+fn calls_of_a_warm_up_count_and_cost_but_their_speed_is_left_out() {
+    let left = report(false).document();
+    assert_eq!(
+        (&left["calls"], &left["warm_up_calls_left_out"]),
+        (&json!(5), &json!(1))
+    );
+    let row = &left["groups"][0];
+    assert_eq!(row["by"], json!({"model": "a|b", "workload": null}));
+    assert_eq!(
+        (&row["calls"], &row["tps"]["p1"]),
+        (&json!(4), &json!(10.0))
+    );
+    assert_eq!(
+        (&row["tps"]["mean"], &row["cost_usd"]),
+        (&json!(20.0), &json!(0.008))
+    );
+    let all = report(true).document();
+    assert_eq!(
+        (
+            &all["warm_up_calls_left_out"],
+            &all["groups"][0]["tps"]["p1"]
+        ),
+        (&json!(0), &json!(1.0))
+    );
+}
+
+#[test]
+fn the_table_is_aligned_and_says_what_it_is_of() {
+    let text = text::table(&report(false));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "MODEL  WORKLOAD  CALLS  ERRORS  TPS P50    P10     P1   MEAN  TTFT P50     P95     P99  IN TOKENS  OUT TOKENS      COST  PER 1M OUT       BANDS %",
+            "a|b    –             4       0     20.0   10.0   10.0   20.0    1.00 s  1.00 s  1.00 s        400         200  $0.00800      $40.00  0/33/33/33/0",
+            "<c>    –             1       0    100.0  100.0  100.0  100.0    1.00 s  1.00 s  1.00 s        100          50  $0.00200      $40.00   0/0/0/0/100",
+        ]
+    );
+    assert!(
+        text.contains("5 calls from 1970-01-01T00:00:00Z to 1970-01-01T00:03:24Z."),
+        "{text}"
+    );
+    assert!(
+        text.contains("1 calls came while their upstream warmed up"),
+        "{text}"
+    );
+}
+
+#[test]
+fn markdown_keeps_its_columns_whatever_a_model_is_called() {
+    let text = text::markdown(&report(false));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("| --- | --- | ---: |"), "{text}");
+    assert!(lines[2].starts_with("| a\\|b | – | 4 |"), "{text}");
+    let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+    assert_eq!(columns(lines[0]), columns(lines[2]));
+}
+
+#[test]
+fn the_page_has_its_plots_in_both_lights_and_asks_nobody_for_anything() {
+    let page = html::page(&report(false));
+    assert_eq!(page.matches("<svg").count(), 5);
+    assert!(
+        page.contains("&lt;c&gt;") && !page.contains("<c>"),
+        "names are no markup"
+    );
+    assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src 'none'"));
+    for outside in ["src=", "href=", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let addresses = page.matches("http://").count();
+    assert_eq!(
+        addresses,
+        page.matches("http://www.w3.org/2000/svg").count(),
+        "names of SVG alone"
+    );
+    let svg = page.split("<svg").nth(4).expect("a plot");
+    assert!(svg.contains("00:01"), "the time below: {svg}");
+    let mut unknown = call(0, "m", 1.0, false);
+    (unknown.tps.output, unknown.seconds.ttft, unknown.cost_usd) = (None, None, None);
+    let mut without = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
+    without.add(&unknown);
+    let page = html::page(&without);
+    assert_eq!(
+        page.matches("No call has it.").count(),
+        5,
+        "what is unknown is told"
+    );
+}
