@@ -45,6 +45,7 @@ mod meter_validity;
 mod otlp_export;
 mod otlp_metrics;
 mod otlp_support;
+mod otlp_tls;
 mod process;
 mod readme;
 mod reload;

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::config::Conventions;
 use tokengauge::export::otlp::{Around, Otlp};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,6 +54,16 @@ pub struct Receiver {
 
 impl Receiver {
     pub async fn start(manners: Manners) -> Receiver {
+        Receiver::serve(manners, None).await
+    }
+
+    /// One that speaks TLS, to whom its settings say.
+    pub async fn start_tls(tls: rustls::ServerConfig) -> Receiver {
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        Receiver::serve(Manners::default(), Some(acceptor)).await
+    }
+
+    async fn serve(manners: Manners, tls: Option<TlsAcceptor>) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let receiver = Receiver {
             address: listener.local_addr().expect("an address"),
@@ -66,9 +77,16 @@ impl Receiver {
                     let receiver = receiver.clone();
                     async move { Ok::<_, Infallible>(receiver.answer(request, manners).await) }
                 });
+                let tls = tls.clone();
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
-                    let _ = server.serve_connection(TokioIo::new(tcp), answer).await;
+                    let Some(tls) = tls else {
+                        let _ = server.serve_connection(TokioIo::new(tcp), answer).await;
+                        return;
+                    };
+                    if let Ok(stream) = tls.accept(tcp).await {
+                        let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+                    }
                 });
             }
         });
