@@ -29,7 +29,7 @@ pub use body::{Body, BodyError};
 pub use direct::{Direct, Served};
 pub use drain::{Drain, Shutdown};
 pub use forward::Forwarder;
-pub use http1::Broken;
+pub use http1::{Broken, Chunked, ChunkedRead};
 pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
 pub use routing::Routing;
 

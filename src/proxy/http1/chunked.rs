@@ -15,7 +15,7 @@ const TRAILERS: usize = 100;
 
 /// Where a chunked body is.
 #[derive(Debug, Default)]
-pub(super) struct Chunked(Place);
+pub struct Chunked(Place);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
@@ -32,7 +32,7 @@ enum Place {
 
 /// What a piece of the body held.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub struct Read {
     /// The content, framing removed.
     pub payload: Bytes,
     /// The part that is whole: what lies behind it is to be shown again with what follows.
@@ -50,6 +50,9 @@ impl Chunked {
     }
 
     /// Reads what has come. A size line or a trailer section that is not whole stays unread.
+    ///
+    /// # Errors
+    /// [`Broken`] where it is not the chunked coding: nothing behind that place can be read.
     pub fn read(&mut self, raw: &[u8]) -> Result<Read, Broken> {
         let mut read = Read::default();
         let mut payload = Payload::new(raw);

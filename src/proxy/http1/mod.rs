@@ -6,6 +6,7 @@ mod chunked;
 mod heads;
 
 pub(super) use body::{Piece, Response};
+pub use chunked::{Chunked, Read as ChunkedRead};
 pub(super) use heads::{Heads, HeadsControl};
 
 /// Why a response body broke off.

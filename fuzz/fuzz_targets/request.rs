@@ -1,0 +1,44 @@
+//! What is read of a request: target, headers, body. Nothing panics, and what comes out is
+//! bounded and clean.
+#![no_main]
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use libfuzzer_sys::fuzz_target;
+use tokengauge::attribution::{Attribution, Heard, Rules};
+use tokengauge::trace::TraceContext;
+use tokengauge::wire::{detect, request_facts, request_texts};
+
+fuzz_target!(|input: &[u8]| {
+    let mut parts = input.splitn(3, |byte| *byte == 0);
+    let (target, head, body) = (parts.next(), parts.next(), parts.next());
+    let uri = target.and_then(|target| Uri::try_from(target).ok());
+    let detected = detect(&Method::POST, &uri.unwrap_or_default());
+    let headers = headers(head.unwrap_or_default());
+    if let Some(trace) = TraceContext::of_headers(&headers) {
+        assert_eq!(trace.trace().len(), 32);
+    }
+    let rules = Rules::default();
+    let heard = Heard::of(&headers, &rules);
+    let body = body.unwrap_or_default();
+    let facts = request_facts(detected.dialect, body);
+    let _ = request_texts(detected.dialect, body, &mut |text: &str| assert!(!text.is_empty()));
+    let found = Attribution::merged(heard.as_deref(), facts.as_ref(), &rules);
+    for value in [found.session, found.agent, found.user, found.experiment, found.variant] {
+        let value = value.unwrap_or_default();
+        assert!(value.chars().count() <= 200 && !value.contains(char::is_control), "{value:?}");
+    }
+});
+
+fn headers(head: &[u8]) -> HeaderMap {
+    let lines = head.split(|byte| *byte == b'\n');
+    let fields = lines.filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+        Some((name, HeaderValue::from_bytes(&line[colon + 1..]).ok()?))
+    });
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields.take(100) {
+        headers.append(name, value);
+    }
+    headers
+}
