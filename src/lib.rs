@@ -19,6 +19,7 @@
 //! attribution/     headers, baggage, body → session, agent, user, experiment
 //! cost/            prices, GPU-hours and budgets → what calls cost
 //! slo/             objectives, events, budgets, burn rates, rules; time is an argument
+//! quota/           requests and tokens a minute, calls at once: who may go on
 //! ledger/          every call record and the sums of sessions, in SQLite
 //! engine/          what upstreams tell of themselves: queue, batch, KV cache, restarts
 //! export/          the table of names, the registry, Prometheus' text, OTLP, the call log
@@ -31,7 +32,7 @@
 //! ```
 //!
 //! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
-//! `meter` → `wire`, `tokens`, `attribution`, `cost`; everyone → `call`. `proxy` reaches the meter
+//! `meter` → `wire`, `tokens`, `attribution`, `cost`, `quota`; everyone → `call`. `proxy` reaches the meter
 //! only through `observer`; `admin` and `engine` take nothing of it but its TLS.
 
 pub mod admin;
@@ -51,6 +52,7 @@ pub mod meter;
 pub mod observer;
 pub mod plot;
 pub mod proxy;
+pub mod quota;
 pub mod sim;
 pub mod slo;
 pub mod tokens;

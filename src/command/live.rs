@@ -8,6 +8,7 @@ use crate::admin::About;
 use crate::config::reload::needs_restart;
 use crate::config::{Config, Measure};
 use crate::cost::budget::Budgets;
+use crate::export;
 use crate::export::cost;
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
@@ -81,9 +82,15 @@ impl Live {
         slo::forget(self.prometheus.registry(), &next.slos, &anew);
         self.budgets.change(&next.budgets);
         cost::forget(self.prometheus.registry(), now, next);
+        export::quota::forget(
+            self.prometheus.registry(),
+            &now.measure.quotas,
+            &next.measure.quotas,
+        );
         self.meter.change(Measure {
             prices: next.measure.prices.after(&self.meter.prices()),
             budgets: Arc::clone(&self.budgets),
+            quotas: next.measure.quotas.after(&self.meter.quotas()),
             ..next.measure.clone()
         });
         self.recent.resize(next.measure.recent_calls);

@@ -107,7 +107,12 @@ impl Objectives {
         let (theirs, meter) = (Arc::clone(slos), Arc::clone(meter));
         started.thread("slo", move |stop| {
             every(LOOK_EVERY, &stop, || {
-                theirs.tick(Instant::now(), SystemTime::now(), &meter);
+                let now = Instant::now();
+                theirs.tick(now, SystemTime::now(), &meter);
+                let quotas = meter.quotas();
+                if !quotas.is_empty() {
+                    quotas.follow(&theirs.paging(now));
+                }
             });
         });
         if let Some(store) = store {

@@ -18,6 +18,7 @@ use crate::export::log::{CallLog, Losses, Target};
 use crate::export::names;
 use crate::export::otlp::{Around, Otlp};
 use crate::export::prometheus::Prometheus;
+use crate::export::quota;
 use crate::export::runtime;
 use crate::export::slo;
 use crate::history::Capacity;
@@ -113,6 +114,7 @@ impl Proxy {
         prometheus.before_scrape(move |registry, _| {
             if let Some(meter) = theirs.upgrade() {
                 cost::gpus(registry, &meter.prices());
+                quota::quotas(registry, &meter.quotas());
             }
         });
         prometheus.before_scrape(runtime::figures("traffic", Handle::current()));

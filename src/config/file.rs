@@ -4,6 +4,7 @@ use super::scalar::{Size, Span, Url};
 use super::{Config, Otlp, Protocol};
 use crate::call::Dialect;
 use crate::cost::budget::Per;
+use crate::quota;
 use crate::slo::{Kind, Severity, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -136,6 +137,8 @@ pub(super) struct File {
     pub(super) shipped_prices: Option<bool>,
     #[serde(default)]
     pub(super) budget: Vec<Spanned<Budget>>,
+    #[serde(default)]
+    pub(super) quota: Vec<Spanned<Quota>>,
     pub(super) state_dir: Option<PathBuf>,
     #[serde(default)]
     pub(super) ledger: Ledger,
@@ -179,6 +182,20 @@ pub(super) struct Budget {
     pub(super) warn_at: Option<Spanned<Vec<f64>>>,
     #[serde(default)]
     pub(super) block: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Quota {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) per: quota::Per,
+    #[serde(default)]
+    pub(super) select: Select,
+    pub(super) requests_per_minute: Option<Spanned<u32>>,
+    pub(super) tokens_per_minute: Option<Spanned<u32>>,
+    pub(super) concurrent: Option<u32>,
+    pub(super) while_burning: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@ mod file;
 mod ledger;
 mod objectives;
 mod operators;
+mod quotas;
 mod receivers;
 pub mod reload;
 mod resolve;
@@ -18,6 +19,7 @@ use crate::attribution::Rules;
 use crate::call::Dialect;
 use crate::cost::Prices;
 use crate::cost::budget::{Budget, Budgets};
+use crate::quota::Quotas;
 use crate::slo::{Objective, Pattern, Receiver};
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue};
@@ -312,6 +314,8 @@ pub struct Measure {
     pub prices: Arc<Prices>,
     /// What was spent of the budgets; of none unless it is set.
     pub budgets: Arc<Budgets>,
+    /// What calls may take at once and by the minute.
+    pub quotas: Arc<Quotas>,
 }
 
 /// Where finished calls are kept, and how many.
@@ -385,6 +389,7 @@ impl Default for Measure {
             workloads: Arc::default(),
             prices: Arc::default(),
             budgets: Arc::default(),
+            quotas: Arc::default(),
         }
     }
 }

@@ -45,6 +45,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let budgets = cost::budgets(file.budget, &routes, &measure, &mut problems);
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
+    measure.quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
     if !problems.found.is_empty() {
@@ -211,6 +212,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
         workloads: default.workloads,
         prices: default.prices,
         budgets: default.budgets,
+        quotas: default.quotas,
     }
 }
 

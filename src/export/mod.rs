@@ -9,6 +9,7 @@ pub mod names;
 pub mod otlp;
 pub mod process;
 pub mod prometheus;
+pub mod quota;
 pub mod registry;
 pub mod runtime;
 pub mod slo;

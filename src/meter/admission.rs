@@ -1,10 +1,11 @@
-//! Whether a call may go on, by what is left of the budgets.
+//! Whether a call may go on, by what is left of the budgets and quotas.
 
 use super::head::Head;
 use super::request;
 use crate::attribution::{Attribution, Places};
-use crate::cost::budget::{Caller, Refusal, seconds_since_1970};
+use crate::cost::budget::{Caller, seconds_since_1970};
 use crate::observer::{Admission, Failure, FailureKind};
+use crate::quota;
 use crate::slo::Names;
 
 impl Head {
@@ -12,7 +13,7 @@ impl Head {
     pub(super) fn admit(&self, body: Option<&[u8]>) -> Admission {
         let measure = &self.measure;
         let (budgets, rules) = (&measure.budgets, &measure.attribution);
-        if budgets.is_empty() {
+        if budgets.is_empty() && measure.quotas.is_empty() {
             return Admission::Granted;
         }
         let facts = body.and_then(|body| request::facts(self.dialect, rules, body));
@@ -35,18 +36,44 @@ impl Head {
                 .filter(|_| certain(&rules.session) && (body.is_some() || !who.guessed)),
             user: who.user.as_deref().filter(|_| certain(&rules.user)),
         };
-        match budgets.refusal(&caller, seconds_since_1970(self.started_at)) {
-            Some(refusal) => Admission::Refused(failure(refusal)),
-            None if body.is_none() && budgets.depend_on_body(&caller) => Admission::ByBody,
-            None => Admission::Granted,
+        let now = seconds_since_1970(self.started_at);
+        if let Some(refusal) = budgets.refusal(&caller, now) {
+            let kind = FailureKind::OverBudget;
+            return refused(kind, refusal.message, refusal.retry_after);
+        }
+        let limited = quota::Caller {
+            names: caller.names,
+            session: caller.session,
+            user: caller.user,
+            key: self.key.as_deref(),
+        };
+        if body.is_none()
+            && (budgets.depend_on_body(&caller) || measure.quotas.depend_on_body(&limited))
+        {
+            return Admission::ByBody;
+        }
+        self.take(&limited)
+    }
+
+    fn take(&self, caller: &quota::Caller<'_>) -> Admission {
+        match self.measure.quotas.admit(caller) {
+            Ok(permit) => {
+                // Asked once: a second permit would give its places back at once.
+                let _ = self.permit.set(permit);
+                Admission::Granted
+            }
+            Err(refusal) => {
+                let kind = FailureKind::RateLimited;
+                refused(kind, refusal.message, refusal.retry_after)
+            }
         }
     }
 }
 
-fn failure(refusal: Refusal) -> Failure {
-    Failure {
-        kind: FailureKind::OverBudget,
-        message: refusal.message,
-        retry_after: Some(refusal.retry_after),
-    }
+fn refused(kind: FailureKind, message: String, retry_after: std::time::Duration) -> Admission {
+    Admission::Refused(Failure {
+        kind,
+        message,
+        retry_after: Some(retry_after),
+    })
 }

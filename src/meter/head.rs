@@ -9,10 +9,11 @@ use crate::attribution::{Attribution, Heard};
 use crate::call::{Dialect, Operation};
 use crate::config::Measure;
 use crate::observer::CallStart;
+use crate::quota::{self, Permit};
 use crate::trace::{CallTrace, TraceContext};
 use crate::wire;
 use http::{Method, header};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::{NoContext, Timestamp, Uuid};
 /// What is known of a call from its request head on.
@@ -34,6 +35,10 @@ pub(crate) struct Head {
     /// Whether the answer has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<Heard>>,
+    /// What stands for the provider's key, where a quota asks for it.
+    pub(super) key: Option<Box<str>>,
+    /// What the call has of the quotas.
+    pub(super) permit: OnceLock<Permit>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
@@ -47,6 +52,10 @@ impl Head {
         let limit = measure.body_bytes;
         let attribution = Heard::of(start.headers, &measure.attribution);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
+        let asks_for_keys = measure.quotas.ask_for_keys();
+        let key = asks_for_keys
+            .then(|| quota::key_of(start.headers))
+            .flatten();
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
@@ -66,9 +75,18 @@ impl Head {
             operation: detected.operation,
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
+            key: key.map(String::into_boxed_str),
+            permit: OnceLock::new(),
             bodiless: start.method == Method::HEAD,
             attribution,
             request: Mutex::new(request),
+        }
+    }
+
+    /// So many tokens more came for the call.
+    pub(super) fn charge(&self, tokens: u64) {
+        if let Some(permit) = self.permit.get() {
+            permit.charge(tokens);
         }
     }
 

@@ -34,6 +34,7 @@ mod workload;
 use crate::config::Measure;
 use crate::cost::Prices;
 use crate::observer::{CallObserver, CallStart, Observer};
+use crate::quota::Quotas;
 use crate::trace::Tracer;
 use arc_swap::ArcSwap;
 use call::Call;
@@ -107,6 +108,11 @@ impl Meter {
     /// What calls cost now.
     pub fn prices(&self) -> Arc<Prices> {
         Arc::clone(&self.shared.measure.load().prices)
+    }
+
+    /// What calls may take now.
+    pub fn quotas(&self) -> Arc<Quotas> {
+        Arc::clone(&self.shared.measure.load().quotas)
     }
 
     /// Measures calls to come by `measure`; those under way end as they began.

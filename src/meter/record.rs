@@ -118,6 +118,8 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         cost_source: None,
         engine: generation.engine.as_deref().copied(),
     };
+    let input = record.tokens.reported.input.or(closing.input);
+    head.charge(input.unwrap_or(0));
     let total = generation.tokens().all();
     let decode = generation.timeline.all.filter(|_| unavailable.is_none());
     let response_id = generation.response_id.clone();

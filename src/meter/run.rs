@@ -78,6 +78,7 @@ impl Run {
             let new = settled.saturating_sub(*told);
             if new > 0 {
                 *told = settled;
+                head.charge(new);
                 let watches = self.watches.iter_mut().flatten();
                 watches.for_each(|watch| watch.tokens(at, channel, new));
             }

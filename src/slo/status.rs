@@ -5,7 +5,7 @@ use super::engine::Slos;
 use super::objective::{Objective, Selector, Weight};
 use super::reason::Verdict;
 use super::tracker::{Alert, Spent, Tracker};
-use super::windows::label;
+use super::windows::{Severity, label};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,6 +68,18 @@ impl Slos {
         let seconds = state.calendar.seconds(now);
         let trackers = state.trackers.iter();
         trackers.map(|tracker| status(tracker, seconds)).collect()
+    }
+
+    /// The objectives that are worth waking somebody for at `now`, by this process's counts.
+    pub fn paging(&self, now: Instant) -> Vec<Arc<str>> {
+        let state = self.state();
+        let seconds = state.calendar.seconds(now);
+        let pages = |alert: &Alert| alert.firing && alert.tier.severity == Severity::Page;
+        let trackers = state.trackers.iter();
+        let paging = trackers.filter(|tracker| tracker.alerts(seconds).iter().any(pages));
+        paging
+            .map(|tracker| Arc::clone(&tracker.objective.name))
+            .collect()
     }
 }
 

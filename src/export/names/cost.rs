@@ -44,3 +44,24 @@ pub const BUDGET_FORGOTTEN: Metric = counter(
     &["budget"],
     "Sessions, agents or other names whose spending was forgotten because there were too many; those who spent least go first.",
 );
+/// Calls refused by quotas.
+pub const QUOTA_REFUSED: Metric = counter(
+    "tokengauge_quota_refused_total",
+    Unit::Count,
+    &["quota", "resource"],
+    "Calls refused because the quota had too few requests, tokens or calls at once left.",
+);
+/// Whether a quota holds.
+pub const QUOTA_HOLDS: Metric = gauge(
+    "tokengauge_quota_holds",
+    Unit::Count,
+    &["quota"],
+    "1 while the quota holds; one with `while_burning` does so only while its objective burns.",
+);
+/// The bound on names.
+pub const QUOTA_UNLIMITED: Metric = counter(
+    "tokengauge_quota_unlimited_total",
+    Unit::Count,
+    &["quota"],
+    "Calls let in without the quota because too many sessions, keys or other names were known.",
+);
