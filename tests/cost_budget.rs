@@ -1,5 +1,5 @@
-//! Budgets in front of a real proxy: who has spent theirs is refused in the words of the
-//! dialect, and nobody else.
+//! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
+//! of the dialect, and nobody else.
 
 use crate::serving::{Agent, PATIENCE};
 use crate::sim_support;
@@ -21,10 +21,15 @@ struct Desk {
 }
 
 async fn desk(budget: &str) -> Desk {
-    let sim = sim_support::start("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3").await;
+    let table = format!("[[budget]]\nname = \"b\"\nblock = true\n{budget}");
+    desk_with("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3", &table).await
+}
+
+async fn desk_with(profile: &str, tables: &str) -> Desk {
+    let sim = sim_support::start(profile).await;
     let text = format!(
         "[[upstream]]\nname = \"sim\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"sim\"\n\
-         [[price]]\nmodel = \"m*\"\noutput = 1000\n[[budget]]\nname = \"b\"\nblock = true\n{budget}",
+         [[price]]\nmodel = \"m*\"\noutput = 1000\n{tables}",
         sim.address
     );
     let config = Config::parse(&text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
@@ -187,4 +192,90 @@ async fn a_body_that_decides_reaches_the_upstream_as_it_came() {
     let got = desk.call("/v1/chat/completions", "", body).await;
     assert_eq!(got.status(), "200", "too long to decide: it may pass");
     assert_eq!(desk.recent.newest(1)[0].record.bytes.request, length);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
+    let quota = "[[quota]]\nname = \"q\"\nper = \"session\"\ntokens_per_minute = 60\n";
+    let desk = desk_with("tokens=100,ttft=1ms,gap=1ms,usage=on,seed=3", quota).await;
+    assert_eq!(desk.chat("a", "m-1").await.status(), "200");
+    let refused = desk.chat("a", "m-1").await;
+    assert_eq!(refused.status(), "429");
+    assert_eq!(refused.field("x-tokengauge-error"), Some("rate_limited"));
+    // 100 tokens of output and those of the prompt, of 60 a minute.
+    let input = desk.recent.newest(2)[1].record.tokens.reported.input;
+    let taken = 100 + input.expect("usage is on");
+    let wait = refused.field("retry-after").expect("told");
+    let wait: u64 = wait.parse().expect("seconds");
+    assert!(
+        (taken - 62..=taken - 57).contains(&wait),
+        "{wait} s for {taken} tokens"
+    );
+    assert_eq!(refused.json()["error"]["type"], "rate_limit_error");
+    assert_eq!(desk.chat("b", "m-1").await.status(), "200");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_calls_at_once_for_each_key() {
+    let quota = "[[quota]]\nname = \"q\"\nper = \"key\"\nconcurrent = 1\n";
+    let desk = desk_with("tokens=50,ttft=1ms,gap=20ms,usage=on,seed=3", quota).await;
+    let body =
+        json!({"model": "m-1", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
+    let (path, one, two) = (
+        "/v1/chat/completions",
+        "x-api-key: one\r\n",
+        "x-api-key: two\r\n",
+    );
+    let second = async {
+        // The first has begun.
+        while desk.meter.streams(std::time::Instant::now(), 1).is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let same = desk.call(path, one, body.clone()).await;
+        (same, desk.call(path, two, body.clone()).await)
+    };
+    let (first, (same, other)) = tokio::join!(desk.call(path, one, body.clone()), second);
+    assert_eq!(
+        (first.status(), same.status(), other.status()),
+        ("200", "429", "200")
+    );
+    assert!(!same.body.contains("one"), "{}", same.body);
+    assert_eq!(
+        desk.call(path, one, body).await.status(),
+        "200",
+        "the place is free again"
+    );
+    let standing = &desk.meter.quotas().standings()[0];
+    assert_eq!(standing.refused[2].1, 1);
+}
+
+#[test]
+fn a_quota_that_makes_no_sense_is_told_with_its_line() {
+    let route = "[[upstream]]\nname = \"u\"\nurl = \"http://u\"\n[[route]]\nupstream = \"u\"\n";
+    for (quota, expected) in [
+        (
+            "",
+            "needs `requests_per_minute`, `tokens_per_minute` or `concurrent`",
+        ),
+        (
+            "concurrent = 1\nwhile_burning = \"x\"\n",
+            "there is no [[slo]] named `x`",
+        ),
+        ("tokens_per_minute = 0\n", "must be at least 1"),
+        ("concurrent = 1\nper = \"body\"\n", "unknown variant `body`"),
+        ("concurrent = 1\nselect = { route = \"x\" }\n", "`x`"),
+        (
+            "concurrent = 1\n[[quota]]\nname = \"q\"\nconcurrent = 1\n",
+            "two quotas named `q`",
+        ),
+    ] {
+        let text = format!("{route}[[quota]]\nname = \"q\"\n{quota}");
+        let invalid = Config::parse(&text, "test.toml")
+            .expect_err("no sense")
+            .to_string();
+        assert!(
+            invalid.contains(expected) && invalid.contains("test.toml:"),
+            "{invalid}"
+        );
+    }
 }
