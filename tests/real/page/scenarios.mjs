@@ -190,17 +190,29 @@ async function token(world) {
   clean(wrong);
 }
 
-async function phone(world) {
+/** Goes through every view of a page, and gives each some time to fill. */
+async function everyView(page, look) {
   for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
-    const { page, wrong, context } = await open(world.browser, world.full.admin, { path, width: 390, height: 844, hasTouch: true });
-    await until("it is there", async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
-    await page.waitForTimeout(700);
-    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(over <= 0, `${name} is ${over} pixels too wide`);
-    await page.screenshot({ path: `${world.shots}/${name}-390-light.png`, fullPage: true });
-    clean(wrong);
-    await context.close();
+    await page.evaluate((hash) => (location.hash = hash), path || "#/");
+    await page.waitForTimeout(400);
+    await until(`${name} is there`, async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
+    await look(name);
   }
+}
+
+async function fits(page, name) {
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(over <= 0, `${name} is ${over} pixels too wide`);
+}
+
+async function phone(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { width: 390, height: 844, hasTouch: true });
+  await state(page, "live");
+  await everyView(page, async (name) => {
+    await fits(page, name);
+    await page.screenshot({ path: `${world.shots}/${name}-390-light.png`, fullPage: true });
+  });
+  clean(wrong);
 }
 
 async function keyboard(world) {
@@ -246,14 +258,11 @@ async function keyboard(world) {
 
 async function accessible(world) {
   for (const colorScheme of ["light", "dark"]) {
-    for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
-      const { page, context } = await open(world.browser, world.full.admin, { path, colorScheme });
-      await until("it is there", async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
-      await page.waitForTimeout(500);
-      // In the dark nothing is different but the colours.
-      assert.deepEqual(await inaccessible(page, colorScheme === "dark" ? "color-contrast" : null), [], `${name}, ${colorScheme}`);
-      await context.close();
-    }
+    const { page } = await open(world.browser, world.full.admin, { colorScheme });
+    await state(page, "live");
+    // In the dark nothing is different but the colours.
+    const rule = colorScheme === "dark" ? "color-contrast" : null;
+    await everyView(page, async (name) => assert.deepEqual(await inaccessible(page, rule), [], `${name}, ${colorScheme}`));
   }
   const { page } = await open(world.browser, world.token.admin, { expected: /401/ });
   await page.getByRole("dialog").waitFor();
@@ -302,18 +311,14 @@ async function unavailable(world) {
 }
 
 async function pictures(world) {
-  for (const [width, height] of [[1440, 900], [768, 1024]]) {
-    for (const colorScheme of ["light", "dark"]) {
-      for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
-        const { page, wrong, context } = await open(world.browser, world.full.admin, { path, width, height, colorScheme });
-        await page.waitForTimeout(900);
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        assert.ok(over <= 0, `${name} is ${over} pixels too wide at ${width}`);
-        await page.screenshot({ path: `${world.shots}/${name}-${width}-${colorScheme}.png`, fullPage: true });
-        clean(wrong);
-        await context.close();
-      }
-    }
+  for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"]]) {
+    const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
+    await state(page, "live");
+    await everyView(page, async (name) => {
+      await fits(page, name);
+      await page.screenshot({ path: `${world.shots}/${name}-${width}-${colorScheme}.png`, fullPage: true });
+    });
+    clean(wrong);
   }
 }
 
