@@ -7,6 +7,9 @@ const MIN_SECONDS: u64 = 5;
 /// Beyond the knee an added stream brings less than this share of what one stream had at
 /// the lowest concurrency.
 const PAYS: f64 = 0.1;
+/// A step or two that bring little may be chance: so much more than the knee must have
+/// been tried, and at least two streams.
+const BEYOND: f64 = 1.25;
 
 /// What `upstream` gave, with its knee or why there is none. `points` are ascending by
 /// concurrency.
@@ -37,13 +40,17 @@ pub fn knee(points: &[CapacityPoint]) -> Result<Knee, String> {
         (to.system_tps - from.system_tps) / added >= PAYS * share
     };
     let flat = |at: &usize| !seen[at + 1..].iter().any(|later| pays(seen[*at], later));
-    let knee = (0..seen.len() - 1).find(flat).map(|at| Knee {
+    let tried = |at: &usize| {
+        let (knee, most) = (seen[*at].concurrency, last.concurrency);
+        f64::from(most) >= f64::from(knee) * BEYOND && most >= knee + 2
+    };
+    let knee = (0..seen.len() - 1).find(flat).filter(tried).map(|at| Knee {
         concurrency: seen[at].concurrency,
         system_tps: seen[at].system_tps,
     });
     knee.ok_or_else(|| {
         let highest = last.concurrency;
-        format!("throughput still grew at the highest concurrency seen, {highest}")
+        format!("throughput still grew near the highest concurrency seen, {highest}")
     })
 }
 
@@ -79,7 +86,16 @@ mod tests {
 
     #[test]
     fn a_dip_is_no_knee_where_it_pays_again_later() {
-        let curve = points(&[(1, 50.0, 60), (2, 49.0, 6), (8, 380.0, 60), (9, 380.0, 60)]);
+        let curve = points(&[(1, 50.0, 60), (2, 49.0, 6), (8, 380.0, 60), (12, 380.0, 60)]);
+        assert_eq!(knee(&curve).expect("a knee").concurrency, 8);
+    }
+
+    #[test]
+    fn a_little_more_that_brings_little_may_be_chance() {
+        let curve = points(&[(1, 50.0, 60), (8, 380.0, 60), (9, 380.0, 60)]);
+        let reason = knee(&curve).expect_err("hardly tried");
+        assert!(reason.contains("still grew near"), "{reason}");
+        let curve = points(&[(1, 50.0, 60), (8, 380.0, 60), (10, 380.0, 60)]);
         assert_eq!(knee(&curve).expect("a knee").concurrency, 8);
     }
 
