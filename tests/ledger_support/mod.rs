@@ -310,7 +310,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         },
         cost_usd: cost,
         cost_source: cost.map(|_| CostSource::List),
-        engine: (upstream == "vllm" && answered).then(|| EngineReport {
+        engine: (upstream == "vllm" && answered).then_some(EngineReport {
             prompt_tokens: Some(session.context),
             prompt_seconds: Some(ttft * 0.8),
             output_tokens: Some(output),
