@@ -3,6 +3,7 @@
 use crate::call::Dialect;
 use crate::config::{DEFAULT_ADMIN, DEFAULT_LISTEN};
 use crate::inject::settings::Native;
+use crate::ledger::FileFormat;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Read the configuration and say what is wrong with it, line by line
     Check(CheckArgs),
+    /// Write the calls of the ledger to a file for analysis: Parquet, CSV or JSON lines
+    Export(ExportArgs),
     /// Run the simulated backend alone
     Sim(SimArgs),
     /// Service level objectives: how they stand, and what others would be
@@ -115,6 +118,58 @@ pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
+}
+
+/// Options of `export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// Where the configuration comes from, which names the ledger.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The ledger's file, in place of the configuration's
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// How to write
+    #[arg(long, value_enum)]
+    pub format: FileFormat,
+    /// Calls that began then or later: an instant, or a time back such as `72h`
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub since: When,
+    /// Calls that began before: an instant, or a time back
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub until: Option<When>,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// An instant, as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So long ago.
+    Back(std::time::Duration),
+    /// RFC 3339.
+    At(std::time::SystemTime),
+}
+
+impl When {
+    fn parse(text: &str) -> Result<When, String> {
+        if let Ok(at) = humantime::parse_rfc3339_weak(text) {
+            return Ok(When::At(at));
+        }
+        let back = humantime::parse_duration(text).map(When::Back);
+        back.map_err(|_| {
+            "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h".to_owned()
+        })
+    }
+
+    /// The instant, where it is `now`.
+    pub fn before(self, now: std::time::SystemTime) -> std::time::SystemTime {
+        match self {
+            When::At(at) => at,
+            When::Back(back) => now.checked_sub(back).unwrap_or(std::time::UNIX_EPOCH),
+        }
+    }
 }
 
 /// Options of `sim`.

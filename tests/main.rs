@@ -26,7 +26,9 @@ mod forward_upgrade;
 mod http_client;
 mod inject;
 mod inject_any;
+mod ledger_process;
 mod ledger_queries;
+mod ledger_retention;
 mod ledger_support;
 mod listener_drain;
 #[cfg(target_os = "linux")]

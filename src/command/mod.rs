@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod dashboards;
 mod demo;
+mod export;
 mod inject;
 mod ledger;
 mod live;
@@ -46,6 +47,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
         Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
         Command::Check(args) => check::check(&args),
+        Command::Export(args) => export::export(&args),
         Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),
         Command::Top(args) => top::top(&args),

@@ -24,13 +24,20 @@ pub(super) struct Opened {
     _lock: File,
 }
 
-/// Opens the file, which is made where it is missing; one that is damaged is put aside.
+/// Opens the file, which is made where it is missing; one that is damaged is put aside. A
+/// file that is `suspect` is read from end to end first.
 ///
 /// # Errors
 /// Where it cannot be written to, is another process's, or of a newer version.
-pub(super) fn open(path: &Path) -> Result<Opened, Trouble> {
+pub(super) fn open(path: &Path, suspect: bool) -> Result<Opened, Trouble> {
     let lock = locked(path)?;
-    let connection = match connect(path, STEPS) {
+    let opened = connect(path, STEPS).and_then(|connection| {
+        if suspect {
+            check(&connection)?;
+        }
+        Ok(connection)
+    });
+    let connection = match opened {
         Err(Trouble::Damaged(reason)) => {
             let aside = put_aside(path)?;
             tracing::error!(reason, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
@@ -42,6 +49,15 @@ pub(super) fn open(path: &Path) -> Result<Opened, Trouble> {
         connection,
         _lock: lock,
     })
+}
+
+/// Says so where the file is damaged anywhere.
+fn check(connection: &Connection) -> Result<(), Trouble> {
+    let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match found.as_str() {
+        "ok" => Ok(()),
+        _ => Err(Trouble::Damaged(found)),
+    }
 }
 
 /// One process writes; another takes over when that one ends.
@@ -194,7 +210,7 @@ mod tests {
         theirs
             .execute_batch("CREATE TABLE songs (name TEXT)")
             .expect("a table");
-        assert_eq!(open(&path).expect_err("theirs").reason(), "foreign");
+        assert_eq!(open(&path, false).expect_err("theirs").reason(), "foreign");
     }
 
     #[test]
@@ -203,11 +219,37 @@ mod tests {
         let path = folder.path().join("deep/ledger.sqlite");
         std::fs::create_dir(folder.path().join("deep")).expect("a folder");
         std::fs::write(&path, "no database at all".repeat(500)).expect("a file");
-        let opened = open(&path).expect("a new one");
+        let opened = open(&path, false).expect("a new one");
         assert!(beside(&path, ".damaged").exists());
-        assert_eq!(open(&path).expect_err("taken").reason(), "locked");
+        assert_eq!(open(&path, false).expect_err("taken").reason(), "locked");
         drop(opened);
-        open(&path).expect("free again");
+        open(&path, false).expect("free again");
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_inside_is_put_aside_once_it_is_suspect() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let opened = open(&path, true).expect("sound");
+        let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+            INSERT INTO names SELECT i, 'model', 'm-' || i FROM n";
+        opened.connection.execute(fill, []).expect("names");
+        drop(opened);
+        let file = OpenOptions::new().write(true).open(&path).expect("opens");
+        for page in 40..60 {
+            file.write_all_at(&[0xa5; 4096], page * 4096)
+                .expect("damaged");
+        }
+        drop(open(&path, false).expect("its head is sound"));
+        let opened = open(&path, true).expect("a new one");
+        assert!(beside(&path, ".damaged").exists());
+        let count = "SELECT count(*) FROM names";
+        let names: i64 = opened
+            .connection
+            .query_row(count, [], |row| row.get(0))
+            .expect("a count");
+        assert_eq!(names, 0);
     }
 
     #[cfg(unix)]
@@ -216,7 +258,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let opened = open(&path).expect("opens");
+        let opened = open(&path, false).expect("opens");
         opened
             .connection
             .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])

@@ -8,6 +8,7 @@ mod busy;
 mod capacity;
 mod dictionary;
 mod entry;
+mod export;
 mod file;
 mod reader;
 mod retention;
@@ -20,6 +21,7 @@ mod trouble;
 mod varint;
 mod writer;
 
+pub use export::{ExportError, FileFormat, export};
 pub use reader::*;
 pub use retention::Limits;
 pub use store::{Kept, Store, Written};

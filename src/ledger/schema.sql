@@ -224,7 +224,7 @@ SELECT
   c.engine_total_us / 1e6 AS engine_total_seconds,
   c.key AS key
 FROM calls c
-JOIN series s ON s.id = c.series
+LEFT JOIN series s ON s.id = c.series
 LEFT JOIN names route ON route.id = s.route
 LEFT JOIN names upstream ON upstream.id = s.upstream
 LEFT JOIN names model ON model.id = s.model

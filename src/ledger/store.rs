@@ -52,7 +52,12 @@ impl Store {
     /// # Errors
     /// Where it cannot be written to, is another process's, or of a newer version.
     pub fn open(path: &Path) -> Result<Store, Trouble> {
-        let opened = file::open(path)?;
+        Store::open_file(path, false)
+    }
+
+    /// The same; a file that is `suspect` is looked through for damage first.
+    pub(super) fn open_file(path: &Path, suspect: bool) -> Result<Store, Trouble> {
+        let opened = file::open(path, suspect)?;
         let dictionary = Dictionary::load(&opened.connection)?;
         let next_session = opened.connection.query_row(
             "SELECT coalesce(max(id), 0) + 1 FROM sessions",

@@ -25,6 +25,9 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for what is too old or too much, while nothing is found.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
+/// The reason after which a file is looked through.
+const DAMAGED: &str = "damaged";
+
 /// What the thread is sent.
 pub(super) enum Message {
     Finished(Arc<Finding>),
@@ -187,12 +190,14 @@ impl Writer {
         if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return;
         }
-        match Store::open(&self.settings.path) {
+        let suspect = self.reason == DAMAGED;
+        match Store::open_file(&self.settings.path, suspect) {
             Ok(store) => {
                 if self.told.take().is_some() {
                     tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
                 }
                 self.store = Some(store);
+                self.reason = "failed";
                 self.weigh();
             }
             Err(trouble) => self.fail(&trouble),
@@ -238,5 +243,166 @@ impl Writer {
             std::fs::metadata(file).map_or(0, |file| file.len())
         };
         self.figures.bytes.set((size("") + size("-wal")) as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Measure;
+    use crate::ledger::Ledger;
+    use crate::meter::{Meter, RecentCalls, Subscriber};
+    use crate::observer::{CallStart, End, Observer};
+    use std::path::Path;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn figures() -> Figures {
+        Figures::new(
+            Counter::default(),
+            |_| Counter::default(),
+            Counter::default(),
+            Gauge::default(),
+        )
+    }
+
+    fn settings(path: &Path) -> Settings {
+        Settings {
+            path: path.to_owned(),
+            limits: Limits {
+                age: Duration::from_secs(30 * 86_400),
+                bytes: 1 << 30,
+            },
+            clock: Instant::now,
+            wall: SystemTime::now,
+        }
+    }
+
+    fn findings(count: usize) -> Vec<Arc<Finding>> {
+        let recent = RecentCalls::new(count);
+        let subscribers: Vec<Arc<dyn Subscriber>> = vec![recent.clone()];
+        let meter = Meter::new(Measure::default(), subscribers);
+        for _ in 0..count {
+            let now = Instant::now();
+            let call = meter.begin(CallStart {
+                received: now,
+                started_at: SystemTime::now(),
+                method: &http::Method::GET,
+                uri: &http::Uri::from_static("/v1/models"),
+                headers: &http::HeaderMap::new(),
+                peer: None,
+                route: &"route".into(),
+                upstream: &"upstream".into(),
+                dialect: None,
+                workload: None,
+                inject_usage: false,
+            });
+            call.ended(now, End::Complete);
+        }
+        assert!(meter.flush(PATIENCE));
+        recent.newest(count)
+    }
+
+    fn batch(findings: &[Arc<Finding>]) -> Batch {
+        Batch {
+            findings: findings.to_vec(),
+            ..Batch::default()
+        }
+    }
+
+    fn lost(figures: &Figures, reason: &str) -> u64 {
+        figures.lost[reason].value()
+    }
+
+    #[test]
+    fn a_full_disk_costs_the_batch_and_the_next_one_is_written_when_there_is_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (settings, figures) = (settings(&folder.path().join("l.sqlite")), figures());
+        let mut writer = Writer::new(settings, figures.clone());
+        writer.open();
+        let store = writer.store.as_ref().expect("open");
+        let pages = "PRAGMA max_page_count = 1";
+        // SQLite takes the present size for the smallest bound.
+        store
+            .connection()
+            .query_row(pages, [], |_| Ok(()))
+            .expect("a bound");
+        let findings = findings(500);
+        writer.write(&batch(&findings));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "disk_full")),
+            (0, 500)
+        );
+        writer.write(&batch(&findings[..10]));
+        assert_eq!(lost(&figures, "disk_full"), 510, "left alone for a moment");
+        writer.retry_at = None;
+        writer.write(&batch(&findings));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "disk_full")),
+            (500, 510)
+        );
+        assert!(figures.bytes.value() > 100_000.0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_costs_records_until_it_can() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let in_the_way = folder.path().join("state");
+        std::fs::write(&in_the_way, "no folder").expect("a file");
+        let figures = figures();
+        let mut writer = Writer::new(settings(&in_the_way.join("l.sqlite")), figures.clone());
+        let findings = findings(3);
+        writer.write(&batch(&findings));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "unwritable")),
+            (0, 3)
+        );
+        std::fs::remove_file(&in_the_way).expect("removed");
+        writer.retry_at = None;
+        writer.write(&batch(&findings));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "unwritable")),
+            (3, 3)
+        );
+    }
+
+    #[test]
+    fn a_file_of_a_newer_version_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        drop(Store::open(&path).expect("opens"));
+        let newer = rusqlite::Connection::open(&path).expect("opens");
+        newer.pragma_update(None, "user_version", 99).expect("set");
+        let figures = figures();
+        let mut writer = Writer::new(settings(&path), figures.clone());
+        writer.write(&batch(&findings(2)));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "newer_version")),
+            (0, 2)
+        );
+    }
+
+    #[test]
+    fn whoever_waits_behind_a_stuck_disk_is_counted_and_nobody_waits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let ledger = Ledger::with_queue(settings(&path), figures.clone(), 2).expect("starts");
+        let all = findings(40);
+        ledger.finished(&all[0]);
+        ledger.flush();
+        assert_eq!(figures.written.value(), 1);
+        let other = rusqlite::Connection::open(&path).expect("opens");
+        other.execute_batch("BEGIN IMMEDIATE").expect("locked");
+        ledger.finished(&all[1]);
+        // Its batch is due, and waits for the lock.
+        std::thread::sleep(BATCH_AFTER * 2);
+        let begun = Instant::now();
+        all[2..].iter().for_each(|finding| ledger.finished(finding));
+        assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits");
+        assert_eq!(lost(&figures, "queue"), 36, "two may wait");
+        other.execute_batch("ROLLBACK").expect("free");
+        ledger.flush();
+        assert_eq!(figures.written.value(), 4);
     }
 }

@@ -159,7 +159,9 @@ def observed(logs, tokengauge, gauge, simulator, engine):
     template = string.Template((HERE / "observed.toml").read_text())
     gone = f"http://127.0.0.1:{free_port()}"
     with vllm_metrics.serving() as vllm:
-        config.write_text(template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm))
+        ledger = logs / "observed.sqlite"
+        filled = template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger)
+        config.write_text(filled)
         proxy = gauge("observed", config=config)
         targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
         with prometheus(logs / "observed", targets, [rules_of(tokengauge, config)]) as watching:

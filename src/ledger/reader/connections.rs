@@ -23,8 +23,26 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct State {
-    idle: Vec<Connection>,
+    idle: Vec<Open>,
     open: usize,
+}
+
+/// A connection, and which file it is to.
+struct Open {
+    connection: Connection,
+    file: Option<u64>,
+}
+
+/// What tells a file from another of the same name.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(path).ok()?.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<u64> {
+    None
 }
 
 impl std::fmt::Debug for Connections {
@@ -53,7 +71,10 @@ impl Connections {
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = (self.clock)() + self.limit;
-        let idle = self.borrow()?;
+        // One to a file that was put aside is not used again.
+        let file = identity(&self.path);
+        let idle = self.borrow()?.filter(|idle| idle.file == file);
+        let idle = idle.map(|idle| idle.connection);
         let mut connection = match idle.map_or_else(|| self.connect(), Ok) {
             Ok(connection) => connection,
             Err(error) => {
@@ -62,9 +83,8 @@ impl Connections {
             }
         };
         let answer = self.within(&mut connection, deadline, ask);
-        // One whose file was put aside, or that is broken, is not used again.
         let sound = !matches!(answer, Err(QueryError::Unavailable { .. }));
-        self.give_back(Some(connection).filter(|_| sound));
+        self.give_back(sound.then_some(Open { connection, file }));
         answer
     }
 
@@ -103,7 +123,7 @@ impl Connections {
         }
     }
 
-    fn borrow(&self) -> Result<Option<Connection>, QueryError> {
+    fn borrow(&self) -> Result<Option<Open>, QueryError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.open >= MAX_OPEN {
             let waited = self.returned.wait_timeout(state, self.limit);
@@ -117,7 +137,7 @@ impl Connections {
         Ok(state.idle.pop())
     }
 
-    fn give_back(&self, connection: Option<Connection>) {
+    fn give_back(&self, connection: Option<Open>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.open -= 1;
         state.idle.extend(connection);

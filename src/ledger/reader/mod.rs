@@ -76,6 +76,14 @@ impl Reader {
         })
     }
 
+    /// Asks something of its own.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&rusqlite::Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        self.connections.ask(ask)
+    }
+
     /// The sessions that match.
     ///
     /// # Errors

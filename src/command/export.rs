@@ -1,0 +1,58 @@
+//! `tokengauge export`: the ledger's calls as a file.
+
+use crate::Error;
+use crate::cli::ExportArgs;
+use crate::ledger::{ExportError, Reader, export as write};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long one part of it may take to read, on a slow disk.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
+    let path = ledger(args)?;
+    let now = SystemTime::now();
+    let (since, until) = (
+        args.since.before(now),
+        args.until.map(|until| until.before(now)),
+    );
+    let output: Box<dyn Write + Send> = match &args.output {
+        Some(file) => Box::new(
+            File::create(file)
+                .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?,
+        ),
+        None if args.format == crate::ledger::FileFormat::Parquet
+            && std::io::stdout().is_terminal() =>
+        {
+            let reason = "Parquet is no text for a terminal; name a file with -o";
+            return Err(Error::Failed(reason.to_owned()));
+        }
+        None => Box::new(std::io::stdout()),
+    };
+    let reader = Reader::within(&path, Instant::now, PATIENCE);
+    match write(&reader, Some(since), until, args.format, output) {
+        Ok(calls) => {
+            eprintln!("{calls} calls");
+            Ok(())
+        }
+        // A reader that has seen enough is no error.
+        Err(ExportError::File(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Error::Failed(error.to_string())),
+    }
+}
+
+/// The file that is named, else that of the configuration.
+fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
+    if let Some(path) = &args.ledger {
+        return Ok(path.clone());
+    }
+    let (config, origin) = super::load(&args.config)?;
+    let ledger = config.ledger.map(|ledger| ledger.path);
+    ledger.ok_or_else(|| {
+        Error::Failed(format!(
+            "{origin} keeps no ledger; name a file with --ledger, or set `state_dir` or `path` in [ledger]"
+        ))
+    })
+}

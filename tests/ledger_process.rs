@@ -1,0 +1,204 @@
+//! The ledger of the real binary: killed under load, and as files for analysis.
+
+use crate::http_client::{fetch, request_with};
+use crate::process::{PATIENCE, Process, Steps};
+use rusqlite::Connection;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+struct World {
+    folder: TempDir,
+    upstream: Steps,
+}
+
+impl World {
+    async fn new() -> World {
+        World {
+            folder: tempfile::tempdir().expect("a folder"),
+            upstream: Steps::start().await,
+        }
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.folder.path().join("state/ledger.sqlite")
+    }
+
+    fn config(&self) -> PathBuf {
+        let path = self.folder.path().join("proxy.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [[upstream]]\nname = \"engine\"\nurl = \"http://{}\"\n\
+             [[route]]\nupstream = \"engine\"\nworkload = \"chat\"\n",
+            self.folder.path().join("state"),
+            self.upstream.address,
+        );
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    fn number(&self, sql: &str) -> u64 {
+        let connection = Connection::open(self.ledger()).expect("opens");
+        let number: i64 = connection
+            .query_row(sql, [], |row| row.get(0))
+            .expect("a number");
+        number as u64
+    }
+}
+
+async fn call(address: SocketAddr, session: &str) -> u16 {
+    let headers = [("x-tokengauge-session", session)];
+    request_with(address, "GET", "/hello", &headers)
+        .await
+        .status
+}
+
+async fn kept(process: &Process) -> u64 {
+    process.metrics().await["tokengauge_ledger_records_total"] as u64
+}
+
+async fn has_kept(process: &Process, records: u64) -> u64 {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let now = kept(process).await;
+        if now >= records {
+            return now;
+        }
+        assert!(Instant::now() < end, "only {now} of {records}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
+    let world = World::new().await;
+    let mut before = 0;
+    for round in 1..=3 {
+        let process = Process::start(&world.config()).await;
+        let address = process.addresses()[0];
+        let sent = Arc::new(AtomicU64::new(0));
+        let load: Vec<_> = (0..8)
+            .map(|agent| {
+                let sent = Arc::clone(&sent);
+                tokio::spawn(async move {
+                    let session = format!("s-{agent}");
+                    while sent.fetch_add(1, Ordering::Relaxed) < 100_000 {
+                        call(address, &session).await;
+                    }
+                })
+            })
+            .collect();
+        let acknowledged = has_kept(&process, 150 * round).await;
+        process.signal(Signal::KILL);
+        assert!(!process.ended().await.success());
+        load.iter().for_each(tokio::task::JoinHandle::abort);
+        let calls = world.number("SELECT count(*) FROM calls");
+        assert!(
+            calls >= before + acknowledged,
+            "{calls} of {before} + {acknowledged}"
+        );
+        assert_eq!(world.number("SELECT sum(calls) FROM sessions"), calls);
+        for level in [300, 3_600, 86_400] {
+            let sql = format!("SELECT sum(calls) FROM rollups WHERE level = {level}");
+            assert_eq!(world.number(&sql), calls);
+        }
+        assert_eq!(
+            world
+                .number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"),
+            1
+        );
+        before = calls;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_is_answered_and_outlives_the_process() {
+    let world = World::new().await;
+    let config = world.config();
+    let process = Process::start(&config).await;
+    for session in ["s-1", "s-1", "s-2"] {
+        assert_eq!(call(process.addresses()[0], session).await, 200);
+    }
+    has_kept(&process, 3).await;
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+    let process = Process::start(&config).await;
+    let answer = fetch(process.admin, "/api/v1/sessions?sort=calls")
+        .await
+        .body;
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!(answer["store"], "ledger");
+    let sessions = answer["sessions"].as_array().expect("sessions");
+    let calls: Vec<_> = sessions
+        .iter()
+        .map(|row| (&row["id"], &row["calls"]))
+        .collect();
+    assert_eq!(
+        calls,
+        [(&"s-1".into(), &2.into()), (&"s-2".into(), &1.into())]
+    );
+    let detail = fetch(process.admin, "/api/v1/sessions/s-1").await.body;
+    let detail: Value = serde_json::from_str(&detail).expect("JSON");
+    assert_eq!(detail["calls"].as_array().map(Vec::len), Some(2));
+    exported(&world, &config);
+}
+
+/// The exports of those calls.
+fn exported(world: &World, config: &Path) {
+    let export = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+            .arg("export")
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{told}");
+        (output.stdout, told)
+    };
+    let config = config.to_str().expect("UTF-8");
+    let (lines, told) = export(&["--config", config, "--format", "jsonl", "--since", "1h"]);
+    assert_eq!(told.trim(), "3 calls");
+    let lines = String::from_utf8(lines).expect("UTF-8");
+    let records: Vec<tokengauge::call::CallRecord> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a record"))
+        .collect();
+    assert_eq!(records[2].session.as_deref(), Some("s-2"));
+    assert_eq!(records[2].workload.as_deref(), Some("chat"));
+    let ledger = world.ledger();
+    let ledger = ledger.to_str().expect("UTF-8");
+    let (csv, _) = export(&[
+        "--ledger",
+        ledger,
+        "--format",
+        "csv",
+        "--since",
+        "2026-01-01T00:00:00Z",
+    ]);
+    let csv = String::from_utf8(csv).expect("UTF-8");
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let at = rows[0]
+        .iter()
+        .position(|name| *name == "session")
+        .expect("a column");
+    assert_eq!(rows[1][at], "s-1");
+    let file = world.folder.path().join("calls.parquet");
+    let to = file.to_str().expect("UTF-8");
+    export(&[
+        "--ledger", ledger, "--format", "parquet", "--since", "1h", "-o", to,
+    ]);
+    let bytes = std::fs::read(&file).expect("a file");
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let (nothing, told) = export(&[
+        "--ledger", ledger, "--format", "jsonl", "--since", "1h", "--until", "30m",
+    ]);
+    assert_eq!((nothing.as_slice(), told.trim()), (&b""[..], "0 calls"));
+}

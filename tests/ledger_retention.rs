@@ -1,0 +1,130 @@
+//! What is too old or too much goes, bit by bit, and the file gives its room back.
+
+use crate::ledger_support::Records;
+use rusqlite::Connection;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Filter, Kept, Limits, Paging, Reader, SessionQuery, Store};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const BEGIN: Duration = Duration::from_secs(1_763_600_000);
+
+fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
+    let begin = SystemTime::UNIX_EPOCH + BEGIN;
+    let every = over.as_millis() as f64 / count as f64;
+    let mut store = Store::open(path).expect("opens");
+    let records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
+    for batch in records.chunks(1_000) {
+        let kept = batch.iter().map(|record| Kept {
+            record,
+            concurrency: None,
+        });
+        store.write(&kept.collect::<Vec<_>>()).expect("written");
+    }
+    (store, begin + over)
+}
+
+fn milliseconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).expect("later");
+    since.as_millis() as i64
+}
+
+/// Steps until nothing is to be done; the longest of them.
+fn tidy(store: &mut Store, now: SystemTime, limits: &Limits) -> (usize, Duration) {
+    let (mut steps, mut longest) = (0, Duration::ZERO);
+    loop {
+        let begun = Instant::now();
+        let more = store.tidy(milliseconds(now), limits).expect("tidied");
+        longest = longest.max(begun.elapsed());
+        steps += 1;
+        assert!(steps < 10_000, "it ends");
+        if !more {
+            return (steps, longest);
+        }
+    }
+}
+
+fn number(path: &Path, sql: &str) -> i64 {
+    let connection = Connection::open(path).expect("opens");
+    connection
+        .query_row(sql, [], |row| row.get(0))
+        .expect("a number")
+}
+
+fn sound(path: &Path) {
+    let connection = Connection::open(path).expect("opens");
+    let check: String = connection
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .expect("a check");
+    assert_eq!(check, "ok");
+}
+
+#[test]
+fn what_is_too_old_goes_with_its_sessions_and_sums() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.sqlite");
+    let (mut store, now) = store(&path, 12_000, 40 * DAY);
+    let limits = Limits {
+        age: 30 * DAY,
+        bytes: 1 << 40,
+    };
+    let (steps, _) = tidy(&mut store, now, &limits);
+    assert!(steps > 1, "a little at a time");
+    let oldest = milliseconds(now - 30 * DAY);
+    assert!(number(&path, "SELECT min(started_ms) FROM calls") >= oldest);
+    let calls = number(&path, "SELECT count(*) FROM calls");
+    assert!((8_700..9_300).contains(&calls), "{calls} of three quarters");
+    assert!(number(&path, "SELECT min(last_us) FROM sessions") >= oldest * 1000);
+    let orphans =
+        "SELECT count(*) FROM session_names WHERE session NOT IN (SELECT id FROM sessions)";
+    assert_eq!(number(&path, orphans), 0);
+    for (level, kept) in [(300, 9), (3_600, 31), (86_400, 32)] {
+        let first = number(
+            &path,
+            &format!("SELECT min(start) FROM rollups WHERE level = {level}"),
+        );
+        assert!(first >= milliseconds(now - kept * DAY) / 1000, "{level}");
+    }
+    sound(&path);
+    let reader = Reader::new(&path, Instant::now);
+    let models = reader
+        .models(&Filter::default(), &Paging::default())
+        .expect("an answer");
+    assert!(models.rows.iter().map(|row| row.calls).sum::<u64>() as i64 >= calls);
+}
+
+#[test]
+fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.sqlite");
+    let (mut store, now) = store(&path, 40_000, DAY);
+    let before = number(
+        &path,
+        "SELECT (SELECT * FROM pragma_page_count) * (SELECT * FROM pragma_page_size)",
+    );
+    let newest = number(&path, "SELECT max(key) FROM calls");
+    let limits = Limits {
+        age: 30 * DAY,
+        bytes: before as u64 / 2,
+    };
+    let (_, longest) = tidy(&mut store, now, &limits);
+    assert!(longest < Duration::from_secs(2), "a step of {longest:?}");
+    drop(store);
+    let after = std::fs::metadata(&path).expect("a file").len();
+    // Spare pages stay: at most 512 of 4 KiB.
+    assert!(after <= limits.bytes + 512 * 4096, "{after} of {before}");
+    let calls = number(&path, "SELECT count(*) FROM calls");
+    assert!((10_000..30_000).contains(&calls), "{calls} are left");
+    assert_eq!(number(&path, "SELECT max(key) FROM calls"), newest);
+    let lost = "SELECT count(*) FROM calls WHERE session NOT IN (SELECT id FROM sessions)";
+    assert_eq!(number(&path, lost), 0, "every call has its session");
+    let whole = "SELECT sum(calls) FROM rollups WHERE level = 86400";
+    assert_eq!(number(&path, whole), 40_000, "days keep their sums");
+    sound(&path);
+    let reader = Reader::new(&path, Instant::now);
+    let sessions = reader
+        .sessions(&SessionQuery::default())
+        .expect("an answer");
+    assert_eq!(sessions.rows.len(), 100);
+}
