@@ -516,3 +516,57 @@ fn the_operators_own_settings_are_followed() {
     assert_eq!(sidecar["securityContext"], json!({ "runAsUser": 1000 }));
     assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], "4002");
 }
+
+#[test]
+fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
+    let mut pod = fixture("vllm");
+    let annotations = &mut pod["metadata"]["annotations"];
+    annotations["tokengauge.dev/config"] = json!("engine-gauge");
+    let outcome = inject(&pod, Asked::ByPod, &settings(""));
+    assert!(
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("says everything")),
+        "its objectives would be lost: {outcome:?}"
+    );
+    let annotations = pod["metadata"]["annotations"].as_object_mut();
+    annotations
+        .expect("a map")
+        .shift_remove("tokengauge.dev/slo");
+    match inject(&pod, Asked::ByPod, &settings("")) {
+        Outcome::Injected { pod, .. } => {
+            assert_eq!(
+                pod["spec"]["volumes"][1]["configMap"]["name"],
+                "engine-gauge"
+            );
+            let args = arguments(&pod);
+            assert!(args.contains("--config") && args.contains("--listen 0.0.0.0:8080"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let annotations = &mut pod["metadata"]["annotations"];
+    annotations["tokengauge.dev/engine-metrics"] = json!("none");
+    let map = annotations.as_object_mut().expect("a map");
+    map.shift_remove("tokengauge.dev/config");
+    match inject(&pod, Asked::ByPod, &settings("")) {
+        Outcome::Injected { pod, .. } => assert!(config(&pod).scrapes.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn only_the_variables_that_are_asked_for_are_set() {
+    for (annotation, value, openai, anthropic) in [
+        ("variables", "ANTHROPIC_BASE_URL", false, true),
+        ("base-urls", "none", false, false),
+    ] {
+        let mut pod = fixture("agent");
+        pod["metadata"]["annotations"][format!("tokengauge.dev/{annotation}")] = json!(value);
+        match inject(&pod, Asked::ByPod, &settings("")) {
+            Outcome::Injected { pod, .. } => {
+                let is_set = |name| variable(&pod, "researcher", name).is_some();
+                assert_eq!(is_set("OPENAI_BASE_URL"), openai, "{annotation}");
+                assert_eq!(is_set("ANTHROPIC_BASE_URL"), anthropic, "{annotation}");
+            }
+            other => panic!("{annotation}: {other:?}"),
+        }
+    }
+}

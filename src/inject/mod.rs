@@ -88,6 +88,9 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
     let wishes = Wishes::of(&pod)?;
     let native = settings.native();
     refuse_what_cannot_be(&pod, native)?;
+    if wishes.config.is_some() && wishes.composes() {
+        return Err(two_sources());
+    }
     let mut warnings = Vec::new();
     let admin = pod.free_port(settings.admin_port, None, "its metrics", &mut warnings)?;
     let mut place = Place {
@@ -147,6 +150,13 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool) -> Result<(), String> {
     Ok(())
 }
 
+fn two_sources() -> String {
+    format!(
+        "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
+         annotations on upstreams, workload, objectives and base URLs"
+    )
+}
+
 /// Where the configuration comes from, and which base URLs it knows.
 fn source(
     pod: &Pod,
@@ -156,11 +166,8 @@ fn source(
 ) -> Result<(Source, Reached), String> {
     let taken = agents::taken_over(pod, wishes, settings, warnings)?;
     if let Some(name) = &wishes.config {
-        if wishes.composes() || !taken.is_empty() {
-            return Err(format!(
-                "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
-                 annotations on upstreams, workload, objectives and base URLs"
-            ));
+        if !taken.is_empty() {
+            return Err(two_sources());
         }
         let source = Source::ConfigMap {
             name: name.clone(),
