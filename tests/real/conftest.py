@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import string
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -53,10 +54,12 @@ def image_binary(logs):
 
 
 @pytest.fixture(scope="session")
-def containers(logs):
-    containers = Containers(logs / "containers")
-    yield containers
-    containers.remove()
+def containers():
+    # Podman refuses a folder of more than 50 characters.
+    with tempfile.TemporaryDirectory(prefix="tg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        containers = Containers(pathlib.Path(folder) / "store")
+        yield containers
+        containers.remove()
 
 
 @pytest.fixture(scope="session")
