@@ -150,7 +150,7 @@ mod tests {
             "[admin]\nlisten = \"127.0.0.1:1\"\n[otlp]\ncall_records = true\n\
              [measure]\nmax_models = 5\n",
         );
-        let keys = ["admin", "otlp", "state_dir", "measure.max_models"];
+        let keys = ["admin", "otlp", "state_dir", "ledger", "measure.max_models"];
         assert_eq!(needs_restart(&now, &fixed), keys);
     }
 }
