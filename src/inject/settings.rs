@@ -137,9 +137,10 @@ impl Settings {
     /// What is wrong, with the line.
     pub fn parse(text: &str) -> Result<Settings, String> {
         let mut settings: Settings = toml::from_str(text).map_err(|error| {
-            let line = error
-                .span()
-                .map(|span| text[..span.start].lines().count().max(1));
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or_default();
+                before.matches('\n').count() + 1
+            });
             let line = line
                 .map(|line| format!("line {line}: "))
                 .unwrap_or_default();
