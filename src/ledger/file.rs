@@ -9,7 +9,11 @@ use std::time::Duration;
 /// Says in the file's head whose it is: "tokg".
 const APPLICATION: i64 = 0x746f_6b67;
 /// What takes a file from the version of its place to the next.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    // In the order they began, every session in turn would be the first of a page.
+    "CREATE INDEX sessions_by_start ON sessions (started_us)",
+];
 /// How long to wait for somebody else's lock.
 const BUSY: Duration = Duration::from_secs(5);
 
