@@ -77,6 +77,45 @@ async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all
 }
 
 #[tokio::test]
+async fn no_name_made_to_lead_here_opens_what_only_this_machine_reaches() {
+    let local = config::Admin {
+        address: Some(([127, 0, 0, 1], 9464).into()),
+        ..config::Admin::default()
+    };
+    let status = async |server: &Server, host: &str| {
+        let headers = [("host", host)];
+        request_with(server.address, "GET", "/api/v1/calls", &headers)
+            .await
+            .status
+    };
+    let server = Server::behind(door(&local)).await;
+    for ours in [
+        "localhost",
+        "LocalHost:9464",
+        "127.0.0.1:9464",
+        "[::1]:9464",
+        "10.1.2.3",
+    ] {
+        assert_eq!(status(&server, ours).await, 200, "{ours}");
+    }
+    for theirs in [
+        "evil.example",
+        "evil.example:9464",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "",
+    ] {
+        assert_eq!(status(&server, theirs).await, 421, "{theirs}");
+    }
+    let server = Server::behind(Door::default()).await;
+    assert_eq!(
+        status(&server, "tokengauge.monitoring.svc").await,
+        200,
+        "Kubernetes"
+    );
+}
+
+#[tokio::test]
 async fn the_admin_address_speaks_tls_where_it_is_told_to() {
     let authority = Authority::new();
     let (certificate, key) = authority.issue("admin", "localhost");

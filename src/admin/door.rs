@@ -6,9 +6,11 @@ use super::token::{HEADER, Refused, Token};
 use crate::config;
 use crate::proxy::tls::Acceptor;
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +22,8 @@ const OPEN: [&str; 2] = ["/livez", "/readyz"];
 pub struct Door {
     pub(super) tls: Option<Arc<Acceptor>>,
     token: Option<Token>,
+    /// Only this machine gets here.
+    local: bool,
 }
 
 impl Door {
@@ -35,6 +39,9 @@ impl Door {
                 .map_err(|error| format!("admin.tls: {error}"))?
                 .map(Arc::new),
             token: token.transpose()?,
+            local: admin
+                .address
+                .is_some_and(|address| address.ip().is_loopback()),
         })
     }
 }
@@ -49,7 +56,11 @@ pub(super) struct Guard {
 /// Lets a request in, or says what it lacks.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let Some(token) = &guard.door.token else {
-        return next.run(request).await;
+        // A page of somebody else's, whose name was made to lead here, could ask for all.
+        return match guard.door.local && !is_local(&request) {
+            true => misdirected(),
+            false => next.run(request).await,
+        };
     };
     let path = request.uri().path();
     if OPEN.contains(&path) || page::is_static(path) {
@@ -59,6 +70,25 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(refused) => refuse(refused),
     }
+}
+
+/// Whether the request names this machine, or an address.
+fn is_local(request: &Request) -> bool {
+    let host = request.headers().get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    let authority = host.and_then(|host| host.parse::<Authority>().ok());
+    let of_target = request.uri().authority().cloned();
+    let Some(authority) = of_target.or(authority) else {
+        return false;
+    };
+    let name = authority.host().trim_matches(['[', ']']);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+fn misdirected() -> Response {
+    let message = "this address is this machine's own and goes by `localhost` or by its number; with a \
+                   token in [admin] it goes by any name";
+    api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
 fn refuse(refused: Refused) -> Response {

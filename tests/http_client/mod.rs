@@ -44,12 +44,12 @@ pub async fn exchange_bytes(
     path: &str,
     headers: &[(&str, &str)],
 ) -> (u16, String, Vec<u8>) {
-    let headers = headers
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let host = headers.iter().all(|(name, _)| *name != "host");
+    let host = host.then_some(("host", "localhost"));
+    let headers = host.iter().chain(headers);
+    let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
     let headers: String = headers.collect();
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.expect("write");
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.expect("read");
