@@ -88,7 +88,7 @@ mod tests {
             .expect("a schema");
         let statement = connection.prepare("SELECT * FROM calls_readable");
         let statement = statement.expect("a view");
-        let mut names: Vec<_> = statement.column_names().into_iter().collect();
+        let mut names: Vec<_> = statement.column_names().collect();
         assert_eq!(names.pop(), Some("key"));
         let ours: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ours);
