@@ -5,6 +5,7 @@ mod check;
 mod dashboards;
 mod demo;
 mod export;
+mod figures;
 mod inject;
 mod ledger;
 mod live;

@@ -1,37 +1,32 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
+use super::figures;
 use super::ledger;
 use super::live::Live;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
-use super::operators::{self, Operators, Watchers};
+use super::operators::{Operators, Watchers};
 use super::reload::{self, Reloads, Source};
 use super::spending::Spending;
 use crate::Error;
 use crate::admin::{About, Admin, Feed, Readiness};
 use crate::config::{Config, Measure};
-use crate::cost::budget::seconds_since_1970;
-use crate::export::cost;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
-use crate::export::names;
 use crate::export::otlp::{Around, Otlp};
 use crate::export::prometheus::Prometheus;
-use crate::export::quota;
-use crate::export::runtime;
 use crate::export::slo;
 use crate::history::Capacity;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
-use crate::slo::{Store, Told};
+use crate::slo::{Slos, Store, Told};
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::runtime::Handle;
 
 /// How long finished calls may take to reach the call log at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
@@ -60,12 +55,7 @@ impl Proxy {
     pub(super) async fn bind(config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
-        let prometheus = Prometheus::with_thresholds(
-            &config.routes,
-            &config.measure,
-            Instant::now(),
-            &slo::thresholds(&config.slos),
-        );
+        let prometheus = exporter(&config);
         let recent = RecentCalls::new(config.measure.recent_calls);
         let feed = Feed::new();
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
@@ -95,56 +85,29 @@ impl Proxy {
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
-        // The forwarder holds the exporter, by way of the meter: not the other way round.
-        let theirs = Arc::downgrade(&forwarder);
-        prometheus.before_scrape(move |registry, _| {
-            let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
-            let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
-            panics.absolute(count.unwrap_or(0));
-        });
-        let theirs = Arc::clone(&slos);
-        prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
-        let theirs = Arc::clone(&feed);
-        prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
-        let theirs = Arc::clone(&spending.budgets);
-        prometheus.before_scrape(move |registry, _| {
-            cost::budgets(registry, &theirs, seconds_since_1970(SystemTime::now()));
-        });
-        let theirs = Arc::downgrade(&meter);
-        prometheus.before_scrape(move |registry, _| {
-            if let Some(meter) = theirs.upgrade() {
-                cost::gpus(registry, &meter.prices());
-                quota::quotas(registry, &meter.quotas());
-            }
-        });
-        prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
-        let bound = config
-            .listeners
-            .iter()
-            .map(Bound::bind)
-            .collect::<Result<Vec<_>, _>>();
-        let bound = bound.map_err(|error| Error::Failed(error.to_string()))?;
+        figures::keep(
+            &prometheus,
+            &forwarder,
+            &slos,
+            &feed,
+            &spending.budgets,
+            &meter,
+        );
+        let bound = bind_listeners(&config)?;
         let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
-        let told = config.state_dir.as_deref().map(Told::open);
-        let failures = Arc::clone(&prometheus);
-        let failures = move |kind| failures.export_failures("notify", kind);
-        let mut receivers = Receivers::new(&slos, &spending.budgets, told, failures);
-        receivers.change(receivers.prepare(&config.receivers)?);
+        let receivers = receivers(&config, &prometheus, &slos, &spending)?;
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let objectives = Objectives::start(&slos, store.as_ref(), &meter);
         let operators = Operators::bind(&config, &prometheus)?;
         let mut watchers = operators.watchers(&prometheus, &meter);
         watchers.change(watchers.prepare(&config.scrapes)?);
+        let about = About::new(&config, &addresses, SystemTime::now());
         let admin = Admin {
             slos,
             meter,
             recent,
             prometheus,
-            about: Arc::new(ArcSwap::from_pointee(About::new(
-                &config,
-                &addresses,
-                SystemTime::now(),
-            ))),
+            about: Arc::new(ArcSwap::from_pointee(about)),
             readiness: Arc::default(),
             ledger: ledger::reader(&config),
             capacity,
@@ -251,6 +214,32 @@ impl Proxy {
             eprintln!("admin on {address}");
         }
     }
+}
+
+fn exporter(config: &Config) -> Arc<Prometheus> {
+    let thresholds = slo::thresholds(&config.slos);
+    Prometheus::with_thresholds(&config.routes, &config.measure, Instant::now(), &thresholds)
+}
+
+fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {
+    let bound = config.listeners.iter().map(Bound::bind);
+    let bound: Result<Vec<_>, _> = bound.collect();
+    bound.map_err(|error| Error::Failed(error.to_string()))
+}
+
+/// Who is told of alerts.
+fn receivers(
+    config: &Config,
+    prometheus: &Arc<Prometheus>,
+    slos: &Arc<Slos>,
+    spending: &Spending,
+) -> Result<Receivers, Error> {
+    let told = config.state_dir.as_deref().map(Told::open);
+    let failures = Arc::clone(prometheus);
+    let failures = move |kind| failures.export_failures("notify", kind);
+    let mut receivers = Receivers::new(slos, &spending.budgets, told, failures);
+    receivers.change(receivers.prepare(&config.receivers)?);
+    Ok(receivers)
 }
 
 /// Starts what the standard variables of OpenTelemetry ask for.

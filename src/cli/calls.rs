@@ -1,0 +1,176 @@
+//! The commands about finished and recorded calls.
+
+use super::*;
+
+/// Options of `export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// Where the configuration comes from, which names the ledger.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The ledger's file, in place of the configuration's
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// How to write
+    #[arg(long, value_enum)]
+    pub format: FileFormat,
+    /// Calls that began then or later: an instant, or a time back such as `72h`
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub since: When,
+    /// Calls that began before: an instant, or a time back
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub until: Option<When>,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// An instant, as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So long ago.
+    Back(std::time::Duration),
+    /// RFC 3339.
+    At(std::time::SystemTime),
+}
+
+impl When {
+    fn parse(text: &str) -> Result<When, String> {
+        if let Ok(at) = humantime::parse_rfc3339_weak(text) {
+            return Ok(When::At(at));
+        }
+        let back = humantime::parse_duration(text).map(When::Back);
+        back.map_err(|_| {
+            "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h".to_owned()
+        })
+    }
+
+    /// The instant, where it is `now`.
+    pub fn before(self, now: std::time::SystemTime) -> std::time::SystemTime {
+        match self {
+            When::At(at) => at,
+            When::Back(back) => now.checked_sub(back).unwrap_or(std::time::UNIX_EPOCH),
+        }
+    }
+}
+
+/// Options of `top`.
+#[derive(Debug, Clone, Args)]
+pub struct TopArgs {
+    /// The proxy to watch.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// How often it is asked
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub every: std::time::Duration,
+}
+
+/// Options of `report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// Only calls that began at this instant (RFC 3339) or so long ago at most, such as
+    /// 72h or 7d [default: all there are]
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Only calls that began before this instant or longer ago
+    #[arg(long, value_name = "WHEN")]
+    pub until: Option<String>,
+    /// What the calls of a row have in common
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "model"
+    )]
+    pub by: Vec<By>,
+    /// Read this ledger [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"])]
+    pub ledger: Option<PathBuf>,
+    /// Read these call logs, as `run --call-log` writes them
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "admin")]
+    pub call_log: Vec<PathBuf>,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub format: ReportFormat,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Have the speeds of calls in that came while their upstream warmed up
+    #[arg(long)]
+    pub with_warm_up: bool,
+}
+
+/// What calls have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// The model that answered, else the one asked for
+    Model,
+    /// The workload
+    Workload,
+    /// The upstream
+    Upstream,
+    /// The agent
+    Agent,
+    /// The route
+    Route,
+    /// The experiment
+    Experiment,
+    /// The variant of the experiment
+    Variant,
+}
+
+/// What `report` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportFormat {
+    /// For terminals
+    Table,
+    /// For documents
+    Markdown,
+    /// For programs
+    Json,
+    /// One file with plots, for browsers
+    Html,
+}
+
+/// Options of `replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// A response body; or a folder with `response.body` and `meta.json`; or a folder of
+    /// such folders at any depth
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The shapes in the body [default: from --request-path or the first event]
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub dialect: Option<Dialect>,
+    /// The path of the request, which tells the dialect
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub request_path: String,
+    /// The request's body
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
+    /// The response's content type [default: told by its first bytes]
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// The response's content encoding: gzip, deflate, br or zstd
+    #[arg(long, value_name = "NAME")]
+    pub content_encoding: Option<String>,
+    /// The response's status
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub status: u16,
+    /// Bytes of one frame [default: the whole body is one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frame_bytes: Option<u32>,
+    /// Time between frames as the meter is told it; nothing waits
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
+    pub gap: std::time::Duration,
+}
+
+pub(super) fn dialect(name: &str) -> Result<Dialect, String> {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StrDeserializer};
+    Dialect::deserialize(StrDeserializer::<Error>::new(name)).map_err(|error| error.to_string())
+}

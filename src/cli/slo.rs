@@ -1,0 +1,79 @@
+//! The commands about objectives.
+
+use super::*;
+
+/// What to do with objectives.
+#[derive(Debug, Clone, Subcommand)]
+pub enum SloCommand {
+    /// Print how every objective stands: budget left, burn rates, time to exhaustion
+    Status(StatusArgs),
+    /// Propose objectives that recorded calls would have met, with the budget left
+    Suggest(SuggestArgs),
+    /// Judge recorded calls by the objectives of a configuration
+    Test(TestArgs),
+    /// Print the [[slo]] of a file of OpenSLO v1 documents
+    Import(ImportArgs),
+    /// Print the objectives of the configuration as OpenSLO v1 documents
+    Export(CheckArgs),
+}
+
+/// Options of `slo suggest`.
+#[derive(Debug, Clone, Args)]
+pub struct SuggestArgs {
+    /// Call logs, as `run --call-log` writes them
+    #[arg(required = true, value_name = "FILE")]
+    pub logs: Vec<PathBuf>,
+    /// Only calls that ended within this time of the newest
+    #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = humantime::parse_duration)]
+    pub last: std::time::Duration,
+    /// The share of calls that is to be good
+    #[arg(long, value_name = "SHARE", default_value_t = 0.99, value_parser = share)]
+    pub objective: f64,
+    /// The time that the budget is for
+    #[arg(long, value_name = "DURATION", default_value = "30days", value_parser = humantime::parse_duration)]
+    pub window: std::time::Duration,
+}
+
+/// Options of `slo test`.
+#[derive(Debug, Clone, Args)]
+pub struct TestArgs {
+    /// Call logs, as `run --call-log` writes them
+    #[arg(required = true, value_name = "FILE")]
+    pub logs: Vec<PathBuf>,
+    /// The configuration with the objectives.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Only calls that ended within this time of the newest [default: all]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub last: Option<std::time::Duration>,
+    /// Exit with 1 where an objective would have been missed
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Options of `slo import`.
+#[derive(Debug, Clone, Args)]
+pub struct ImportArgs {
+    /// A file of OpenSLO v1 documents
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Options of `slo status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// Print the API's JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "a share is above 0 and at most 1, such as 0.99".to_owned())
+}
