@@ -45,11 +45,11 @@ fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     (after, warnings)
 }
 
-fn injected(name: &str) -> (Value, Vec<String>) {
+pub fn injected(name: &str) -> (Value, Vec<String>) {
     injected_by(name, &settings(""))
 }
 
-fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+pub fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     let both = ["initContainers", "containers"];
     let mut all = both
         .iter()
@@ -59,18 +59,18 @@ fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {name}"))
 }
 
-fn names(pod: &Value, list: &str) -> Vec<String> {
+pub fn names(pod: &Value, list: &str) -> Vec<String> {
     let all = pod["spec"][list].as_array().into_iter().flatten();
     all.map(|container| container["name"].as_str().expect("a name").to_owned())
         .collect()
 }
 
-fn variable<'a>(pod: &'a Value, of: &str, name: &str) -> Option<&'a str> {
+pub fn variable<'a>(pod: &'a Value, of: &str, name: &str) -> Option<&'a str> {
     let mut all = container(pod, of)["env"].as_array()?.iter();
     all.find(|variable| variable["name"] == name)?["value"].as_str()
 }
 
-fn arguments(pod: &Value) -> String {
+pub fn arguments(pod: &Value) -> String {
     let args = container(pod, "tokengauge")["args"]
         .as_array()
         .expect("arguments");
@@ -78,7 +78,7 @@ fn arguments(pod: &Value) -> String {
     args.join(" ")
 }
 
-fn config(pod: &Value) -> Config {
+pub fn config(pod: &Value) -> Config {
     let text = &pod["metadata"]["annotations"]["tokengauge.dev/proxy-config"];
     Config::parse(text.as_str().expect("a configuration"), "test").expect("checked already")
 }
@@ -264,113 +264,6 @@ fn the_hosts_network_is_refused_and_opting_out_is_heard() {
 }
 
 #[test]
-fn an_engine_gives_its_ports_name_away_and_keeps_its_probes() {
-    let (pod, warnings) = injected("vllm");
-    let engine = container(&pod, "vllm");
-    assert_eq!(
-        engine["ports"],
-        json!([{ "containerPort": 8000, "protocol": "TCP" }])
-    );
-    assert_eq!(
-        container(&pod, "tokengauge")["ports"][1],
-        json!({ "containerPort": 8080, "protocol": "TCP", "name": "http" })
-    );
-    for probe in ["startupProbe", "readinessProbe"] {
-        assert_eq!(engine[probe]["httpGet"]["port"], 8000);
-    }
-    assert_eq!(engine["livenessProbe"]["tcpSocket"]["port"], 8000);
-    assert_eq!(engine["lifecycle"]["preStop"]["httpGet"]["port"], 8000);
-    assert!(arguments(&pod).contains("--listen 0.0.0.0:8080"));
-    assert_eq!(variable(&pod, "vllm", "OPENAI_BASE_URL"), None);
-    let config = config(&pod);
-    assert_eq!(config.routes.len(), 1);
-    assert_eq!(&*config.routes[0].upstream.name, "vllm");
-    assert_eq!(config.scrapes[0].endpoint.base_path, "/metrics");
-    assert_eq!(
-        (config.slos.len(), config.drain_timeout.as_secs()),
-        (2, 115)
-    );
-    assert!(warnings[0].contains("by number"), "{warnings:?}");
-}
-
-#[test]
-fn an_engine_that_moves_is_reached_by_number_too() {
-    let (pod, warnings) = injected("vllm-moved");
-    assert_eq!(warnings, Vec::<String>::new());
-    let engine = container(&pod, "vllm");
-    assert_eq!(engine["args"][3], "18000");
-    assert_eq!(
-        engine["ports"],
-        json!([{ "containerPort": 18000, "protocol": "TCP" }])
-    );
-    assert_eq!(engine["readinessProbe"]["httpGet"]["port"], 18000);
-    assert!(arguments(&pod).contains("--listen 0.0.0.0:8000"));
-    assert_eq!(
-        config(&pod).routes[0].upstream.endpoints[0]
-            .authority
-            .as_str(),
-        "127.0.0.1:18000"
-    );
-    for (args, env, moved) in [
-        (json!(["serve", "--port=8000"]), json!([]), true),
-        (
-            json!(["exec vllm serve m --port 8000 --seed 1"]),
-            json!([]),
-            true,
-        ),
-        (
-            json!([]),
-            json!([{ "name": "PORT", "value": "8000" }]),
-            true,
-        ),
-        (
-            json!([]),
-            json!([{ "name": "OLLAMA_HOST", "value": "0.0.0.0:8000" }]),
-            true,
-        ),
-        (json!(["--port", "80001"]), json!([]), false),
-        (json!(["--port=80001"]), json!([]), false),
-        (
-            json!([]),
-            json!([{ "name": "SIZE", "value": "8000" }]),
-            false,
-        ),
-    ] {
-        let mut pod = fixture("vllm-moved");
-        pod["spec"]["containers"][0]["args"] = args.clone();
-        pod["spec"]["containers"][0]["env"] = env.clone();
-        let outcome = inject(&pod, Asked::ByPod, &settings(""));
-        assert_eq!(
-            matches!(outcome, Outcome::Injected { .. }),
-            moved,
-            "{args} {env}: {outcome:?}"
-        );
-    }
-}
-
-#[test]
-fn in_a_mesh_probes_do_not_cross_its_proxy() {
-    let (pod, _) = injected("istio");
-    assert_eq!(
-        names(&pod, "initContainers"),
-        ["istio-init", "tokengauge", "warm-up"]
-    );
-    let command = &container(&pod, "tokengauge")["readinessProbe"]["exec"]["command"];
-    assert_eq!(command[2], "http://127.0.0.1:9464/readyz");
-    let annotations = &pod["metadata"]["annotations"];
-    assert_eq!(
-        annotations["traffic.sidecar.istio.io/excludeInboundPorts"],
-        "15020,9464"
-    );
-    assert_eq!(
-        annotations["prometheus.io/port"], "15020",
-        "somebody else's"
-    );
-    assert_eq!(variable(&pod, "istio-proxy", "OPENAI_BASE_URL"), None);
-    assert!(variable(&pod, "support-bot", "OPENAI_BASE_URL").is_some());
-}
-
-#[test]
 fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
     let (pod, warnings) = injected("env-from");
     for name in ["by-config-map", "by-env-from"] {
@@ -515,41 +408,6 @@ fn the_operators_own_settings_are_followed() {
     assert_eq!(sidecar["resources"], json!({ "requests": { "cpu": "1" } }));
     assert_eq!(sidecar["securityContext"], json!({ "runAsUser": 1000 }));
     assert_eq!(pod["metadata"]["annotations"]["prometheus.io/port"], "4002");
-}
-
-#[test]
-fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
-    let mut pod = fixture("vllm");
-    let annotations = &mut pod["metadata"]["annotations"];
-    annotations["tokengauge.dev/config"] = json!("engine-gauge");
-    let outcome = inject(&pod, Asked::ByPod, &settings(""));
-    assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("says everything")),
-        "its objectives would be lost: {outcome:?}"
-    );
-    let annotations = pod["metadata"]["annotations"].as_object_mut();
-    annotations
-        .expect("a map")
-        .shift_remove("tokengauge.dev/slo");
-    match inject(&pod, Asked::ByPod, &settings("")) {
-        Outcome::Injected { pod, .. } => {
-            assert_eq!(
-                pod["spec"]["volumes"][1]["configMap"]["name"],
-                "engine-gauge"
-            );
-            let args = arguments(&pod);
-            assert!(args.contains("--config") && args.contains("--listen 0.0.0.0:8080"));
-        }
-        other => panic!("{other:?}"),
-    }
-    let annotations = &mut pod["metadata"]["annotations"];
-    annotations["tokengauge.dev/engine-metrics"] = json!("none");
-    let map = annotations.as_object_mut().expect("a map");
-    map.shift_remove("tokengauge.dev/config");
-    match inject(&pod, Asked::ByPod, &settings("")) {
-        Outcome::Injected { pod, .. } => assert!(config(&pod).scrapes.is_empty()),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]

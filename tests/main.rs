@@ -26,6 +26,7 @@ mod forward_upgrade;
 mod http_client;
 mod inject;
 mod inject_any;
+mod inject_engine;
 mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;
