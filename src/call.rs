@@ -203,8 +203,8 @@ pub struct RequestFacts {
     pub session_hint: Option<String>,
     /// The class of service that was asked for, such as `flex`.
     pub service_tier: Option<String>,
-    /// What stands where the operator said to look.
-    pub configured: Named,
+    /// What stands where the operator said to look, if that is anywhere.
+    pub configured: Option<Box<Named>>,
 }
 
 /// Who made a call, as far as configured members of its body say.

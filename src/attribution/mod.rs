@@ -15,7 +15,7 @@ mod rules;
 mod tests;
 mod value;
 
-use crate::call::RequestFacts;
+use crate::call::{Named, RequestFacts};
 use value::{clean, known_as};
 
 pub use headers::Heard;
@@ -49,12 +49,14 @@ impl Attribution {
         let heard = heard.cloned().unwrap_or_default();
         let nothing = RequestFacts::default();
         let facts = facts.unwrap_or(&nothing);
+        let unnamed = Named::default();
+        let configured = facts.configured.as_deref().unwrap_or(&unnamed);
         let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
         let hashed =
             |value: &Option<String>| of_body(value).map(|user| known_as(user, rules.hash_users));
         let session = heard
             .session
-            .or_else(|| of_body(&facts.configured.session))
+            .or_else(|| of_body(&configured.session))
             .or(heard.known_session)
             .or_else(|| of_body(&facts.session))
             .or(heard.baggage_session);
@@ -66,12 +68,12 @@ impl Attribution {
             session,
             agent: heard
                 .agent
-                .or_else(|| of_body(&facts.configured.agent))
+                .or_else(|| of_body(&configured.agent))
                 .or(heard.known_agent),
             parent_agent: heard.parent_agent,
             user: heard
                 .user
-                .or_else(|| hashed(&facts.configured.user))
+                .or_else(|| hashed(&configured.user))
                 .or_else(|| hashed(&facts.user))
                 .or(heard.known_user),
             experiment: heard.experiment,

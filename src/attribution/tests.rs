@@ -49,10 +49,10 @@ fn the_session_of_the_first_place_in_rank_wins_whatever_the_order() {
         RequestFacts {
             session_hint: known(1, "cache-key"),
             session: known(3, "in-body"),
-            configured: Named {
+            configured: Some(Box::new(Named {
                 session: known(13, "configured-path"),
                 ..Named::default()
-            },
+            })),
             ..RequestFacts::default()
         }
     };

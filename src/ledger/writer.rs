@@ -400,9 +400,11 @@ mod tests {
         let begun = Instant::now();
         all[2..].iter().for_each(|finding| ledger.finished(finding));
         assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits");
-        assert_eq!(lost(&figures, "queue"), 36, "two may wait");
+        // Two may wait, and the writer may have taken one more or not.
+        let lost = lost(&figures, "queue");
+        assert!((35..=37).contains(&lost), "{lost}");
         other.execute_batch("ROLLBACK").expect("free");
         ledger.flush();
-        assert_eq!(figures.written.value(), 4);
+        assert_eq!(figures.written.value(), 40 - lost);
     }
 }

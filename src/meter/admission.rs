@@ -45,7 +45,10 @@ impl Head {
             names: caller.names,
             session: caller.session,
             user: caller.user,
-            key: self.key.as_deref(),
+            key: self
+                .limited
+                .as_ref()
+                .and_then(|limited| limited.key.as_deref()),
         };
         if body.is_none()
             && (budgets.depend_on_body(&caller) || measure.quotas.depend_on_body(&limited))
@@ -59,7 +62,9 @@ impl Head {
         match self.measure.quotas.admit(caller) {
             Ok(permit) => {
                 // Asked once: a second permit would give its places back at once.
-                let _ = self.permit.set(permit);
+                if let Some(limited) = &self.limited {
+                    let _ = limited.permit.set(permit);
+                }
                 Admission::Granted
             }
             Err(refusal) => {

@@ -35,13 +35,19 @@ pub(crate) struct Head {
     /// Whether the answer has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<Heard>>,
-    /// What stands for the provider's key, where a quota asks for it.
-    pub(super) key: Option<Box<str>>,
-    /// What the call has of the quotas.
-    pub(super) permit: OnceLock<Permit>,
+    /// What quotas know of the call, where there are any.
+    pub(super) limited: Option<Box<Limited>>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
+}
+
+/// What quotas know of a call.
+pub(super) struct Limited {
+    /// What stands for the provider's key.
+    pub(super) key: Option<String>,
+    /// What the call has of the quotas.
+    pub(super) permit: OnceLock<Permit>,
 }
 
 impl Head {
@@ -52,10 +58,10 @@ impl Head {
         let limit = measure.body_bytes;
         let attribution = Heard::of(start.headers, &measure.attribution);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
-        let asks_for_keys = measure.quotas.ask_for_keys();
-        let key = asks_for_keys
-            .then(|| quota::key_of(start.headers))
-            .flatten();
+        let limited = (!measure.quotas.is_empty()).then(|| Limited {
+            key: quota::key_of(start.headers),
+            permit: OnceLock::new(),
+        });
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
@@ -75,8 +81,7 @@ impl Head {
             operation: detected.operation,
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
-            key: key.map(String::into_boxed_str),
-            permit: OnceLock::new(),
+            limited: limited.map(Box::new),
             bodiless: start.method == Method::HEAD,
             attribution,
             request: Mutex::new(request),
@@ -85,7 +90,11 @@ impl Head {
 
     /// So many tokens more came for the call.
     pub(super) fn charge(&self, tokens: u64) {
-        if let Some(permit) = self.permit.get() {
+        let permit = self
+            .limited
+            .as_ref()
+            .and_then(|limited| limited.permit.get());
+        if let Some(permit) = permit {
             permit.charge(tokens);
         }
     }

@@ -97,22 +97,22 @@ pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Requ
 }
 
 /// What stands at the configured paths; the first of each kind that says something.
-fn configured(rules: &Rules, body: &[u8]) -> Named {
+fn configured(rules: &Rules, body: &[u8]) -> Option<Box<Named>> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
     if paths.is_empty() {
-        return Named::default();
+        return None;
     }
     let mut found = wire::pick(&paths, body).into_iter();
     let [session, agent, user] = kinds.map(|kind| {
         let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
         of_kind.into_iter().flatten().next()
     });
-    Named {
+    Some(Box::new(Named {
         session,
         agent,
         user,
-    }
+    }))
 }
 
 #[cfg(test)]

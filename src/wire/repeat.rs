@@ -24,7 +24,7 @@ const MAX_EVENT: usize = 4096;
 pub(super) struct Repeat {
     dialect: Dialect,
     unread: &'static [&'static str],
-    counted: Option<Counted>,
+    counted: Option<&'static Counted>,
     name: String,
     event: Vec<u8>,
     holes: Vec<Hole>,
@@ -48,7 +48,7 @@ enum Value {
     /// Nothing.
     Unread,
     /// One of the counts of a usage.
-    Count(usize),
+    Count(u8),
 }
 
 /// What a repeating event says.
@@ -94,7 +94,7 @@ impl Repeat {
         self.in_vain = 0;
         let text = &*said.text;
         sink(Event::Delta { segment, text });
-        if let Some(counted) = self.counted.as_ref().filter(|_| self.has_usage) {
+        if let Some(counted) = self.counted.filter(|_| self.has_usage) {
             sink(Event::Usage((counted.usage)(said.counts)));
         }
         true
@@ -108,7 +108,7 @@ impl Repeat {
             let (value, behind) = rest.split_at_checked(value_end(rest)?)?;
             match hole.value {
                 Value::Text => text = Some(string(value)?),
-                Value::Count(of) => counts[of] = Some(number(value)?),
+                Value::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
                 Value::Unread => {}
             }
             rest = behind;
@@ -184,15 +184,15 @@ impl Repeat {
 
     /// Finds the numbers that `usage` was made of; `false` where others went into it.
     fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
-        let Some(counted) = &self.counted else {
+        let Some(counted) = self.counted else {
             return false;
         };
         let mut counts = Counts::default();
-        for (of, key) in counted.keys.iter().enumerate() {
+        for ((key, count), of) in counted.keys.iter().zip(&mut counts).zip(0..) {
             let mut found = values(payload, key, text);
             let Some(at) = found.next() else { continue };
-            counts[of] = number(&payload[at.clone()]);
-            if counts[of].is_none() || found.next().is_some() {
+            *count = number(&payload[at.clone()]);
+            if count.is_none() || found.next().is_some() {
                 return false;
             }
             let value = Value::Count(of);
@@ -241,11 +241,12 @@ fn unread(dialect: Dialect) -> Option<&'static [&'static str]> {
 }
 
 /// The counts that a dialect sends with every event.
-fn counted(dialect: Dialect) -> Option<Counted> {
-    (dialect == Dialect::Gemini).then_some(Counted {
+fn counted(dialect: Dialect) -> Option<&'static Counted> {
+    static GEMINI: Counted = Counted {
         keys: gemini::COUNTS,
         usage: gemini::usage,
-    })
+    };
+    (dialect == Dialect::Gemini).then_some(&GEMINI)
 }
 
 /// What a reader gave for one event.

@@ -5,7 +5,7 @@ mod texts;
 pub use texts::request_texts;
 
 use super::json::{Count, Object, Text};
-use crate::call::{Dialect, Named, RequestFacts};
+use crate::call::{Dialect, RequestFacts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -30,7 +30,7 @@ pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
         session: body.session(),
         session_hint: word(&body.prompt_cache_key),
         service_tier: word(&body.service_tier),
-        configured: Named::default(),
+        configured: None,
     })
 }
 
