@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use tiktoken_rs::CoreBPE;
 use tokengauge::tokens::Counter;
 
-static TIKTOKEN: LazyLock<CoreBPE> = LazyLock::new(|| tiktoken_rs::o200k_base().expect("a vocabulary"));
+static TIKTOKEN: LazyLock<CoreBPE> =
+    LazyLock::new(|| tiktoken_rs::o200k_base().expect("a vocabulary"));
 
 fuzz_target!(|input: &[u8]| {
     let [cut, bytes @ ..] = input else { return };

@@ -10,10 +10,17 @@ use tokengauge::wire::inject::{UsageFilter, rewrite_request};
 fuzz_target!(|input: &[u8]| {
     if let Some(rewritten) = rewrite_request(input) {
         assert!(rewritten.len() > input.len());
-        assert_eq!(rewrite_request(&rewritten), None, "now the agent has an opinion");
+        assert_eq!(
+            rewrite_request(&rewritten),
+            None,
+            "now the agent has an opinion"
+        );
     }
     let [cut, body @ ..] = input else { return };
-    assert_eq!(filtered(body, body.len().max(1)), filtered(body, usize::from(*cut).max(1)));
+    assert_eq!(
+        filtered(body, body.len().max(1)),
+        filtered(body, usize::from(*cut).max(1))
+    );
 });
 
 fn filtered(body: &[u8], length: usize) -> Vec<u8> {

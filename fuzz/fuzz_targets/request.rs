@@ -21,11 +21,22 @@ fuzz_target!(|input: &[u8]| {
     let heard = Heard::of(&headers, &rules);
     let body = body.unwrap_or_default();
     let facts = request_facts(detected.dialect, body);
-    let _ = request_texts(detected.dialect, body, &mut |text: &str| assert!(!text.is_empty()));
+    let _ = request_texts(detected.dialect, body, &mut |text: &str| {
+        assert!(!text.is_empty())
+    });
     let found = Attribution::merged(heard.as_deref(), facts.as_ref(), &rules);
-    for value in [found.session, found.agent, found.user, found.experiment, found.variant] {
+    for value in [
+        found.session,
+        found.agent,
+        found.user,
+        found.experiment,
+        found.variant,
+    ] {
         let value = value.unwrap_or_default();
-        assert!(value.chars().count() <= 200 && !value.contains(char::is_control), "{value:?}");
+        assert!(
+            value.chars().count() <= 200 && !value.contains(char::is_control),
+            "{value:?}"
+        );
     }
 });
 

@@ -83,6 +83,8 @@ pub(super) struct Stage {
     codec: Codec,
     buffer: Box<[u8]>,
     ended: bool,
+    /// A whole body has come: what follows may be no other, and then it is left alone.
+    whole: bool,
     trailing: bool,
 }
 
@@ -118,6 +120,7 @@ impl Stage {
             codec,
             buffer: Box::default(),
             ended: false,
+            whole: false,
             trailing: false,
         }
     }
@@ -170,7 +173,7 @@ impl Stage {
                 Ok(done) => done,
                 // Asked once too often whether anything is left to give.
                 Err(_) if drained => return Ok(()),
-                Err(_) if self.ended => {
+                Err(_) if self.whole => {
                     self.trailing = true;
                     return Ok(());
                 }
@@ -178,6 +181,7 @@ impl Stage {
             };
             let (full, written) = (output.has_no_spare_space(), output.written_len());
             self.ended = done;
+            self.whole |= done;
             out(&self.buffer[..written])?;
             if !done && !full && input.unwritten().is_empty() {
                 return Ok(());
@@ -194,5 +198,42 @@ fn deflate(first: u8, second: u8) -> Box<dyn DecodeV2 + Send> {
         Box::new(ZlibDecoder::new())
     } else {
         Box::new(DeflateDecoder::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Raw deflate: a stored block with `hi`, the last one.
+    const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
+
+    fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, Broken> {
+        let mut encoding = Encoding::new(Some("deflate"), &Limits::default())?;
+        let mut all = Vec::new();
+        for piece in body.chunks(cut) {
+            encoding.push(piece, &mut |bytes| {
+                all.extend_from_slice(bytes);
+                Ok(())
+            })?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn what_follows_a_whole_body_and_is_no_other_is_left_alone_however_it_is_cut() {
+        // Its first byte could begin another body.
+        let trailed = [BODY, b"\0\x01\x02\x03\x04 no deflate"].concat();
+        for cut in 1..trailed.len() {
+            assert_eq!(decoded(&trailed, cut), Ok(b"hi".to_vec()), "cut by {cut}");
+        }
+        for cut in 1..BODY.len() {
+            assert_eq!(
+                decoded(&[BODY, BODY].concat(), cut),
+                Ok(b"hihi".to_vec()),
+                "cut by {cut}"
+            );
+        }
+        assert_eq!(decoded(b"\0\x01\x02\x03\x04", 1), Err(Broken::Encoding));
     }
 }
