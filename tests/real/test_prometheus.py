@@ -21,6 +21,8 @@ MAY_BE_ZERO = {
     "tokengauge_upstream_scrape_failures_total",
     "tokengauge_budget_blocked_total",
     "tokengauge_budget_forgotten_total",
+    "tokengauge_quota_refused_total",
+    "tokengauge_quota_unlimited_total",
     "tokengauge_ledger_lost_records_total",
     "tokengauge_ledger_collapsed_names_total",
 }
