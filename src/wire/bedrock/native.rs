@@ -72,7 +72,7 @@ impl Invoke {
         let native = self.native.as_mut().ok_or(Malformed)?;
         let reported = &mut self.reported;
         let mut over = false;
-        native.event(chunk, &mut |event| match event {
+        let repeated = native.event(chunk, &mut |event| match event {
             Event::End => over = true,
             Event::Usage(usage) => {
                 reported.overlay(usage);
@@ -80,7 +80,7 @@ impl Invoke {
             }
             _ => sink(event),
         })?;
-        if memchr::memmem::find(chunk, METRICS).is_some() {
+        if !repeated && memchr::memmem::find(chunk, METRICS).is_some() {
             over |= self.metrics(chunk, sink);
         }
         if over && !self.ended {
@@ -129,11 +129,13 @@ impl Native {
         }
     }
 
-    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+    /// Reads a message; whether it was the last one but for its text.
+    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
         if self.repeat.give("", chunk, sink) {
-            return Ok(());
+            return Ok(true);
         }
-        self.repeat.read(&mut *self.reader, "", chunk, sink)
+        let read = self.repeat.read(&mut *self.reader, "", chunk, sink);
+        read.map(|()| false)
     }
 }
 
