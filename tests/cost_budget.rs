@@ -3,9 +3,11 @@
 
 use crate::serving::{Agent, PATIENCE};
 use crate::sim_support;
+use crate::support::eventually;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokengauge::config::{Config, Listener, Measure};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Meter, RecentCalls};
@@ -17,6 +19,8 @@ struct Desk {
     meter: Arc<Meter>,
     recent: Arc<RecentCalls>,
     budgets: Arc<Budgets>,
+    /// Answers that agents have got.
+    answered: AtomicUsize,
     _sim: sim_support::Sim,
 }
 
@@ -63,6 +67,7 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
         meter,
         recent,
         budgets,
+        answered: AtomicUsize::new(0),
         _sim: sim,
     }
 }
@@ -101,7 +106,13 @@ impl Desk {
             ))
             .await;
         let all = agent.rest().await;
-        assert!(self.meter.flush(PATIENCE));
+        // A call is recorded a moment after its agent has the answer.
+        let answered = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
+        let recorded = || {
+            assert!(self.meter.flush(PATIENCE));
+            self.recent.newest(100).len() >= answered
+        };
+        eventually("the call is recorded", recorded).await;
         let (head, body) = all.split_once("\r\n\r\n").expect("a head");
         Got {
             head: head.to_owned(),
