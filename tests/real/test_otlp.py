@@ -81,6 +81,39 @@ def test_phoenix_shows_calls_as_llm_calls_with_their_tokens(transport, phoenix, 
 TRACED = [PARENT, None, "00-not-a-traceparent-01"]
 
 
+def test_a_session_over_two_proxies_is_one_where_both_send_their_calls(phoenix, tokengauge, simulator, tmp_path):
+    http, _ = phoenix
+    records = []
+    for number, sessions in enumerate((["one", "one", "other"], ["one", "other", "one"])):
+        variables = {
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{http}/v1/traces",
+            "OTEL_RESOURCE_ATTRIBUTES": f"openinference.project.name=fleet,service.instance.id=proxy-{number}",
+        }
+        (tmp_path / str(number)).mkdir()
+        with exporting(tokengauge, tmp_path / str(number), simulator, variables) as gauge:
+            for session in sessions:
+                with gauge.next_record() as more:
+                    ask(gauge.url, **{"x-tokengauge-session": session})
+                records += more
+
+    def shown():
+        try:
+            with urllib.request.urlopen(f"{http}/v1/projects/fleet/spans?limit=100", timeout=10) as response:
+                spans = json.load(response)["data"]
+        except urllib.error.HTTPError:
+            return None
+        return spans if len(spans) == 2 * len(records) else None
+
+    calls = [span for span in eventually(shown, "spans in Phoenix") if span["span_kind"] == "LLM"]
+    for session, count in (("one", 4), ("other", 2)):
+        spans = [span["attributes"] for span in calls if span["attributes"]["gen_ai.conversation.id"] == session]
+        ours = [record for record in records if record["session"] == session]
+        assert len(spans) == len(ours) == count
+        for theirs, name in (("prompt", "input"), ("completion", "output")):
+            told = sum(span[f"llm.token_count.{theirs}"] for span in spans)
+            assert told == sum(record["tokens"]["reported"][name] for record in ours)
+
+
 @pytest.mark.parametrize("sent", TRACED)
 def test_a_trace_goes_on_through_the_proxy_to_the_engine(sent, tokengauge, tmp_path):
     headers = {"tracestate": "vendor=1", "baggage": "session.id=s1"} | ({"traceparent": sent} if sent else {})
