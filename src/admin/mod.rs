@@ -129,7 +129,7 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     (head, text).into_response()
 }
 
-/// The fastest level: the text repeats itself so much that it shrinks to a twentieth.
+/// The fastest level: the text repeats itself so much that it shrinks to a seventeenth.
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = encoder.write_all(text).and_then(|()| encoder.finish());
