@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 /// A whole number of seconds, minutes, hours, days or weeks.
 const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
+/// The same, up to 400 days.
+const STEP: &str = "([1-9][0-9]{0,5}s|\
+    ([1-9][0-9]{0,4}|[1-4][0-9]{5}|5[0-6][0-9]{4}|57[0-5][0-9]{3}|576000)m|\
+    ([1-9][0-9]{0,2}|[1-8][0-9]{3}|9[0-5][0-9]{2}|9600)h|\
+    ([1-9]|[1-9][0-9]|[1-3][0-9]{2}|400)d|([1-9]|[1-4][0-9]|5[0-7])w)";
 /// RFC 3339 in UTC from 1970 on; February 29 is left out here, but is an answer to.
 const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
     ((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
@@ -77,8 +82,8 @@ fn schema(name: &str) -> (Value, &'static str) {
             "Decode speed (where nothing is said) or time to first token.",
         ),
         "step" => (
-            json!({"type": "string", "pattern": format!("^{DURATION}$")}),
-            "The length of a point; 1m, where nothing is said.",
+            json!({"type": "string", "pattern": format!("^{STEP}$")}),
+            "The length of a point, at most 400d; 1m, where nothing is said.",
         ),
         "by" => (
             json!({
