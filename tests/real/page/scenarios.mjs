@@ -29,7 +29,7 @@ async function start(world) {
   }
   // The figures of a plot are also a table.
   await page.locator("#tps summary").click();
-  assert.ok((await page.locator("#tps details tbody tr").count()) > 0);
+  await until("rows of the plot", async () => (await page.locator("#tps details tbody tr").count()) > 0);
   const [whole] = (await api(world, "groups?since=15m")).groups;
   const speed = Number(await page.locator("#tile-tps .value").evaluate((value) => value.firstChild.textContent));
   assert.ok(Math.abs(speed - whole.tps.p50) <= whole.tps.p50 * 0.1, `${speed} for ${whole.tps.p50}`);
