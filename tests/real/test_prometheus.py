@@ -31,7 +31,7 @@ MAY_BE_ZERO = {
     "tokengauge_ledger_collapsed_names_total",
 }
 
-# The injector's own, at an address of its own: tests/inject.rs looks at it.
+# The injector's own, at an address of its own: test_injection.py looks at it.
 NOT_THE_PROXYS = {"tokengauge_injections_total"}
 
 
