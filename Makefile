@@ -79,6 +79,15 @@ page-picture: compiler ## docs/live-page.png, the live page after four minutes o
 	cargo build --locked
 	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
 
+.PHONY: fuzz
+fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
+	fuzz/run $(or $(FUZZ_SECONDS),60)
+
+.PHONY: deny
+deny: compiler ## licences, sources and bans of all dependencies, by deny.toml
+	cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check licenses sources bans
+
 .PHONY: clean-cache
 clean-cache: ## forget the engine, the SDKs and the model
 	rm -rf .cache
