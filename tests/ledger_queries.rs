@@ -164,6 +164,25 @@ fn every_session(ledger: &Ledger, query: &SessionQuery, limit: usize) -> Vec<Ses
     }
 }
 
+#[test]
+fn a_session_is_of_the_variant_of_the_call_that_ended_last() {
+    let mut records: Vec<_> = Records::new(at(0), 1000.0).take(2).collect();
+    for (record, (variant, started, duration)) in
+        records.iter_mut().zip([("b", 1000, 1.0), ("a", 0, 60.0)])
+    {
+        record.session = Some("s".into());
+        record.variant = Some(variant.into());
+        record.started_at = humantime::format_rfc3339_millis(at(started)).to_string();
+        record.seconds.duration = Some(duration);
+    }
+    let ledger = written(records, &mut Dice(1));
+    let query = SessionQuery::default();
+    let kept = &every_session(&ledger, &query, 10)[0];
+    let remembered = &history::sessions(all(&ledger.records), &query)[0];
+    assert_eq!(kept.variant.as_deref(), Some("a"));
+    assert_eq!(remembered.variant, kept.variant);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 

@@ -95,8 +95,14 @@ fn names<'a>(calls: &[Past<'a>], of: impl Fn(&Past<'a>) -> Option<&'a str>) -> V
     distinct.into_iter().map(str::to_owned).collect()
 }
 
+/// What the call that ended last says, of those that say something: a record is made, and the
+/// ledger hears of it, when its call ends.
 fn newest<'a>(calls: &[Past<'a>], of: impl Fn(&Past<'a>) -> Option<&'a str>) -> Option<String> {
-    calls.iter().rev().find_map(of).map(str::to_owned)
+    let told = calls
+        .iter()
+        .filter_map(|past| Some((past.ended, of(past)?)));
+    told.max_by_key(|(ended, _)| *ended)
+        .map(|(_, name)| name.to_owned())
 }
 
 /// What is compared.
