@@ -33,7 +33,10 @@
 //!
 //! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
 //! `meter` → `wire`, `tokens`, `attribution`, `cost`, `quota`; everyone → `call`. `proxy` reaches the meter
-//! only through `observer`; `admin` and `engine` take nothing of it but its TLS.
+//! only through `observer`; `admin`, `engine` and `fetch` take nothing of it but its TLS.
+//! Whoever takes finished calls (`export`, `ledger`, `history`, `slo`, the budgets of `cost`)
+//! knows the meter's findings; `ledger` and `history` answer the same questions, from a file
+//! and from memory, in the rows of the one and with the arithmetic of the other.
 
 pub mod admin;
 pub mod attribution;

@@ -58,8 +58,9 @@ impl Head {
         let limit = measure.body_bytes;
         let attribution = Heard::of(start.headers, &measure.attribution);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
+        let asks = measure.quotas.ask_for_keys();
         let limited = (!measure.quotas.is_empty()).then(|| Limited {
-            key: quota::key_of(start.headers),
+            key: asks.then(|| quota::key_of(start.headers)).flatten(),
             permit: OnceLock::new(),
         });
         let mut request = Request::new(dialect, &shared.memory, limit);

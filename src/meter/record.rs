@@ -79,8 +79,59 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
     let tier = Tier::of(asked.and_then(|asked| asked.service_tier.as_deref()));
     drop(request);
+    let guessed_session = who.guessed;
+    let judged = Judged {
+        facts,
+        outcome,
+        unavailable,
+    };
+    let mut record = record(head, state, &closing, &judged, who);
+    let input = record.tokens.reported.input.or(closing.input);
+    head.charge(input.unwrap_or(0));
+    let total = generation.tokens().all();
+    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
+    let response_id = generation.response_id.clone();
+    price(
+        &mut record,
+        &measure.prices,
+        tier,
+        state.gpu_cost(closing.ended),
+    );
+    Finding {
+        guessed_session,
+        ended: closing.ended,
+        moments: moments(&closing, state),
+        trace: closing.trace,
+        response_id: response_id.map(String::from),
+        concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
+        decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
+        inter_token: state.run.generation.timeline.inter_token.take(),
+        inter_chunk: state.run.generation.timeline.inter_chunk.take(),
+        head_overhead: state.head_overhead.take(),
+        chunk_overhead: state.chunk_overhead.take(),
+        record,
+    }
+}
+
+/// What became of a call.
+struct Judged {
+    facts: Facts,
+    outcome: Outcome,
+    unavailable: Option<TpsUnavailable>,
+}
+
+/// The record without its price.
+fn record(
+    head: &Head,
+    state: &State,
+    closing: &Closing<'_>,
+    judged: &Judged,
+    who: Attribution,
+) -> CallRecord {
     let workload = head.workload().map(|name| name.to_string());
-    let mut record = CallRecord {
+    let measure = &head.measure;
+    let generation = &state.run.generation;
+    CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
         route: head.lane.route.to_string(),
@@ -92,8 +143,8 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         model: generation.model.as_deref().map(str::to_owned),
         streamed: closing.streamed,
         status: status(state.status, closing.end),
-        outcome,
-        error_type: error_type(outcome, state.status, closing.end, generation),
+        outcome: judged.outcome,
+        error_type: error_type(judged.outcome, state.status, closing.end, generation),
         finish_reasons: generation.finish_reasons(),
         session: who.session,
         agent: who.agent,
@@ -107,9 +158,15 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
             .map(|trace| trace.server.trace())
             .or(who.trace_id),
         warm_up: state.warm_up,
-        tokens: tokens(generation, &facts, closing.input),
-        seconds: durations(&closing, generation),
-        tps: speeds(&closing, &facts, generation, measure, unavailable),
+        tokens: tokens(generation, &judged.facts, closing.input),
+        seconds: durations(closing, generation),
+        tps: speeds(
+            closing,
+            &judged.facts,
+            generation,
+            measure,
+            judged.unavailable,
+        ),
         frames: generation.timeline.all.map_or(0, |span| span.frames),
         stalls: generation.timeline.stalls,
         first_token_event: generation.first_token_event,
@@ -117,31 +174,6 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         cost_usd: None,
         cost_source: None,
         engine: generation.engine.as_deref().copied(),
-    };
-    let input = record.tokens.reported.input.or(closing.input);
-    head.charge(input.unwrap_or(0));
-    let total = generation.tokens().all();
-    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
-    let response_id = generation.response_id.clone();
-    price(
-        &mut record,
-        &measure.prices,
-        tier,
-        state.gpu_cost(closing.ended),
-    );
-    Finding {
-        guessed_session: who.guessed,
-        ended: closing.ended,
-        moments: moments(&closing, state),
-        trace: closing.trace,
-        response_id: response_id.map(String::from),
-        concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
-        decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
-        inter_token: state.run.generation.timeline.inter_token.take(),
-        inter_chunk: state.run.generation.timeline.inter_chunk.take(),
-        head_overhead: state.head_overhead.take(),
-        chunk_overhead: state.chunk_overhead.take(),
-        record,
     }
 }
 

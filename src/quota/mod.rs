@@ -179,6 +179,11 @@ impl Quotas {
         self.0.is_empty()
     }
 
+    /// Whether any is for each key.
+    pub fn ask_for_keys(&self) -> bool {
+        self.0.iter().any(|line| line.quota.per == Per::Key)
+    }
+
     /// Whether the body may tell what decides.
     pub fn depend_on_body(&self, known: &Caller<'_>) -> bool {
         self.0.iter().any(|line| line.depends_on_body(known))

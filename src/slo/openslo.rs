@@ -185,6 +185,45 @@ fn document(objective: &Objective) -> Document {
     let judgement = &objective.judgement;
     let name = objective.name.to_string();
     let select = &judgement.select;
+    let slice = judgement.slice;
+    Document {
+        api_version: VERSION.to_owned(),
+        kind: "SLO".to_owned(),
+        metadata: Metadata {
+            name: name.clone(),
+            display_name: None,
+            annotations: annotations(objective),
+        },
+        spec: Spec {
+            description: objective
+                .description
+                .clone()
+                .or(Some(judgement.sli.in_words())),
+            service: select.workload.clone().or(Some("tokengauge".to_owned())),
+            indicator: Some(indicator(&name)),
+            time_window: vec![TimeWindow {
+                duration: label(objective.window),
+                is_rolling: true,
+            }],
+            budgeting_method: Some(method(slice).to_owned()),
+            objectives: vec![Target {
+                display_name: Some(judgement.sli.in_words()),
+                op: None,
+                value: None,
+                target: Some(objective.objective),
+                target_percent: None,
+                time_slice_target: slice.map(|slice| slice.target),
+                time_slice_window: slice.map(|slice| label(slice.every)),
+            }],
+            ..Spec::default()
+        },
+    }
+}
+
+/// What OpenSLO has no words for.
+fn annotations(objective: &Objective) -> BTreeMap<String, String> {
+    let judgement = &objective.judgement;
+    let select = &judgement.select;
     let threshold = judgement.sli.threshold();
     let mut annotations = BTreeMap::new();
     let mut annotate = |key: &str, value: Option<String>| {
@@ -205,6 +244,11 @@ fn document(objective: &Objective) -> Document {
     annotate("min-events", Some(objective.min_events.to_string()));
     annotate("runbook-url", objective.runbook_url.clone());
     annotate("dashboard-url", objective.dashboard_url.clone());
+    annotations
+}
+
+/// Good events over all that count, as the proxy counts them.
+fn indicator(name: &str) -> Indicator {
     let counted = |verdicts: &str| Metric {
         metric_source: MetricSource {
             kind: Some("Prometheus".to_owned()),
@@ -215,51 +259,19 @@ fn document(objective: &Objective) -> Document {
             },
         },
     };
-    let slice = judgement.slice;
-    Document {
-        api_version: VERSION.to_owned(),
-        kind: "SLO".to_owned(),
+    Indicator {
         metadata: Metadata {
-            name: name.clone(),
-            display_name: None,
-            annotations,
+            name: format!("{name}-events"),
+            ..Metadata::default()
         },
-        spec: Spec {
-            description: objective
-                .description
-                .clone()
-                .or(Some(judgement.sli.in_words())),
-            service: select.workload.clone().or(Some("tokengauge".to_owned())),
-            indicator: Some(Indicator {
-                metadata: Metadata {
-                    name: format!("{name}-events"),
-                    ..Metadata::default()
-                },
-                spec: IndicatorSpec {
-                    threshold_metric: None,
-                    ratio_metric: Some(Ratio {
-                        counter: true,
-                        good: Some(counted("=\"good\"")),
-                        bad: None,
-                        total: Some(counted("=~\"good|bad\"")),
-                    }),
-                },
+        spec: IndicatorSpec {
+            threshold_metric: None,
+            ratio_metric: Some(Ratio {
+                counter: true,
+                good: Some(counted("=\"good\"")),
+                bad: None,
+                total: Some(counted("=~\"good|bad\"")),
             }),
-            time_window: vec![TimeWindow {
-                duration: label(objective.window),
-                is_rolling: true,
-            }],
-            budgeting_method: Some(method(slice).to_owned()),
-            objectives: vec![Target {
-                display_name: Some(judgement.sli.in_words()),
-                op: None,
-                value: None,
-                target: Some(objective.objective),
-                target_percent: None,
-                time_slice_target: slice.map(|slice| slice.target),
-                time_slice_window: slice.map(|slice| label(slice.every)),
-            }],
-            ..Spec::default()
         },
     }
 }
