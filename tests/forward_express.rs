@@ -4,6 +4,7 @@
 use crate::support::agent::Raw;
 use crate::support::proxy::{Proxy, Setup};
 use crate::support::upstream::Upstream;
+use std::time::Duration;
 use tokengauge::observer::End;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -43,6 +44,30 @@ async fn framing_leaves_as_it_came_however_it_is_cut() {
         let call = proxy.recorder.only_call().await;
         assert_eq!(call.response(), b"one0123456789!end", "{size}");
         assert_eq!(call.ended(), Some(End::Complete));
+    }
+}
+
+#[tokio::test]
+async fn a_first_chunk_that_comes_in_parts_is_not_continued_as_if_it_were_framing() {
+    const BODY: &str = "b\r\nhello world\r\n3\r\nabc\r\n0\r\n\r\n";
+    for cut in 1..BODY.len() {
+        let upstream = Upstream::bind().await;
+        let proxy = Setup::to(upstream.address).start().await;
+        let mut agent = Raw::connect(proxy.address).await;
+        agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(CHUNKED).await;
+        agent.read_head().await;
+        for piece in [&BODY[..cut], &BODY[cut..]] {
+            backend.write(piece).await;
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        let raw = agent.read_until(b"0\r\n\r\n").await;
+        let mut chunked = tokengauge::proxy::Chunked::default();
+        let read = chunked.read(&raw).expect("chunks");
+        assert_eq!(read.payload, "hello worldabc", "cut at {cut}: {raw:?}");
+        assert!(read.trailers.is_some(), "over");
     }
 }
 

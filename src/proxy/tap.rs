@@ -98,7 +98,10 @@ impl Streaming {
     }
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
-        if self.handover.as_ref().is_some_and(Handover::is_open) {
+        // The server wraps what it gets as a chunk of its own: a chunk that began there
+        // ends there.
+        if self.handover.as_ref().is_some_and(Handover::is_open) && self.source.is_between_chunks()
+        {
             self.hand_over();
         }
         if let Some(relayed) = &mut self.relayed {

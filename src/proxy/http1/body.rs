@@ -74,6 +74,11 @@ impl<I: AsyncRead + Unpin> Response<I> {
         matches!(self.framing, Framing::Chunked(_))
     }
 
+    /// Whether what comes next is the beginning of a chunk.
+    pub fn is_between_chunks(&self) -> bool {
+        matches!(&self.framing, Framing::Chunked(chunked) if chunked.is_between_chunks())
+    }
+
     /// Whether all of the content was read.
     pub fn is_over(&self) -> bool {
         matches!(self.framing, Framing::Over) && self.trailers.is_none()

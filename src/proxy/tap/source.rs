@@ -93,6 +93,11 @@ impl Source {
         matches!(self, Source::Http1 { response, .. } if response.is_chunked())
     }
 
+    /// Whether what comes next is the beginning of a chunk.
+    pub fn is_between_chunks(&self) -> bool {
+        matches!(self, Source::Http1 { response, .. } if response.is_between_chunks())
+    }
+
     /// Lets go of what is over; the connection goes home.
     pub fn finish(&mut self) {
         match std::mem::replace(self, Source::Over) {
