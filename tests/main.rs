@@ -64,6 +64,7 @@ mod slo_config;
 mod slo_counting;
 mod slo_openslo;
 mod slo_support;
+mod supply;
 mod support;
 mod tls_handshake;
 mod tls_listener;

@@ -1,0 +1,121 @@
+//! What is built into tokengauge, beyond what `cargo deny` looks at (deny.toml).
+
+use std::path::Path;
+use toml::Table;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn file(name: &str) -> String {
+    let path = Path::new(ROOT).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn toml(name: &str) -> Table {
+    file(name)
+        .parse()
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The lines of a section that are neither blank nor a comment.
+fn lines<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
+    let lines = text
+        .lines()
+        .skip_while(|line| *line != section)
+        .skip(1)
+        .take_while(|line| !line.starts_with('['));
+    lines
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .collect()
+}
+
+#[test]
+fn every_dependency_says_what_it_is_there_for() {
+    let manifest = file("Cargo.toml");
+    for section in [
+        "[dependencies]",
+        "[build-dependencies]",
+        "[dev-dependencies]",
+    ] {
+        let named = lines(&manifest, section);
+        let known = toml("Cargo.toml")[section.trim_matches(['[', ']'])]
+            .as_table()
+            .map_or(0, Table::len);
+        assert_eq!(named.len(), known, "{section}: one line each");
+        for line in named {
+            let reason = line.split_once(" # ").map(|(_, reason)| reason.trim());
+            assert!(
+                reason.is_some_and(|reason| reason.len() > 5),
+                "no reason: {line}"
+            );
+        }
+    }
+}
+
+/// A `path` would be somebody's own copy, and `git` is what can change under a name.
+#[test]
+fn dependencies_come_from_the_registry_with_a_version_and_a_sum() {
+    let manifest = toml("Cargo.toml");
+    for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+        let table = manifest[section].as_table().expect(section);
+        for (name, wanted) in table {
+            let version = wanted
+                .as_str()
+                .or_else(|| wanted.get("version")?.as_str())
+                .unwrap_or_default();
+            assert!(
+                version.starts_with(|first: char| first.is_ascii_digit()),
+                "{name}: {wanted}"
+            );
+            for elsewhere in ["git", "path", "registry"] {
+                assert!(wanted.get(elsewhere).is_none(), "{name}: {wanted}");
+            }
+        }
+    }
+    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        let packages = toml(lock);
+        let packages = packages["package"].as_array().expect("packages");
+        assert!(packages.len() > 100, "{lock}");
+        for package in packages {
+            let name = package["name"].as_str().unwrap_or_default();
+            if name.starts_with("tokengauge") {
+                continue;
+            }
+            let source = package.get("source").and_then(toml::Value::as_str);
+            assert_eq!(
+                source,
+                Some("registry+https://github.com/rust-lang/crates.io-index"),
+                "{lock}: {name}"
+            );
+            let sum = package.get("checksum").and_then(toml::Value::as_str);
+            assert!(sum.is_some_and(|sum| sum.len() == 64), "{lock}: {name}");
+        }
+    }
+}
+
+/// Whoever takes an exception says why, and every build of ours is of what is locked.
+#[test]
+fn exceptions_have_reasons_and_builds_are_locked() {
+    let deny = toml("deny.toml");
+    assert_eq!(deny["bans"]["multiple-versions"].as_str(), Some("deny"));
+    assert_eq!(deny["bans"]["wildcards"].as_str(), Some("deny"));
+    for list in ["skip", "deny"] {
+        for entry in deny["bans"][list].as_array().expect(list) {
+            let reason = entry.get("reason").and_then(toml::Value::as_str);
+            assert!(reason.is_some_and(|reason| !reason.is_empty()), "{entry}");
+        }
+    }
+    for script in ["Makefile", "Dockerfile"] {
+        let text = file(script);
+        let builds = text.lines().filter(|line| {
+            // Not what is said of a target.
+            !line.contains("## ")
+                && !line.starts_with('#')
+                && ["build", "rustc", "test", "bench", "clippy", "install"]
+                    .iter()
+                    .any(|verb| line.contains(&format!("cargo {verb}")))
+        });
+        for line in builds {
+            assert!(line.contains("--locked"), "{script}: {line}");
+        }
+    }
+}
