@@ -11,7 +11,7 @@ export CARGO_NET_RETRY ?= 10
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: lint deny unit real ## everything, installing what is missing: what CI runs
@@ -51,12 +51,16 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
 .PHONY: bench
-bench: ## all benchmarks; see also bench-tools
+bench: ## all benchmarks; see also bench-tools and bench-gateways
 	cargo bench --locked
 
 .PHONY: bench-tools
 bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`
 	command -v nginx haproxy > /dev/null || tests/real/apt nginx haproxy
+
+.PHONY: bench-gateways
+bench-gateways: ## LiteLLM and Portkey, further peers of it (0.8 GB in .cache/)
+	benches/peers/gateways/install
 
 .PHONY: picture
 picture: compiler ## docs/dashboards.png, drawn from a real run

@@ -1,4 +1,4 @@
-//! What measuring costs in memory: an open stream, and a flood of names.
+//! What measuring costs in memory: an open stream, a long one, and a flood of names.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, reason = "it takes a part of it")]
@@ -12,7 +12,7 @@ use tokengauge::export::process::figures;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{Finding, RecentCalls, Subscriber};
-use tokengauge::observer::End;
+use tokengauge::observer::{CallObserver, End};
 
 /// Streams that are open at once.
 const STREAMS: u64 = 5_000;
@@ -112,4 +112,40 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     assert_eq!(calls, 1_000);
     let collapsed = format!("tokengauge_series_collapsed_total {}", NAMES - max);
     assert!(late.lines().any(|line| line == collapsed), "{collapsed}");
+}
+
+/// Chunks of a long stream, and what its meter may hold more for them than for the first thousand.
+const CHUNKS: u64 = 100_000;
+const CHUNKS_BYTES: u64 = 256 * 1024;
+
+#[test]
+fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let bench = Bench::default();
+    // Texts, gaps and sizes differ, so that nothing is remembered just once for all.
+    let texts: Vec<String> = (1..=20).map(words).collect();
+    let stream = |chunks: std::ops::Range<u64>, call: &dyn CallObserver| {
+        for chunk in chunks {
+            let text = &texts[(chunk * 7 % 20) as usize];
+            bench.frame(call, 100 + chunk * 20 + chunk % 13, text);
+        }
+    };
+    let call = bench.chat();
+    stream(0..1_000, &*call);
+    let before = resident();
+    stream(1_000..CHUNKS, &*call);
+    let grown = resident().saturating_sub(before);
+    println!("{grown} bytes more for {} chunks more", CHUNKS - 1_000);
+    assert!(grown <= CHUNKS_BYTES, "{grown} bytes");
+
+    let expected: u64 = (0..CHUNKS).map(|chunk| 1 + chunk * 7 % 20).sum();
+    let end = 100 + CHUNKS * 20 + 100;
+    bench.frame(&*call, end, finish(None) + DONE);
+    let record = bench.end(&*call, end + 1, End::Complete);
+    let counted = record.tokens.normalised.output;
+    assert_eq!(
+        counted,
+        Some(expected),
+        "the last chunk counts as the first"
+    );
 }

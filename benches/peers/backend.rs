@@ -41,7 +41,7 @@ async fn connection(socket: TcpStream) -> std::io::Result<()> {
 
 /// Reads one request; none when the connection was closed between two.
 async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<Ask>> {
-    let (mut ask, mut length, mut line) = (Ask::default(), 0, String::new());
+    let (mut length, mut line) = (0, String::new());
     loop {
         line.clear();
         if socket.read_line(&mut line).await? == 0 {
@@ -54,14 +54,13 @@ async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<As
         let Some((name, value)) = line.split_once(':') else {
             continue;
         };
-        let (name, value) = (name.to_ascii_lowercase(), value.trim());
-        if name == "content-length" {
-            length = value.parse().unwrap_or(0);
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().unwrap_or(0);
         }
-        ask.header(&name, value);
     }
-    socket.read_exact(&mut vec![0; length]).await?;
-    Ok(Some(ask))
+    let mut body = vec![0; length];
+    socket.read_exact(&mut body).await?;
+    Ok(Some(Ask::of_body(&body).unwrap_or_default()))
 }
 
 async fn answer(ask: Ask, socket: &mut TcpStream) -> std::io::Result<()> {

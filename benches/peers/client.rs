@@ -1,7 +1,7 @@
 //! The load: streams over keep-alive connections, and what their events tell.
 
 use crate::wire::{Ask, Dechunk, now, take_instants};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -24,123 +24,120 @@ pub struct Board {
 /// A keep-alive connection to a peer.
 pub struct Connection {
     socket: TcpStream,
+    /// Header lines that the peer wants besides.
+    headers: String,
     input: Vec<u8>,
 }
 
 impl Connection {
     /// Connects.
-    pub async fn open(address: SocketAddr) -> anyhow::Result<Connection> {
+    pub async fn open(address: SocketAddr, headers: &str) -> anyhow::Result<Connection> {
         let socket = TcpStream::connect(address)
             .await
             .with_context(|| format!("connecting to {address}"))?;
         socket.set_nodelay(true)?;
-        let input = vec![0; 64 * 1024];
-        Ok(Connection { socket, input })
+        Ok(Connection {
+            socket,
+            headers: headers.to_owned(),
+            input: vec![0; 64 * 1024],
+        })
     }
 
     /// Makes one request and reads its stream to the end. Gives the nanoseconds until
     /// its first event.
     pub async fn stream(&mut self, ask: Ask, board: &Board) -> anyhow::Result<u64> {
+        let (mut seen, mut first) = (0, None);
         let sent = now();
-        self.socket.write_all(&ask.request()).await?;
-        let mut reading = Reading::new(board);
-        while !reading.over {
-            let length = self.socket.read(&mut self.input).await?;
-            ensure!(
-                length > 0,
-                "the stream broke off after {} events",
-                reading.seen
-            );
-            reading.take(&self.input[..length])?;
-        }
-        ensure!(
-            reading.seen == ask.events,
-            "{} events came of {}",
-            reading.seen,
-            ask.events
-        );
-        Ok(reading.first.context("a stream without events")? - sent)
+        self.read(ask, |body, arrived| {
+            let before = seen;
+            let mut latencies = board.latencies.borrow_mut();
+            take_instants(body, |instant| {
+                seen += 1;
+                if board.noting.get() {
+                    latencies.push(arrived.saturating_sub(instant));
+                }
+            });
+            let more = u64::from(seen - before);
+            board.events.set(board.events.get() + more);
+            if first.is_none() && seen > 0 {
+                first = Some((arrived, OpenStream::on(board)));
+            }
+        })
+        .await
+        .with_context(|| format!("after {seen} events"))?;
+        ensure!(seen == ask.events, "{seen} events came of {}", ask.events);
+        let (arrived, _) = first.context("a stream without events")?;
+        Ok(arrived - sent)
     }
 
-    /// Makes a request without a body and gives the whole answer; it closes the connection.
+    /// Makes one request and reads its answer to the end. Each time some of its body came,
+    /// `each` gets what it left of it so far, and when that was.
+    pub async fn read(
+        &mut self,
+        ask: Ask,
+        mut each: impl FnMut(&mut Vec<u8>, u64),
+    ) -> anyhow::Result<()> {
+        self.socket.write_all(&ask.request(&self.headers)).await?;
+        let mut head = Some(Vec::new());
+        let (mut dechunk, mut body, mut over) = (Dechunk::default(), Vec::new(), false);
+        while !over {
+            let length = self.socket.read(&mut self.input).await?;
+            let arrived = now();
+            ensure!(length > 0, "the stream broke off");
+            let input = &self.input[..length];
+            match &mut head {
+                None => over = dechunk.feed(input, &mut body)?,
+                Some(so_far) => {
+                    so_far.extend_from_slice(input);
+                    let Some(end) = end_of_head(so_far)? else {
+                        continue;
+                    };
+                    over = dechunk.feed(&so_far[end..], &mut body)?;
+                    head = None;
+                }
+            }
+            each(&mut body, arrived);
+        }
+        Ok(())
+    }
+
+    /// Makes a request without a body and gives the answer to it; it closes the connection.
     pub async fn get(mut self, path: &str) -> anyhow::Result<String> {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         self.socket.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
         self.socket.read_to_end(&mut answer).await?;
+        end_of_head(&answer)?.context("no answer")?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 }
 
-/// A response while it is read.
-struct Reading<'a> {
-    board: &'a Board,
-    /// The head as far as it came, until it is whole.
-    head: Option<Vec<u8>>,
-    dechunk: Dechunk,
-    body: Vec<u8>,
-    first: Option<u64>,
-    seen: u32,
-    over: bool,
+/// Where the body begins, once the head is there; an error where it is none of success.
+fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
+    let Some(end) = memmem::find(head, b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    if !head.starts_with(b"HTTP/1.1 200") {
+        let answer = String::from_utf8_lossy(head);
+        let (first, body) = (answer.lines().next(), answer.lines().last());
+        bail!("{} {}", first.unwrap_or_default(), body.unwrap_or_default());
+    }
+    Ok(Some(end + 4))
 }
 
-impl<'a> Reading<'a> {
-    fn new(board: &'a Board) -> Reading<'a> {
-        Reading {
-            board,
-            head: Some(Vec::new()),
-            dechunk: Dechunk::default(),
-            body: Vec::new(),
-            first: None,
-            seen: 0,
-            over: false,
-        }
-    }
+/// Counts as open on the board until it is dropped.
+struct OpenStream<'a>(&'a Board);
 
-    fn take(&mut self, input: &[u8]) -> anyhow::Result<()> {
-        let arrived = now();
-        let Some(mut head) = self.head.take() else {
-            self.take_body(input, arrived);
-            return Ok(());
-        };
-        head.extend_from_slice(input);
-        let Some(end) = memmem::find(&head, b"\r\n\r\n") else {
-            self.head = Some(head);
-            return Ok(());
-        };
-        ensure!(
-            head.starts_with(b"HTTP/1.1 200"),
-            "{}",
-            String::from_utf8_lossy(&head)
-        );
-        self.take_body(&head[end + 4..], arrived);
-        Ok(())
-    }
-
-    fn take_body(&mut self, input: &[u8], arrived: u64) {
-        self.over = self.dechunk.feed(input, &mut self.body);
-        let before = self.seen;
-        let mut latencies = self.board.latencies.borrow_mut();
-        take_instants(&mut self.body, |instant| {
-            self.seen += 1;
-            if self.board.noting.get() {
-                latencies.push(arrived.saturating_sub(instant));
-            }
-        });
-        self.board
-            .events
-            .set(self.board.events.get() + u64::from(self.seen - before));
-        if self.first.is_none() && self.seen > 0 {
-            self.first = Some(arrived);
-            self.board.open.set(self.board.open.get() + 1);
-        }
+impl OpenStream<'_> {
+    fn on(board: &Board) -> OpenStream<'_> {
+        board.open.set(board.open.get() + 1);
+        OpenStream(board)
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for OpenStream<'_> {
     fn drop(&mut self) {
-        if self.first.is_some() {
-            self.board.open.set(self.board.open.get() - 1);
-        }
+        self.0.open.set(self.0.open.get() - 1);
     }
 }

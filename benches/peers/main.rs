@@ -1,48 +1,54 @@
-//! The whole proxy beside nginx and haproxy: `cargo bench --bench peers`.
+//! The whole proxy beside nginx, haproxy, LiteLLM and Portkey: `cargo bench --bench peers`.
 //!
 //! One bare backend, one load client, one core for the peer, the runs of all peers
 //! interleaved. tokengauge measures and counts every token while it runs. Shown is what
 //! each adds to `direct`: time to the first token, latency of each event, processor time
-//! per event, memory per open stream, and how much it moves flat out.
+//! per event, memory per open stream, how much it moves flat out; what one long stream
+//! costs at its end; and whether what arrives is what was sent.
 
+mod arrival;
 mod backend;
 mod client;
+mod gateways;
+mod long_stream;
 mod peer;
 mod process;
 mod report;
 mod run;
+mod table;
 mod wire;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use peer::Peer;
 use process::{Cores, Preference, Processes};
 use report::Report;
-use run::Scenario;
+use run::{Place, Scenario};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// tokengauge beside nginx and haproxy. Without options it takes about two minutes.
+/// tokengauge beside nginx and haproxy, with `--long` beside LiteLLM and Portkey, too.
+/// Without options it takes about three minutes.
 #[derive(Debug, Parser)]
 struct Options {
-    /// More and longer rounds, and 2,000 streams, too: about 15 minutes
+    /// More and longer rounds, 2,000 streams, and the gateways: about 11 minutes
     #[arg(long)]
     long: bool,
     /// Streams at once, one scenario each [default: 50,500]
     #[arg(long, value_delimiter = ',')]
     streams: Option<Vec<usize>>,
-    /// Events a second of each stream
+    /// Events a second of each stream; fewer where all together would be above 10,000
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pace: u32,
-    /// Seconds noted of each run [default: 4; 15 with --long]
+    /// Seconds noted of each run [default: 3; 5 with --long]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Rounds [default: 2; 4 with --long]
+    /// Rounds; the gateways have one [default: 2; 3 with --long]
     #[arg(long)]
     rounds: Option<usize>,
-    /// Only these peers [default: all that are installed]
+    /// Only these peers [default: all that are installed; the gateways with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
     /// What cargo adds
@@ -65,31 +71,46 @@ fn main() -> anyhow::Result<()> {
     if preference.is_none() {
         println!("not allowed to run before others: let the machine be quiet");
     }
-    let peers = installed_peers(&options.peers);
+    let peers = installed_peers(&options);
+    let start = Instant::now();
     let (_backend, address) = start_backend(cores)?;
-    let rounds = options.rounds.unwrap_or(if options.long { 4 } else { 2 });
-    let length = Duration::from_secs(options.seconds.unwrap_or(if options.long { 15 } else { 4 }));
+    let place = Place {
+        backend: address,
+        cores,
+    };
+    let rounds = options.rounds.unwrap_or(if options.long { 3 } else { 2 });
+    let length = Duration::from_secs(options.seconds.unwrap_or(if options.long { 5 } else { 3 }));
     println!(
         "one core for the peer ({}), one for load and backend ({}); {rounds} rounds, {length:?} each",
         cores.peer, cores.load
     );
 
+    arrival::print(&peers, place);
     let mut report = Report::default();
     for scenario in scenarios(&options) {
         for round in 0..rounds {
             for turn in 0..peers.len() {
                 // Each round begins with another, so that none is always the first.
                 let peer = peers[(round + turn) % peers.len()];
-                report.add(
-                    scenario,
-                    peer,
-                    run::run(scenario, peer, address, cores, length)?,
-                );
+                if peer.is_gateway() && round > 0 {
+                    continue;
+                }
+                match run::run(scenario, peer, place, length) {
+                    Ok(found) => report.add(scenario, peer, found),
+                    Err(error) => report.fail(scenario, peer, &error),
+                }
             }
         }
         report.print(scenario);
     }
+    long_stream::print(&peers, place, if options.long { 2 } else { 1 });
     report.print_goals();
+    println!("\nall of it took {} seconds", start.elapsed().as_secs());
+    let failed = report.proxies_that_failed();
+    ensure!(
+        failed == 0,
+        "{failed} runs of proxies failed: see FAILED above"
+    );
     Ok(())
 }
 
@@ -99,11 +120,11 @@ fn scenarios(options: &Options) -> Vec<Scenario> {
     } else {
         vec![50, 500]
     });
-    let per_second = options.pace;
     let requests = if options.long { 2000 } else { 500 };
     let paced = streams.into_iter().map(|streams| Scenario::Paced {
         streams,
-        per_second,
+        // More than this keeps the core of load and backend too busy to measure well.
+        per_second: options.pace.min(10_000 / streams as u32).max(1),
     });
     [Scenario::FirstToken { requests }]
         .into_iter()
@@ -112,16 +133,22 @@ fn scenarios(options: &Options) -> Vec<Scenario> {
         .collect()
 }
 
-fn installed_peers(wanted: &[Peer]) -> Vec<Peer> {
-    let wanted = if wanted.is_empty() {
-        &Peer::ALL
-    } else {
-        wanted
-    };
-    let (installed, missing): (Vec<_>, Vec<_>) =
-        wanted.iter().partition(|peer| peer.is_installed());
+fn installed_peers(options: &Options) -> Vec<Peer> {
+    let mut wanted = options.peers.clone();
+    if wanted.is_empty() {
+        wanted.extend(Peer::ALL);
+        if !options.long {
+            println!("left out: the gateways, litellm and portkey; `--long` has them");
+            wanted.retain(|peer| !peer.is_gateway());
+        }
+    }
+    let (installed, missing): (Vec<Peer>, Vec<Peer>) =
+        wanted.into_iter().partition(|peer| peer.is_installed());
     for peer in missing {
-        println!("MISSING: {peer} is not installed and left out; `make bench-tools` installs it");
+        println!(
+            "MISSING: {peer} is not installed and left out; `{}` installs it",
+            peer.installer()
+        );
     }
     installed
 }

@@ -1,6 +1,7 @@
-//! What is compared: no proxy, nginx, haproxy, tokengauge. One worker each.
+//! What is compared: no proxy, proxies, gateways. One worker each.
 
 use crate::client::Connection;
+use crate::gateways;
 use crate::process::{Cores, Processes};
 use anyhow::{Context, bail};
 use std::fmt;
@@ -17,6 +18,8 @@ pub enum Peer {
     Nginx,
     Haproxy,
     Tokengauge,
+    Litellm,
+    Portkey,
 }
 
 impl fmt::Display for Peer {
@@ -26,22 +29,47 @@ impl fmt::Display for Peer {
             Peer::Nginx => "nginx",
             Peer::Haproxy => "haproxy",
             Peer::Tokengauge => "tokengauge",
+            Peer::Litellm => "litellm",
+            Peer::Portkey => "portkey",
         })
     }
 }
 
 /// A peer that takes connections.
 pub struct Running {
-    pub address: SocketAddr,
+    address: SocketAddr,
+    /// Header lines that its requests need.
+    headers: String,
     /// None for `direct`.
-    pub processes: Option<Processes>,
+    processes: Option<Processes>,
     admin: Option<SocketAddr>,
     _folder: TempDir,
 }
 
 impl Peer {
     /// In the order of the tables.
-    pub const ALL: [Peer; 4] = [Peer::Direct, Peer::Nginx, Peer::Haproxy, Peer::Tokengauge];
+    pub const ALL: [Peer; 6] = [
+        Peer::Direct,
+        Peer::Nginx,
+        Peer::Haproxy,
+        Peer::Tokengauge,
+        Peer::Litellm,
+        Peer::Portkey,
+    ];
+
+    /// Whether it reads the dialect and writes it anew, and so is slower by far.
+    pub fn is_gateway(self) -> bool {
+        matches!(self, Peer::Litellm | Peer::Portkey)
+    }
+
+    /// What installs it.
+    pub fn installer(self) -> &'static str {
+        if self.is_gateway() {
+            "make bench-gateways"
+        } else {
+            "make bench-tools"
+        }
+    }
 
     /// Whether it is there to be started.
     pub fn is_installed(self) -> bool {
@@ -50,6 +78,8 @@ impl Peer {
         };
         match self {
             Peer::Direct | Peer::Tokengauge => true,
+            Peer::Litellm => gateways::litellm_program().exists(),
+            Peer::Portkey => gateways::portkey_program().exists(),
             // Debian puts both where only root's PATH looks.
             Peer::Nginx | Peer::Haproxy => folders()
                 .iter()
@@ -67,6 +97,7 @@ impl Peer {
             Peer::Direct => {
                 return Ok(Running {
                     address: backend,
+                    headers: String::new(),
                     processes: None,
                     admin: None,
                     _folder: folder,
@@ -75,12 +106,19 @@ impl Peer {
             Peer::Nginx => nginx(folder.path(), address, backend)?,
             Peer::Haproxy => haproxy(folder.path(), address, backend)?,
             Peer::Tokengauge => tokengauge(address, admin, backend),
+            Peer::Litellm => gateways::litellm(folder.path(), address, backend)?,
+            Peer::Portkey => gateways::portkey(address),
+        };
+        let headers = match self {
+            Peer::Portkey => gateways::portkey_headers(backend),
+            _ => String::new(),
         };
         let mut processes = Processes::start(command, cores.peer, cores.load)?;
         wait_for(address, &mut processes).with_context(|| format!("{self} did not start"))?;
         let admin = (self == Peer::Tokengauge).then_some(admin);
         Ok(Running {
             address,
+            headers,
             processes: Some(processes),
             admin,
             _folder: folder,
@@ -89,12 +127,35 @@ impl Peer {
 }
 
 impl Running {
+    /// A connection to it.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.address, &self.headers).await
+    }
+
+    /// Kilobytes it holds; 0 for `direct`.
+    pub fn resident_kb(&self) -> anyhow::Result<f64> {
+        let processes = self.processes.as_ref();
+        processes.map_or(Ok(0.0), Processes::resident_kb)
+    }
+
+    /// Nanoseconds of processor its threads used; 0 for `direct`.
+    pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
+        let processes = self.processes.as_ref();
+        processes.map_or(Ok(0), Processes::cpu_nanoseconds)
+    }
+
+    /// Seconds of processor it used; 0 for `direct`.
+    pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        let processes = self.processes.as_ref();
+        processes.map_or(Ok(0.0), Processes::cpu_seconds)
+    }
+
     /// The sum of a metric of tokengauge; none for the others.
     pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
         let Some(admin) = self.admin else {
             return Ok(None);
         };
-        let scrape = Connection::open(admin).await?.get("/metrics").await?;
+        let scrape = Connection::open(admin, "").await?.get("/metrics").await?;
         let samples = scrape.lines().filter(|line| {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with([' ', '{']))
@@ -197,7 +258,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 fn wait_for(address: SocketAddr, processes: &mut Processes) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_err() {
         if processes.ended() {
             bail!("it ended at once");

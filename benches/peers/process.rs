@@ -109,6 +109,22 @@ impl Processes {
         Ok(ticks / TICKS)
     }
 
+    /// The same to the nanosecond, of the threads that are alive.
+    pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for id in self.ids()? {
+            for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+                // A thread may end while it is looked at.
+                let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else {
+                    continue;
+                };
+                let used = text.split(' ').next().context("an empty schedstat")?;
+                sum += used.parse::<u64>()?;
+            }
+        }
+        Ok(sum)
+    }
+
     /// Kilobytes resident, shared pages divided among their users.
     pub fn resident_kb(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;

@@ -1,18 +1,27 @@
-//! The tables, and the goals they are held against.
+//! The tables of the scenarios, and the goals they are held against.
 
 use crate::peer::Peer;
 use crate::run::{Found, Scenario};
+use crate::table::Table;
+
+/// The shares of the latencies that are shown.
+const SHARES: [f64; 3] = [0.5, 0.99, 0.999];
 
 /// Everything found, by scenario and peer, in the order it came.
 #[derive(Default)]
 pub struct Report {
     rows: Vec<(String, Peer, Found)>,
+    failures: Vec<(String, Peer, String)>,
 }
 
 impl Report {
     /// Adds a run to what is known of the same scenario and peer.
     pub fn add(&mut self, scenario: Scenario, peer: Peer, found: Found) {
         let title = title(scenario);
+        if let Some(why) = &found.why {
+            let why = format!("{} streams failed: {why}", found.failed);
+            self.failures.push((title.clone(), peer, why));
+        }
         let same = self
             .rows
             .iter_mut()
@@ -23,6 +32,18 @@ impl Report {
         }
     }
 
+    /// Notes a run that gave nothing.
+    pub fn fail(&mut self, scenario: Scenario, peer: Peer, error: &anyhow::Error) {
+        let why = format!("{error:#}");
+        self.failures.push((title(scenario), peer, why));
+    }
+
+    /// Failures of others than the gateways: those make the benchmark itself worthless.
+    pub fn proxies_that_failed(&self) -> usize {
+        let proxies = self.failures.iter().filter(|(_, by, _)| !by.is_gateway());
+        proxies.count()
+    }
+
     /// Prints the table of a scenario.
     pub fn print(&mut self, scenario: Scenario) {
         let title = title(scenario);
@@ -30,69 +51,17 @@ impl Report {
             found.latencies.sort_unstable();
         }
         println!("\n{title}");
-        match scenario {
-            Scenario::FirstToken { .. } => self.print_first_token(&title),
-            Scenario::Paced { .. } => self.print_paced(&title),
-            Scenario::FlatOut { .. } => self.print_flat_out(&title),
+        let table = match scenario {
+            Scenario::FirstToken { .. } => self.first_token(&title),
+            Scenario::Paced { .. } => self.paced(&title),
+            Scenario::FlatOut { .. } => self.flat_out(&title),
+        };
+        table.print();
+        table.print_ratios("nginx", "direct");
+        for (_, peer, why) in self.failures.iter().filter(|(of, ..)| *of == title) {
+            println!("FAILED: {peer}: {why}");
         }
-    }
-
-    fn print_first_token(&self, title: &str) {
-        println!(
-            "{:12} {:>12} {:>12} {:>12} {:>12}",
-            "", "p50 µs", "p99 µs", "added p50", "added p99"
-        );
-        for (peer, found) in self.peers(title) {
-            println!("{peer:12} {}", self.latency_columns(title, found));
-        }
-    }
-
-    fn print_paced(&self, title: &str) {
-        println!(
-            "{:12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>10}",
-            "",
-            "p50 µs",
-            "p99 µs",
-            "added p50",
-            "added p99",
-            "CPU µs/event",
-            "KB/stream",
-            "idle MB"
-        );
-        for (peer, found) in self.peers(title) {
-            let latencies = self.latency_columns(title, found);
-            if peer == Peer::Direct {
-                println!("{peer:12} {latencies}");
-                continue;
-            }
-            println!(
-                "{peer:12} {latencies} {:12.2} {:12.1} {:10.1}",
-                cpu_per_event(found),
-                mean(&found.kb_per_stream),
-                mean(&found.idle_kb) / 1024.0
-            );
-        }
-        self.print_counted(title);
-    }
-
-    fn print_flat_out(&self, title: &str) {
-        println!(
-            "{:12} {:>12} {:>12} {:>12}",
-            "", "events/s", "CPU µs/event", "of its core"
-        );
-        for (peer, found) in self.peers(title) {
-            print!("{peer:12} {:12.0}", events_per_second(found));
-            if peer != Peer::Direct {
-                let share = 100.0 * found.cpu_seconds / found.seconds;
-                print!(" {:12.2} {share:11.0}%", cpu_per_event(found));
-            }
-            println!();
-        }
-        self.print_counted(title);
-    }
-
-    fn print_counted(&self, title: &str) {
-        if let Some(found) = self.find(title, Peer::Tokengauge) {
+        if let Some(found) = self.find(&title, Peer::Tokengauge) {
             println!(
                 "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} frames",
                 found.counted, found.lagged
@@ -100,73 +69,119 @@ impl Report {
         }
     }
 
-    fn latency_columns(&self, title: &str, found: &Found) -> String {
-        let columns = [0.5, 0.99].map(|share| percentile_us(found, share));
-        let added = [0.5, 0.99].map(|share| self.added_us(title, found, share));
-        format!(
-            "{:12.1} {:12.1} {:12.1} {:12.1}",
-            columns[0], columns[1], added[0], added[1]
-        )
+    fn first_token(&self, title: &str) -> Table {
+        let mut table = Table::new(&[
+            ("p50 µs", 1, false),
+            ("p99", 1, false),
+            ("p99.9", 1, false),
+            ("added p50", 1, true),
+            ("added p99", 1, true),
+            ("added p99.9", 1, true),
+            ("requests", 0, false),
+        ]);
+        for (peer, found) in self.peers(title) {
+            let mut figures = self.latencies(title, peer, found);
+            figures.push(Some(found.latencies.len() as f64));
+            table.row(peer, figures);
+        }
+        table
     }
 
-    fn added_us(&self, title: &str, found: &Found, share: f64) -> f64 {
-        let direct = self
-            .find(title, Peer::Direct)
-            .map_or(0.0, |direct| percentile_us(direct, share));
-        percentile_us(found, share) - direct
+    fn paced(&self, title: &str) -> Table {
+        let mut table = Table::new(&[
+            ("p50 µs", 1, false),
+            ("p99", 1, false),
+            ("p99.9", 1, false),
+            ("added p50", 1, true),
+            ("added p99", 1, true),
+            ("added p99.9", 1, true),
+            ("CPU µs/event", 2, true),
+            ("events/s·core", 0, true),
+            ("KB/stream", 1, true),
+            ("idle MB", 1, true),
+            ("open", 0, false),
+            ("delivered %", 1, false),
+        ]);
+        for (peer, found) in self.peers(title) {
+            let mut figures = self.latencies(title, peer, found);
+            let proxy = |figure| (peer != Peer::Direct).then_some(figure);
+            figures.extend([
+                proxy(cpu_per_event(found)),
+                proxy(1e6 / cpu_per_event(found)),
+                proxy(mean(&found.kb_per_stream)),
+                proxy(mean(&found.idle_kb) / 1024.0),
+                Some(mean(&found.open)),
+                Some(100.0 * found.events as f64 / found.asked as f64),
+            ]);
+            table.row(peer, figures);
+        }
+        table
+    }
+
+    fn flat_out(&self, title: &str) -> Table {
+        let mut table = Table::new(&[
+            ("events/s", 0, true),
+            ("of its core %", 0, false),
+            ("CPU µs/event", 2, true),
+            ("events/s·core", 0, true),
+        ]);
+        for (peer, found) in self.peers(title) {
+            let proxy = |figure| (peer != Peer::Direct).then_some(figure);
+            table.row(
+                peer,
+                vec![
+                    Some(events_per_second(found)),
+                    proxy(100.0 * found.cpu_seconds / found.seconds),
+                    proxy(cpu_per_event(found)),
+                    proxy(1e6 / cpu_per_event(found)),
+                ],
+            );
+        }
+        table
+    }
+
+    /// The latencies, and what they are more than `direct`'s, where that ran.
+    fn latencies(&self, title: &str, peer: Peer, found: &Found) -> Vec<Option<f64>> {
+        let own = SHARES.map(|share| Some(percentile_us(found, share)));
+        let direct = self.find(title, Peer::Direct);
+        let added = SHARES.map(|share| {
+            let direct = direct.filter(|_| peer != Peer::Direct)?;
+            Some(percentile_us(found, share) - percentile_us(direct, share))
+        });
+        own.into_iter().chain(added).collect()
     }
 
     /// Prints whether tokengauge reached what was set for it.
     pub fn print_goals(&self) {
         println!("\ngoals");
-        let titles: Vec<&str> = self
-            .rows
-            .iter()
-            .filter(|(_, peer, _)| *peer == Peer::Tokengauge)
-            .map(|row| row.0.as_str())
-            .collect();
-        for title in titles {
-            let Some(ours) = self.find(title, Peer::Tokengauge) else {
+        for (title, peer, ours) in &self.rows {
+            if *peer != Peer::Tokengauge {
                 continue;
-            };
-            let nginx = self.find(title, Peer::Nginx);
-            if title.starts_with("paced") {
-                if let Some(nginx) = nginx {
-                    let p99 = |found| self.added_us(title, found, 0.99);
-                    goal(
-                        title,
-                        "CPU per event at most nginx's, µs",
-                        cpu_per_event(ours),
-                        cpu_per_event(nginx),
-                    );
-                    goal(
-                        title,
-                        "added p99 at most nginx's, µs",
-                        p99(ours),
-                        p99(nginx),
-                    );
-                }
-                goal(
-                    title,
-                    "per open stream, KB",
-                    mean(&ours.kb_per_stream),
-                    40.0,
-                );
-                goal(
-                    title,
-                    "resident idle, MB",
-                    mean(&ours.idle_kb) / 1024.0,
-                    60.0,
-                );
-            } else if let (true, Some(nginx)) = (title.starts_with("flat"), nginx) {
-                let half = events_per_second(nginx) / 2.0;
-                goal(
-                    title,
-                    "half of nginx's events/s over ours",
-                    half / events_per_second(ours),
-                    1.0,
-                );
             }
+            let goal = |what, value, limit| goal(title, what, value, limit);
+            if let Some(nginx) = self.find(title, Peer::Nginx) {
+                self.print_goals_beside(title, ours, nginx);
+            }
+            if title.starts_with("paced") {
+                goal("per open stream, KB", mean(&ours.kb_per_stream), 30.0);
+                goal("resident idle, MB", mean(&ours.idle_kb) / 1024.0, 60.0);
+            }
+        }
+    }
+
+    fn print_goals_beside(&self, title: &str, ours: &Found, nginx: &Found) {
+        let goal = |what, value, limit| goal(title, what, value, limit);
+        if title.starts_with("paced") {
+            // Both are against the same `direct`.
+            let p99 = |found| percentile_us(found, 0.99);
+            let direct = self.find(title, Peer::Direct).map_or(0.0, p99);
+            let cpu = "CPU per event at most nginx's, µs";
+            goal(cpu, cpu_per_event(ours), cpu_per_event(nginx));
+            let added = "added p99 at most nginx's, µs";
+            goal(added, p99(ours) - direct, p99(nginx) - direct);
+        } else if title.starts_with("flat") {
+            let ratio = events_per_second(nginx) / events_per_second(ours);
+            goal("nginx's events/s over ours", ratio, 1.0);
         }
     }
 
@@ -184,16 +199,15 @@ impl Report {
     }
 }
 
-fn goal(title: &str, what: &str, value: f64, limit: f64) {
+/// Prints whether a figure is within what was set for it.
+pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
     let verdict = if value <= limit { "met" } else { "MISSED" };
     println!("{verdict:6} {title}: {what}: {value:.2} (goal {limit:.2})");
 }
 
 fn title(scenario: Scenario) -> String {
     match scenario {
-        Scenario::FirstToken { requests } => {
-            format!("time to the first token, {requests} requests one by one")
-        }
+        Scenario::FirstToken { .. } => "time to the first token, requests one by one".to_owned(),
         Scenario::Paced {
             streams,
             per_second,

@@ -1,6 +1,6 @@
 //! The scenarios: first tokens, paced streams, flat out.
 
-use crate::client::{Board, Connection};
+use crate::client::Board;
 use crate::peer::{Peer, Running};
 use crate::process::Cores;
 use crate::wire::Ask;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout, timeout_at};
 
 /// Streams of a flat-out run.
 const FLAT_OUT_STREAMS: usize = 16;
@@ -17,6 +17,10 @@ const FLAT_OUT_STREAMS: usize = 16;
 const FLAT_OUT_WRITES: u32 = 20_000;
 /// Streams settle before anything is noted.
 const WARM_UP: Duration = Duration::from_millis(1000);
+/// After which streams that should have ended are given up.
+const GRACE: Duration = Duration::from_secs(2);
+/// After which no more first tokens are asked for.
+const FIRST_TOKENS_TIME: Duration = Duration::from_secs(8);
 
 /// What one scenario asks.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +40,21 @@ pub struct Found {
     pub latencies: Vec<u64>,
     /// Events in the time in which `seconds` and `cpu_seconds` were taken.
     pub events: u64,
+    /// Events that were due in that time; 0 where they were not paced.
+    pub asked: u64,
     pub seconds: f64,
     pub cpu_seconds: f64,
     /// Kilobytes resident before the streams and per stream while they are open, by run.
     pub idle_kb: Vec<f64>,
     pub kb_per_stream: Vec<f64>,
+    /// Streams that were open in the middle, by run.
+    pub open: Vec<f64>,
     /// Tokens that tokengauge says it counted, and frames it skipped.
     pub counted: f64,
     pub lagged: f64,
+    /// Streams that failed, and why the first of them did.
+    pub failed: u64,
+    pub why: Option<String>,
 }
 
 impl Found {
@@ -51,30 +62,54 @@ impl Found {
     pub fn add(&mut self, other: Found) {
         self.latencies.extend(other.latencies);
         self.events += other.events;
+        self.asked += other.asked;
         self.seconds += other.seconds;
         self.cpu_seconds += other.cpu_seconds;
         self.idle_kb.extend(other.idle_kb);
         self.kb_per_stream.extend(other.kb_per_stream);
+        self.open.extend(other.open);
         self.counted += other.counted;
         self.lagged += other.lagged;
+        self.failed += other.failed;
+        self.why = self.why.take().or(other.why);
     }
+}
+
+/// The backend, and the cores.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub backend: SocketAddr,
+    pub cores: Cores,
 }
 
 /// Runs a scenario once through a fresh peer, for `length` where it has none of its own.
 pub fn run(
     scenario: Scenario,
     peer: Peer,
-    backend: SocketAddr,
-    cores: Cores,
+    place: Place,
     length: Duration,
 ) -> anyhow::Result<Found> {
+    let limit = Duration::from_secs(30) + length * 2;
+    with_peer(peer, place, limit, async |running| {
+        measure(scenario, running, length).await
+    })
+}
+
+/// Does something with a fresh peer, within a time limit.
+pub fn with_peer<T>(
+    peer: Peer,
+    place: Place,
+    limit: Duration,
+    what: impl AsyncFnOnce(&Running) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let running = peer.start(backend, cores)?;
-    LocalSet::new()
-        .block_on(&runtime, measure(scenario, &running, length))
-        .with_context(|| format!("{scenario:?} through {peer}"))
+    let running = peer.start(place.backend, place.cores)?;
+    LocalSet::new().block_on(&runtime, async {
+        let done = timeout(limit, what(&running)).await;
+        done.with_context(|| format!("given up after {limit:?}"))?
+    })
 }
 
 async fn measure(scenario: Scenario, running: &Running, length: Duration) -> anyhow::Result<Found> {
@@ -110,7 +145,7 @@ async fn measure(scenario: Scenario, running: &Running, length: Duration) -> any
 
 async fn first_tokens(running: &Running, requests: usize) -> anyhow::Result<Found> {
     let board = Board::default();
-    let mut connection = Connection::open(running.address).await?;
+    let mut connection = running.connect().await?;
     let ask = Ask {
         events: 2,
         ..Ask::default()
@@ -118,8 +153,8 @@ async fn first_tokens(running: &Running, requests: usize) -> anyhow::Result<Foun
     for _ in 0..requests / 10 {
         connection.stream(ask, &board).await?;
     }
-    let mut found = Found::default();
-    for _ in 0..requests {
+    let (mut found, start) = (Found::default(), Instant::now());
+    while found.latencies.len() < requests && start.elapsed() < FIRST_TOKENS_TIME {
         found.latencies.push(connection.stream(ask, &board).await?);
     }
     Ok(found)
@@ -131,81 +166,85 @@ async fn streams_at_once(
     ask: Ask,
     length: Duration,
 ) -> anyhow::Result<Found> {
+    let paced = ask.interval_us > 0;
     let mut found = Found::default();
     warm(running).await?;
-    let idle = resident(running)?;
+    let idle = running.resident_kb()?;
     let board = Rc::new(Board::default());
-    let mut under_way = open_streams(running.address, streams, ask, &board);
+    let mut under_way = open_streams(running, streams, ask, &board).await?;
     sleep(WARM_UP).await;
 
-    let (start, cpu, events) = (Instant::now(), cpu_seconds(running)?, board.events.get());
-    board.noting.set(true);
+    let (start, cpu, events) = (Instant::now(), running.cpu_seconds()?, board.events.get());
+    board.noting.set(paced);
     sleep(length / 2).await;
-    let (open, busy) = (board.open.get(), resident(running)?);
+    let (open, busy) = (board.open.get(), running.resident_kb()?);
     sleep(length / 2).await;
     board.noting.set(false);
     found.seconds = start.elapsed().as_secs_f64();
-    found.cpu_seconds = cpu_seconds(running)? - cpu;
+    found.cpu_seconds = running.cpu_seconds()? - cpu;
     found.events = board.events.get() - events;
     found.latencies = board.latencies.take();
+    found.open.push(open as f64);
     found.idle_kb.push(idle);
     found.kb_per_stream.push((busy - idle) / open.max(1) as f64);
 
     // Flat out is over when its time is; paced streams run to their end, which checks them.
-    if ask.interval_us > 0 {
-        while let Some(ended) = under_way.join_next().await {
-            ended??;
-        }
+    if paced {
+        let asked = streams as f64 * found.seconds * 1e6 / ask.interval_us as f64;
+        found.asked = asked as u64;
+        await_ends(&mut under_way, &mut found, WARM_UP + GRACE).await?;
+    } else {
+        await_ends(&mut under_way, &mut found, Duration::ZERO).await?;
     }
     Ok(found)
 }
 
-fn open_streams(
-    address: SocketAddr,
-    streams: usize,
-    ask: Ask,
-    board: &Rc<Board>,
-) -> JoinSet<anyhow::Result<u64>> {
-    let mut under_way = JoinSet::new();
-    for number in 0..streams as u64 {
-        let board = board.clone();
-        let phase_us = ask.interval_us * number / streams as u64;
-        under_way.spawn_local(async move {
-            let mut connection = Connection::open(address).await?;
-            connection.stream(Ask { phase_us, ..ask }, &board).await
-        });
-    }
-    under_way
-}
-
-/// A few short streams, so that what is made once is there before memory is looked at.
-async fn warm(running: &Running) -> anyhow::Result<()> {
-    let board = Board::default();
-    let mut connection = Connection::open(running.address).await?;
-    for _ in 0..10 {
-        connection
-            .stream(
-                Ask {
-                    events: 100,
-                    ..Ask::default()
-                },
-                &board,
-            )
-            .await?;
+/// Waits so long for streams, and notes which of them failed. The table shows how much
+/// of the others did not come.
+async fn await_ends(
+    under_way: &mut JoinSet<anyhow::Result<u64>>,
+    found: &mut Found,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let deadline = tokio::time::Instant::now() + patience;
+    while let Ok(Some(ended)) = timeout_at(deadline, under_way.join_next()).await {
+        if let Err(error) = ended? {
+            found.failed += 1;
+            found.why.get_or_insert_with(|| format!("{error:#}"));
+        }
     }
     Ok(())
 }
 
-fn resident(running: &Running) -> anyhow::Result<f64> {
-    running
-        .processes
-        .as_ref()
-        .map_or(Ok(0.0), |processes| processes.resident_kb())
+async fn open_streams(
+    running: &Running,
+    streams: usize,
+    ask: Ask,
+    board: &Rc<Board>,
+) -> anyhow::Result<JoinSet<anyhow::Result<u64>>> {
+    let mut under_way = JoinSet::new();
+    for number in 0..streams as u64 {
+        let board = board.clone();
+        let phase_us = ask.interval_us * number / streams as u64;
+        let mut connection = running.connect().await?;
+        under_way.spawn_local(async move {
+            let ask = Ask { phase_us, ..ask };
+            connection.stream(ask, &board).await
+        });
+    }
+    Ok(under_way)
 }
 
-fn cpu_seconds(running: &Running) -> anyhow::Result<f64> {
-    running
-        .processes
-        .as_ref()
-        .map_or(Ok(0.0), |processes| processes.cpu_seconds())
+/// A few short streams, so that what is made once is there before memory is looked at.
+pub async fn warm(running: &Running) -> anyhow::Result<()> {
+    let board = Board::default();
+    let mut connection = running.connect().await?;
+    let ask = Ask {
+        events: 100,
+        ..Ask::default()
+    };
+    for _ in 0..10 {
+        connection.stream(ask, &board).await?;
+    }
+    Ok(())
 }

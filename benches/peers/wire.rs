@@ -1,6 +1,7 @@
-//! What backend and client of the benchmark say to each other: the request's headers,
+//! What backend and client of the benchmark say to each other: the request's prompt,
 //! the events with the instant they were sent at, and chunked bodies.
 
+use anyhow::bail;
 use memchr::memmem;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
@@ -21,7 +22,12 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How the backend shall answer.
+/// What LiteLLM wants to hear as the key of its master; the same to all.
+pub const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
+/// Where the prompt begins to say how it wants to be answered.
+const PROMPT: &[u8] = b"Tell me of rivers: ";
+
+/// How the backend shall answer. It stands in the prompt, which every gateway passes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask {
     /// Events with text.
@@ -35,64 +41,75 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// The request for it, as an SDK would send it.
-    pub fn request(self) -> Vec<u8> {
-        let body = r#"{"model":"bench","stream":true,"messages":[{"role":"user","content":"Tell me of rivers."}]}"#;
+    /// The request for it, as an SDK would send it, with the header lines that a peer wants.
+    pub fn request(self, headers: &str) -> Vec<u8> {
         let Ask {
             events,
             interval_us,
             phase_us,
             per_write,
         } = self;
+        let body = format!(
+            "{{\"model\":\"bench\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Tell me of rivers: \
+             {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write.\"}}]}}"
+        );
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
-             x-events: {events}\r\nx-interval: {interval_us}\r\nx-phase: {phase_us}\r\nx-per-write: {per_write}\r\n\
-             content-length: {}\r\n\r\n{body}",
+             authorization: Bearer {KEY}\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         )
         .into_bytes()
     }
 
-    /// Takes over what a header line of the request says.
-    pub fn header(&mut self, name: &str, value: &str) {
-        let number = || value.parse().unwrap_or(0);
-        match name {
-            "x-events" => self.events = number() as u32,
-            "x-interval" => self.interval_us = number(),
-            "x-phase" => self.phase_us = number(),
-            "x-per-write" => self.per_write = number() as u32,
-            _ => {}
-        }
+    /// What a request's body asks for; none where it is none of ours.
+    pub fn of_body(body: &[u8]) -> Option<Ask> {
+        let start = memmem::find(body, PROMPT)? + PROMPT.len();
+        let numbers = body[start..].split(|byte| !byte.is_ascii_digit());
+        let mut numbers = numbers
+            .filter(|digits| !digits.is_empty())
+            .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+        Some(Ask {
+            events: numbers.next()? as u32,
+            interval_us: numbers.next()?,
+            phase_us: numbers.next()?,
+            per_write: numbers.next()? as u32,
+        })
     }
 }
 
 /// Appends an event with text, stamped with the present, as one chunk of a chunked body.
 pub fn push_event(index: u32, scratch: &mut String, out: &mut Vec<u8>) {
     scratch.clear();
-    let word = WORDS[index as usize % WORDS.len()];
-    let _ = write!(
-        scratch,
-        "data: {{\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
-         \"model\":\"bench-2026-01-01\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\
-         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"logprobs\":null,\"finish_reason\":null}}],\
-         \"usage\":null,\"obfuscation\":\"{:020}\"}}\n\n",
-        now()
-    );
+    write_event(index, now(), scratch);
     push_chunk(scratch, out);
 }
 
-/// Appends what ends a stream: the finish, the usage, the terminator, the last chunk.
-pub fn push_end(events: u32, out: &mut Vec<u8>) {
-    push_chunk(
-        &format!(
-            "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"bench-2026-01-01\",\
-             \"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\
-             \"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{events},\"total_tokens\":{}}}}}\n\ndata: [DONE]\n\n",
-            events + 5
-        ),
+/// Writes the event of that number as it leaves the backend at `instant`.
+pub fn write_event(index: u32, instant: u64, out: &mut String) {
+    let word = WORDS[index as usize % WORDS.len()];
+    let _ = write!(
         out,
+        "data: {{\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
+         \"model\":\"bench-2026-01-01\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"logprobs\":null,\"finish_reason\":null}}],\
+         \"usage\":null,\"obfuscation\":\"{instant:020}\"}}\n\n"
     );
+}
+
+/// Appends what ends a stream, and the last chunk.
+pub fn push_end(events: u32, out: &mut Vec<u8>) {
+    push_chunk(&end(events), out);
     out.extend_from_slice(b"0\r\n\r\n");
+}
+
+/// What ends a stream: the finish, the usage, the terminator.
+pub fn end(events: u32) -> String {
+    format!(
+        "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"bench-2026-01-01\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\
+         \"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{events},\"total_tokens\":{}}}}}\n\ndata: [DONE]\n\n",
+        events + 5
+    )
 }
 
 fn push_chunk(payload: &str, out: &mut Vec<u8>) {
@@ -119,7 +136,10 @@ pub enum Dechunk {
 
 impl Dechunk {
     /// Appends the payload of `input` to `out`; tells whether the body is over.
-    pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> bool {
+    ///
+    /// # Errors
+    /// Where no size stands before a chunk: the framing was not kept.
+    pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
         while !input.is_empty() {
             let taken = match *self {
                 Dechunk::Data(missing) => {
@@ -134,34 +154,45 @@ impl Dechunk {
                     };
                     taken
                 }
-                Dechunk::Over => return true,
+                Dechunk::Over => return Ok(true),
                 _ => {
-                    self.line_byte(input[0]);
+                    self.line_byte(input[0])?;
                     1
                 }
             };
             input = &input[taken..];
         }
-        matches!(self, Dechunk::Over)
+        Ok(matches!(self, Dechunk::Over))
     }
 
-    fn line_byte(&mut self, byte: u8) {
+    fn line_byte(&mut self, byte: u8) -> anyhow::Result<()> {
         let digit = (byte as char).to_digit(16).map(|digit| digit as usize);
         *self = match (&*self, byte, digit) {
             (Dechunk::Start, _, Some(digit)) => Dechunk::Size(digit),
-            (Dechunk::Size(size), _, Some(digit)) => Dechunk::Size(size * 16 + digit),
+            (Dechunk::Size(size), _, Some(digit)) if *size < 1 << 32 => {
+                Dechunk::Size(size * 16 + digit)
+            }
+            (Dechunk::Size(size), b'\r', _) => Dechunk::Size(*size),
             (Dechunk::Size(0), b'\n', _) => Dechunk::Last(0),
             (Dechunk::Size(size), b'\n', _) => Dechunk::Data(size + 2),
-            (Dechunk::Size(size), ..) => Dechunk::Size(*size),
-            (Dechunk::Last(1), ..) => Dechunk::Over,
-            (Dechunk::Last(_), ..) => Dechunk::Last(1),
-            _ => Dechunk::Start,
+            (Dechunk::Last(0), b'\r', _) => Dechunk::Last(1),
+            (Dechunk::Last(1), b'\n', _) => Dechunk::Over,
+            _ => bail!("broken framing: byte {byte:#04x} in {self:?}"),
         };
+        Ok(())
     }
 }
 
 /// Calls back with the sending instant of every event in `body` and takes them out of it.
-pub fn take_instants(body: &mut Vec<u8>, mut each: impl FnMut(u64)) {
+pub fn take_instants(body: &mut Vec<u8>, each: impl FnMut(u64)) {
+    let taken = instants(body, each);
+    // What is left may end with the beginning of a mark.
+    let keep = (body.len() - taken).min(MARK.len() + DIGITS - 1);
+    body.drain(..body.len() - keep);
+}
+
+/// Calls back with the sending instant of every event in `body`; gives where the last one ends.
+pub fn instants(body: &[u8], mut each: impl FnMut(u64)) -> usize {
     let mut from = 0;
     while let Some(found) = memmem::find(&body[from..], MARK) {
         let start = from + found + MARK.len();
@@ -173,7 +204,5 @@ pub fn take_instants(body: &mut Vec<u8>, mut each: impl FnMut(u64)) {
         }));
         from = start + DIGITS;
     }
-    // What is left may end with the beginning of a mark.
-    let keep = (body.len() - from).min(MARK.len() + DIGITS - 1);
-    body.drain(..body.len() - keep);
+    from
 }

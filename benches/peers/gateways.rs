@@ -1,0 +1,78 @@
+//! The gateways beside the proxies: LiteLLM's and Portkey's, each as its makers tell to run
+//! it in production, without a database, one process, nothing logged.
+
+use crate::wire::KEY;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// LiteLLM's proxy in front of `backend`.
+pub fn litellm(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
+    let text = format!(
+        "model_list:
+  - model_name: bench
+    litellm_params:
+      model: openai/bench
+      api_base: http://{backend}/v1
+      api_key: none
+general_settings:
+  master_key: {KEY}
+litellm_settings:
+  request_timeout: 600
+  set_verbose: false
+"
+    );
+    let config = folder.join("litellm.yaml");
+    std::fs::write(&config, text)?;
+    let mut command = Command::new(litellm_program());
+    command
+        .arg("--config")
+        .arg(config)
+        .args(["--host", &address.ip().to_string()])
+        .args(["--port", &address.port().to_string()])
+        .args(["--num_workers", "1"])
+        .env("LITELLM_MODE", "PRODUCTION")
+        .env("LITELLM_LOG", "ERROR")
+        // Its list of prices would be fetched from the network.
+        .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(command)
+}
+
+/// Portkey's gateway; its requests say which backend they are for.
+pub fn portkey(address: SocketAddr) -> Command {
+    let mut command = Command::new("node");
+    command
+        .arg("--require")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/benches/peers/gateways/loopback.cjs"
+        ))
+        .arg(portkey_program())
+        .arg("--headless")
+        .arg(format!("--port={}", address.port()))
+        .env("NODE_ENV", "production")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// The header lines by which Portkey's gateway knows what to ask.
+pub fn portkey_headers(backend: SocketAddr) -> String {
+    format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{backend}/v1\r\n")
+}
+
+/// Where `make bench-gateways` puts LiteLLM.
+pub fn litellm_program() -> PathBuf {
+    installed("litellm/bin/litellm")
+}
+
+/// Where `make bench-gateways` puts Portkey.
+pub fn portkey_program() -> PathBuf {
+    installed("portkey/node_modules/@portkey-ai/gateway/build/start-server.js")
+}
+
+fn installed(path: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/gateways")).join(path)
+}

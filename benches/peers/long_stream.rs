@@ -1,0 +1,161 @@
+//! One long stream: its thousandth event must cost what its hundred-thousandth does, and
+//! what is held for it must not grow.
+
+use crate::peer::{Peer, Running};
+use crate::report::goal;
+use crate::run::{Place, warm, with_peer};
+use crate::table::Table;
+use crate::wire::{Ask, take_instants};
+use anyhow::ensure;
+use std::time::Duration;
+
+/// Streams of so many events, and how many of them make a measurement.
+const STREAMS: [(u32, u32); 3] = [(1_000, 10), (10_000, 3), (100_000, 1)];
+/// 25,000 events a second: what proxies keep up with, so that what a part of the stream
+/// costs is spent while it passes.
+const INTERVAL_US: u64 = 40;
+/// Gateways do not keep up: the longest stream would take them a minute.
+const LIMIT: Duration = Duration::from_secs(40);
+/// What the last tenth of the longest stream may cost more than the first: noise, and no growth.
+const GROWTH: f64 = 1.15;
+/// Kilobytes that may be there at its last event and not at its first.
+const GROWN_KB: f64 = 512.0;
+
+/// What some streams of one length cost.
+#[derive(Default)]
+struct Cost {
+    /// Nanoseconds of processor and events, by tenth.
+    tenths: [(u64, u64); 10],
+    /// Kilobytes resident at the first event and at the last, of the last stream.
+    first_kb: f64,
+    last_kb: f64,
+}
+
+/// Prints the table and holds tokengauge's rows against the goals.
+pub fn print(peers: &[Peer], place: Place, rounds: u32) {
+    println!("\none long stream of 25,000 events a second");
+    let mut table = Table::new(&[
+        ("streams", 0, false),
+        ("CPU µs/event", 2, false),
+        ("first tenth", 2, false),
+        ("last tenth", 2, false),
+        ("last ÷ first", 2, false),
+        ("MB at first", 2, false),
+        ("MB at last", 2, false),
+        ("KB grown", 0, false),
+    ]);
+    let (mut failures, mut longest) = (Vec::new(), None);
+    for &peer in peers.iter().filter(|peer| **peer != Peer::Direct) {
+        for (events, streams) in STREAMS {
+            if peer.is_gateway() && events == STREAMS[2].0 {
+                continue;
+            }
+            let streams = streams * if peer.is_gateway() { 1 } else { rounds };
+            let limit = LIMIT * rounds;
+            let cost = with_peer(peer, place, limit, async |running| {
+                cost(running, events, streams).await
+            });
+            match cost {
+                Ok(cost) => {
+                    let label = format!("{peer:10} {events:9}");
+                    table.row(label, cost.figures(events, streams));
+                    longest = (peer == Peer::Tokengauge).then_some(cost).or(longest);
+                }
+                Err(error) => failures.push(format!("FAILED: {peer}, {events}: {error:#}")),
+            }
+        }
+    }
+    table.print();
+    for failure in failures {
+        println!("{failure}");
+    }
+    if let Some(cost) = longest {
+        let title = "one stream of 100,000 events";
+        goal(title, "last tenth ÷ first", cost.growth(), GROWTH);
+        goal(title, "grown, KB", cost.last_kb - cost.first_kb, GROWN_KB);
+    }
+}
+
+async fn cost(running: &Running, events: u32, streams: u32) -> anyhow::Result<Cost> {
+    warm(running).await?;
+    let mut cost = Cost::default();
+    for _ in 0..streams {
+        cost.add_stream(running, events).await?;
+    }
+    Ok(cost)
+}
+
+impl Cost {
+    async fn add_stream(&mut self, running: &Running, events: u32) -> anyhow::Result<()> {
+        let ask = Ask {
+            events,
+            interval_us: INTERVAL_US,
+            ..Ask::default()
+        };
+        // Processor used and events seen at the first event and at the end of each tenth.
+        let mut marks: Vec<(u64, u64)> = Vec::with_capacity(11);
+        let (mut seen, mut failed) = (0, None);
+        let mut connection = running.connect().await?;
+        connection
+            .read(ask, |body, _| {
+                take_instants(body, |_| seen += 1);
+                while failed.is_none() && is_due(marks.len() as u64, seen, events) {
+                    match self.mark(running, marks.len()) {
+                        Ok(used) => marks.push((used, seen)),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            })
+            .await?;
+        failed.map_or(Ok(()), Err)?;
+        ensure!(marks.len() == 11, "{seen} events came of {events}");
+        for (tenth, pair) in self.tenths.iter_mut().zip(marks.windows(2)) {
+            tenth.0 += pair[1].0 - pair[0].0;
+            tenth.1 += pair[1].1 - pair[0].1;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, running: &Running, number: usize) -> anyhow::Result<u64> {
+        match number {
+            0 => self.first_kb = running.resident_kb()?,
+            10 => self.last_kb = running.resident_kb()?,
+            _ => {}
+        }
+        running.cpu_nanoseconds()
+    }
+
+    fn figures(&self, events: u32, streams: u32) -> Vec<Option<f64>> {
+        let [first, .., last] = self.tenths;
+        // A tenth of the shortest is as much the beginning and the end of a call as its events.
+        let tenth = |figure| (events > STREAMS[0].0).then_some(figure);
+        let whole = self
+            .tenths
+            .iter()
+            .fold((0, 0), |sum, tenth| (sum.0 + tenth.0, sum.1 + tenth.1));
+        vec![
+            Some(f64::from(streams)),
+            Some(per_event_us(whole)),
+            tenth(per_event_us(first)),
+            tenth(per_event_us(last)),
+            tenth(self.growth()),
+            Some(self.first_kb / 1024.0),
+            Some(self.last_kb / 1024.0),
+            Some(self.last_kb - self.first_kb),
+        ]
+    }
+
+    fn growth(&self) -> f64 {
+        let [first, .., last] = self.tenths;
+        per_event_us(last) / per_event_us(first)
+    }
+}
+
+/// Whether the first event has been seen, or the end of tenth `mark`.
+fn is_due(mark: u64, seen: u64, events: u32) -> bool {
+    mark <= 10 && seen >= (u64::from(events) * mark / 10).max(1)
+}
+
+fn per_event_us((nanoseconds, events): (u64, u64)) -> f64 {
+    nanoseconds as f64 / 1000.0 / events as f64
+}
