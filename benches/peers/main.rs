@@ -51,6 +51,9 @@ struct Options {
     /// Only these peers [default: all that are installed; the gateways with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
+    /// Print the figures again as the table of the README
+    #[arg(long)]
+    markdown: bool,
     /// What cargo adds
     #[arg(long, hide = true)]
     bench: bool,
@@ -103,8 +106,19 @@ fn main() -> anyhow::Result<()> {
         }
         report.print(scenario);
     }
-    long_stream::print(&peers, place, if options.long { 2 } else { 1 });
+    let longest = long_stream::print(&peers, place, if options.long { 2 } else { 1 });
     report.print_goals();
+    if options.markdown {
+        report::print_markdown_head();
+        for scenario in scenarios(&options) {
+            report.print_markdown(scenario);
+        }
+        let lines: [(&str, &[&str]); 2] = [
+            ("CPU of its last tenth ÷ first", &["last ÷ first"]),
+            ("memory grown, KB", &["KB grown"]),
+        ];
+        report::print_markdown(&longest, "one stream of 100,000 events", &lines);
+    }
     println!("\nall of it took {} seconds", start.elapsed().as_secs());
     let failed = report.proxies_that_failed();
     ensure!(

@@ -14,6 +14,23 @@ pub struct Report {
     failures: Vec<(String, Peer, String)>,
 }
 
+/// What the README has of a table: a name, and the columns that it is made of.
+type Lines = &'static [(&'static str, &'static [&'static str])];
+const ADDED: &[&str] = &["added p50", "added p99", "added p99.9"];
+const FIRST_TOKEN_LINES: Lines = &[("added p50 / p99 / p99.9, µs", ADDED)];
+const PACED_LINES: Lines = &[
+    ("latency added p50 / p99 / p99.9, µs", ADDED),
+    ("CPU per event, µs", &["CPU µs/event"]),
+    ("events per second and core", &["events/s·core"]),
+    ("memory per open stream, KB", &["KB/stream"]),
+    ("resident idle, MB", &["idle MB"]),
+    ("delivered, %", &["delivered %"]),
+];
+const FLAT_OUT_LINES: Lines = &[
+    ("events/s", &["events/s"]),
+    ("events per second and core", &["events/s·core"]),
+];
+
 impl Report {
     /// Adds a run to what is known of the same scenario and peer.
     pub fn add(&mut self, scenario: Scenario, peer: Peer, found: Found) {
@@ -51,11 +68,7 @@ impl Report {
             found.latencies.sort_unstable();
         }
         println!("\n{title}");
-        let table = match scenario {
-            Scenario::FirstToken { .. } => self.first_token(&title),
-            Scenario::Paced { .. } => self.paced(&title),
-            Scenario::FlatOut { .. } => self.flat_out(&title),
-        };
+        let (table, _) = self.table(scenario);
         table.print();
         table.print_ratios("nginx", "direct");
         for (_, peer, why) in self.failures.iter().filter(|(of, ..)| *of == title) {
@@ -66,6 +79,21 @@ impl Report {
                 "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} frames",
                 found.counted, found.lagged
             );
+        }
+    }
+
+    /// Prints a scenario's lines of the README's table.
+    pub fn print_markdown(&self, scenario: Scenario) {
+        let (table, lines) = self.table(scenario);
+        print_markdown(&table, &title(scenario), lines);
+    }
+
+    fn table(&self, scenario: Scenario) -> (Table, Lines) {
+        let title = title(scenario);
+        match scenario {
+            Scenario::FirstToken { .. } => (self.first_token(&title), FIRST_TOKEN_LINES),
+            Scenario::Paced { .. } => (self.paced(&title), PACED_LINES),
+            Scenario::FlatOut { .. } => (self.flat_out(&title), FLAT_OUT_LINES),
         }
     }
 
@@ -199,6 +227,18 @@ impl Report {
     }
 }
 
+/// Prints the head of the README's table.
+pub fn print_markdown_head() {
+    println!("\n| | nginx | haproxy | tokengauge | ÷ nginx | LiteLLM | Portkey |");
+    println!("|---|---|---|---|---|---|---|");
+}
+
+/// Prints a table's lines of the README's.
+pub fn print_markdown(table: &Table, title: &str, lines: &[(&str, &[&str])]) {
+    let peers = ["nginx", "haproxy", "tokengauge", "litellm", "portkey"];
+    table.print_markdown(title, lines, &peers, ("tokengauge", "nginx"));
+}
+
 /// Prints whether a figure is within what was set for it.
 pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
     let verdict = if value <= limit { "met" } else { "MISSED" };
@@ -207,7 +247,7 @@ pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
 
 fn title(scenario: Scenario) -> String {
     match scenario {
-        Scenario::FirstToken { .. } => "time to the first token, requests one by one".to_owned(),
+        Scenario::FirstToken { .. } => "time to the first token, one by one".to_owned(),
         Scenario::Paced {
             streams,
             per_second,

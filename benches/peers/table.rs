@@ -72,6 +72,46 @@ impl Table {
         }
     }
 
+    /// Prints lines of a Markdown table: some columns of the rows `peers`, and behind the
+    /// row `ours` the same as multiples of `base`.
+    pub fn print_markdown(
+        &self,
+        title: &str,
+        lines: &[(&str, &[&str])],
+        peers: &[&str],
+        (ours, base): (&str, &str),
+    ) {
+        for (label, columns) in lines {
+            print!("| {title}: {label} |");
+            for peer in peers {
+                let figures = columns.iter().map(|column| self.written(peer, column));
+                print!(" {} |", joined(figures));
+                if *peer == ours {
+                    let ratios = columns.iter().map(|column| {
+                        let base = self.figure(base, column)?.1;
+                        let ours = self.figure(ours, column)?.1;
+                        (base > 0.0).then(|| format!("{:.2}", ours / base))
+                    });
+                    print!(" {} |", joined(ratios));
+                }
+            }
+            println!();
+        }
+    }
+
+    fn written(&self, label: &str, title: &str) -> Option<String> {
+        let (column, figure) = self.figure(label, title)?;
+        Some(with_thousands(figure, column.decimals))
+    }
+
+    fn figure(&self, label: &str, title: &str) -> Option<(Column, f64)> {
+        let columns = &self.columns;
+        let column = columns.iter().position(|column| column.title == title)?;
+        let (_, figures) = self.rows.iter().find(|(row, _)| row == label)?;
+        let figure = figures[column].filter(|figure| figure.is_finite())?;
+        Some((columns[column], figure))
+    }
+
     fn print_row(&self, label: &str, figures: &[Option<f64>], decimals: impl Fn(&Column) -> usize) {
         print!("{label:LABEL$}");
         for (column, figure) in self.columns.iter().zip(figures) {
@@ -88,5 +128,33 @@ impl Table {
 impl Column {
     fn width(&self) -> usize {
         self.title.chars().count().max(WIDTH)
+    }
+}
+
+/// Figures of one cell.
+fn joined(figures: impl Iterator<Item = Option<String>>) -> String {
+    let figures: Vec<_> = figures
+        .map(|figure| figure.unwrap_or_else(|| "–".to_owned()))
+        .collect();
+    figures.join(" / ")
+}
+
+/// Without decimals and with commas where it is large.
+fn with_thousands(figure: f64, decimals: usize) -> String {
+    if figure.abs() < 1000.0 {
+        return format!("{figure:.decimals$}");
+    }
+    let digits = format!("{:.0}", figure.abs());
+    let mut written = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            written.push(',');
+        }
+        written.push(digit);
+    }
+    if figure < 0.0 {
+        format!("-{written}")
+    } else {
+        written
     }
 }
