@@ -171,7 +171,9 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, Broken> {
     let size = line[..digits].iter().fold(0u64, |size, digit| {
         size << 4 | u64::from((*digit as char).to_digit(16).unwrap_or_default())
     });
-    let rest = line[digits..].trim_ascii_start();
+    // White space is blanks and tabs here: not a carriage return.
+    let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    let rest = &line[digits + line[digits..].iter().take_while(blank).count()..];
     let extension = rest.is_empty() || rest[0] == b';';
     if !extension || rest.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
         return Err(Broken::Chunk);
@@ -188,6 +190,9 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, Broken> {
     match httparse::parse_headers(raw, &mut fields).map_err(|_| Broken::Trailers)? {
         httparse::Status::Partial if raw.len() > LONGEST_TRAILERS => Err(Broken::Trailers),
         httparse::Status::Partial => Ok(None),
+        httparse::Status::Complete((length, _)) if has_bare_line_feed(&raw[..length]) => {
+            Err(Broken::Trailers)
+        }
         httparse::Status::Complete((length, fields)) => {
             let mut map = HeaderMap::with_capacity(fields.len());
             for field in fields {
@@ -201,6 +206,11 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, Broken> {
             Ok(Some((map, length)))
         }
     }
+}
+
+/// Where one reader sees two lines and another sees one.
+fn has_bare_line_feed(raw: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', raw).any(|at| at == 0 || raw[at - 1] != b'\r')
 }
 
 #[cfg(test)]
@@ -257,10 +267,14 @@ mod tests {
             b"-1\r\n",
             b"5 5\r\nhello\r\n",
             b"5;a=\rb\r\nhello\r\n",
+            b"5\r\r\nhello\r\n",
+            b"5\x0c\r\nhello\r\n",
             b"5\r\nhelloX\n",
             b"5\r\nhello\n\n",
             b"11111111111111111\r\n",
             b"0\r\nno colon\r\n\r\n",
+            b"0\r\nx: y\n\r\n",
+            b"0\r\n\n",
         ] {
             assert!(
                 in_pieces([body].into_iter()).is_err(),
