@@ -350,3 +350,78 @@ async fn raw_http2(address: SocketAddr, target: &str, fields: &[(&str, &str)]) -
         }
     }
 }
+
+#[tokio::test]
+async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
+    let hidden = "HTTP/1.1 200 OK\r\nSet-Cookie: planted\r\nContent-Length: 0\r\n\r\n";
+    for (name, answer) in [
+        (
+            "bare carriage return",
+            "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: planted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ),
+        (
+            "nul",
+            "HTTP/1.1 200 OK\r\nX: a\0Set-Cookie: planted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ),
+        (
+            "folded line",
+            "HTTP/1.1 200 OK\r\nX: a\r\n Set-Cookie: planted\r\nContent-Length: 0\r\n\r\n"
+                .to_owned(),
+        ),
+        (
+            "space before colon",
+            "HTTP/1.1 200 OK\r\nSet-Cookie : planted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ),
+        (
+            "no status",
+            "HTTP/1.1 OK\r\nSet-Cookie: planted\r\n\r\n".to_owned(),
+        ),
+        (
+            "two lengths",
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}",
+                hidden.len()
+            ),
+        ),
+        (
+            "a signed length",
+            format!("HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n{hidden}"),
+        ),
+        (
+            "more than the length",
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n{hidden}"),
+        ),
+        (
+            "more than the last chunk",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"),
+        ),
+        (
+            "more than no content",
+            format!("HTTP/1.1 204 No Content\r\n\r\n{hidden}"),
+        ),
+    ] {
+        let upstream = Upstream::bind().await;
+        let proxy = Setup::to(upstream.address).start().await;
+        let mut agent = Raw::connect(proxy.address).await;
+        agent.write("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(answer).await;
+        let first = reply(&mut agent).await;
+        assert_eq!(statuses(&first).len(), 1, "{name}: {first}");
+        assert!(!first.contains("\nSet-Cookie"), "{name}: {first}");
+        // What was hidden is no answer to the next request either.
+        let mut agent = Raw::connect(proxy.address).await;
+        agent.write("GET /b HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut backend = upstream.accept().await;
+        assert!(backend.read_head().await.starts_with("GET /b "), "{name}");
+        backend
+            .write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+        let second = reply(&mut agent).await;
+        assert!(
+            second.ends_with("ok") && !second.contains("planted"),
+            "{name}: {second}"
+        );
+    }
+}

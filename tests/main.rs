@@ -1,5 +1,6 @@
 //! Everything that is tested in Rust, in one program: one file per behaviour.
 
+mod admin_apart;
 mod admin_api;
 mod admin_door;
 mod admin_events;
@@ -7,6 +8,7 @@ mod admin_finished;
 mod admin_openapi;
 mod certificates;
 mod config;
+mod config_secrets;
 mod corpus;
 mod cost;
 mod cost_budget;

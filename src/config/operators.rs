@@ -4,6 +4,8 @@
 use super::file;
 use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
 use super::*;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 use toml::Spanned;
 
 /// Characters that a token has at least: what is shorter can be guessed.
@@ -20,6 +22,45 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
         token: token(written.token, written.token_file, problems),
         tls: written.tls.map(server_tls),
     }
+}
+
+/// Agents get nowhere near what operators see: no upstream is their address.
+pub(super) fn apart(
+    admin: &Admin,
+    upstreams: &HashMap<String, Arc<Upstream>>,
+    problems: &mut Problems<'_>,
+) {
+    let Some(address) = admin.address.filter(|address| address.port() != 0) else {
+        return;
+    };
+    let mut names: Vec<_> = upstreams.values().collect();
+    names.sort_by(|one, other| one.name.cmp(&other.name));
+    for upstream in names {
+        if upstream.endpoints.iter().any(|one| leads_to(one, address)) {
+            let reason = format!(
+                "`{}` is the operators' address, {address}: agents would see all that it tells",
+                upstream.name
+            );
+            problems.nowhere("upstream", reason);
+        }
+    }
+}
+
+/// Whether it does by its own words; what a name resolves to is not known.
+fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
+    let host = endpoint.authority.host().trim_matches(['[', ']']);
+    let ip = match host {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        host => host.parse::<IpAddr>().ok(),
+    };
+    let secure = endpoint.scheme == Scheme::HTTPS;
+    let port = endpoint.authority.port_u16();
+    // No address at all is every address of this machine.
+    let here = |ip: IpAddr| match address.ip() {
+        own if own.is_unspecified() => ip.is_loopback() || ip.is_unspecified(),
+        own => ip == own || (ip.is_unspecified() && own.is_loopback()),
+    };
+    port.unwrap_or(if secure { 443 } else { 80 }) == address.port() && ip.is_some_and(here)
 }
 
 fn token(

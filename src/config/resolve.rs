@@ -47,6 +47,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     measure.quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
+    operators::apart(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
@@ -97,7 +98,7 @@ impl Problems<'_> {
         });
     }
 
-    fn nowhere(&mut self, key: &str, reason: impl Into<String>) {
+    pub(super) fn nowhere(&mut self, key: &str, reason: impl Into<String>) {
         self.found.push(Problem {
             line: None,
             key: key.to_owned(),
@@ -405,7 +406,11 @@ pub(super) fn headers(
             name.parse::<HeaderName>(),
             value.get_ref().parse::<HeaderValue>(),
         ) {
-            (Ok(name), Ok(value)) => headers.push((name, value)),
+            (Ok(name), Ok(mut value)) => {
+                // It may be a key that tells tenants apart.
+                value.set_sensitive(true);
+                headers.push((name, value));
+            }
             (Err(_), _) => problems.at(&value, format!("`{name}` is not a header name")),
             (_, Err(_)) => problems.at(&value, "is not a header value"),
         }

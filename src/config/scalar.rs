@@ -76,8 +76,16 @@ impl<'de> Deserialize<'de> for Url {
         let text = String::deserialize(deserializer)?;
         parse_url(&text)
             .map(Url)
-            .map_err(|reason| D::Error::custom(format!("`{text}` {reason}")))
+            .map_err(|reason| D::Error::custom(format!("{} {reason}", quoted(&text))))
     }
+}
+
+/// A URL as errors name it: not where it could hold a password or a key.
+fn quoted(text: &str) -> String {
+    if text.contains(['@', '?']) {
+        return "this URL".to_owned();
+    }
+    format!("`{text}`")
 }
 
 /// Reads `http[s]://host[:port][/base/path]`; the reason names what is missing.

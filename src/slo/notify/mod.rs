@@ -36,12 +36,21 @@ pub struct Receiver {
 }
 
 /// A URL; Slack's are secrets, so that they can lie in a file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum Place {
     /// The URL itself.
     Url(String),
     /// A file that holds it.
     File(PathBuf),
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Url(_) => formatter.write_str("Url(…)"),
+            Place::File(path) => formatter.debug_tuple("File").field(path).finish(),
+        }
+    }
 }
 
 /// What a receiver understands.

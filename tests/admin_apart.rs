@@ -1,0 +1,79 @@
+//! What operators see is at their address alone.
+
+use crate::http_client::fetch;
+use crate::process::Process;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const PATHS: [&str; 10] = [
+    "/",
+    "/metrics",
+    "/livez",
+    "/readyz",
+    "/api/v1/calls",
+    "/api/v1/streams",
+    "/api/v1/sessions",
+    "/api/v1/events",
+    "/api/v1/openapi.json",
+    "/page/page.js",
+];
+
+/// An upstream that answers everything with its own word.
+async fn upstream() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = tcp.read(&mut [0; 4096]).await;
+                let answer =
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 8\r\n\r\nupstream";
+                let _ = tcp.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    address
+}
+
+async fn proxy(path: &str) -> (Process, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let upstream = upstream().await;
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[upstream]]\nname = \"u\"\n\
+         url = \"http://{upstream}\"\n[[route]]\n{path}upstream = \"u\"\n"
+    );
+    std::fs::write(&file, text).expect("written");
+    (Process::start(&file).await, folder)
+}
+
+#[tokio::test]
+async fn the_address_of_traffic_has_none_of_the_operators_paths() {
+    let (process, _folder) = proxy("").await;
+    let traffic = process.addresses()[0];
+    for path in PATHS {
+        let answer = fetch(traffic, path).await;
+        assert_eq!(
+            (answer.status, answer.body.as_str()),
+            (200, "upstream"),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
+    let (process, _folder) = proxy("path = \"/open\"\n").await;
+    let traffic = process.addresses()[0];
+    for path in PATHS {
+        let answer = fetch(traffic, path).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(
+            !answer.body.contains("tokengauge_"),
+            "{path}: {}",
+            answer.body
+        );
+    }
+    assert_eq!(fetch(process.admin, "/livez").await.status, 200);
+}
