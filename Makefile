@@ -84,7 +84,7 @@ page-picture: compiler ## docs/live-page.png, the live page after four minutes o
 	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
 
 .PHONY: fuzz
-fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
+fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60); make test plays the kept inputs and random ones anyway
 	fuzz/run $(or $(FUZZ_SECONDS),60)
 
 # Built without optimisation: that takes a minute, once, and it runs for two seconds.

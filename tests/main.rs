@@ -25,6 +25,7 @@ mod forward_timeouts;
 mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
+mod fuzz_corpora;
 mod http_client;
 mod inject;
 mod inject_any;

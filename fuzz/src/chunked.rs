@@ -1,33 +1,53 @@
 //! The chunked coding: what is read, and whether it is malformed, does not depend on how it
-//! is cut.
-#![no_main]
+//! is cut; and what may leave as it came says the same.
 
-use libfuzzer_sys::fuzz_target;
 use tokengauge::proxy::Chunked;
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let [cut, body @ ..] = input else { return };
     let whole = read(body, body.len().max(1));
-    let cut = read(body, usize::from(*cut).max(1));
-    assert_eq!(whole, cut);
-});
+    let pieces = read(body, usize::from(*cut).max(1));
+    assert_eq!((&whole.payload, whole.end), (&pieces.payload, pieces.end));
+    for read_so in [whole, pieces] {
+        if read_so.end != "malformed" {
+            let again = read(&read_so.forwarded, 7);
+            assert_eq!((again.payload, again.end), (read_so.payload, "open"));
+        }
+    }
+}
 
-/// The payload, and how it ended: with so many trailers, open, or malformed.
-fn read(body: &[u8], length: usize) -> (Option<Vec<u8>>, &'static str) {
+/// A body that was read.
+#[derive(Default)]
+struct Whole {
+    payload: Vec<u8>,
+    /// What of it may leave as it came: all but the end.
+    forwarded: Vec<u8>,
+    /// `over`, `open` or `malformed`.
+    end: &'static str,
+}
+
+fn read(body: &[u8], length: usize) -> Whole {
     let mut chunked = Chunked::default();
-    let (mut unread, mut payload) = (Vec::new(), Vec::new());
+    let mut unread = Vec::new();
+    let mut whole = Whole::default();
     for piece in body.chunks(length) {
         unread.extend_from_slice(piece);
         let Ok(read) = chunked.read(&unread) else {
             // How much of it was read before depends on the cut.
-            return (None, "malformed");
+            return Whole {
+                end: "malformed",
+                ..Whole::default()
+            };
         };
         assert!(read.content <= read.whole && read.whole <= unread.len());
-        payload.extend_from_slice(&read.payload);
+        whole.payload.extend_from_slice(&read.payload);
+        whole.forwarded.extend_from_slice(&unread[..read.content]);
         unread.drain(..read.whole);
         if read.trailers.is_some() {
-            return (Some(payload), "over");
+            whole.end = "over";
+            return whole;
         }
     }
-    (Some(payload), "open")
+    whole.end = "open";
+    whole
 }

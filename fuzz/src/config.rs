@@ -1,15 +1,38 @@
-//! Configuration files and OpenSLO documents: nothing panics, and what is wrong is said.
-#![no_main]
+//! Configuration files, what the injector is told, and OpenSLO documents: nothing panics, what
+//! is wrong is said, and objectives come back from OpenSLO as they were.
 
-use libfuzzer_sys::fuzz_target;
 use tokengauge::config::Config;
-use tokengauge::slo::openslo;
+use tokengauge::inject::Settings;
+use tokengauge::slo::{Objective, openslo};
 
-fuzz_target!(|text: &str| {
-    if let Err(invalid) = Config::parse(text, "fuzzed.toml") {
-        assert!(invalid.to_string().contains("fuzzed.toml"), "{invalid}");
+const ORIGIN: &str = "fuzzed.toml";
+
+pub fn run(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else {
+        return;
+    };
+    match Config::parse(text, ORIGIN) {
+        Err(invalid) => assert!(invalid.to_string().contains(ORIGIN), "{invalid}"),
+        Ok(config) => {
+            let written = openslo::write(&config.slos).expect("YAML");
+            let read = openslo::read(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
+            assert_eq!(read.len(), config.slos.len(), "{written}");
+            for (read, slo) in read.into_iter().zip(&config.slos) {
+                // Without a description of its own, the promise in words is one.
+                let described = slo.description.is_some();
+                let description = read.description.clone().filter(|_| described);
+                let read = Objective {
+                    description,
+                    ..read
+                };
+                assert_eq!(read, **slo, "{written}");
+            }
+        }
+    }
+    if let Err(reason) = Settings::parse(text) {
+        assert!(!reason.is_empty());
     }
     if let Err(unusable) = openslo::read(text) {
         assert!(!unusable.to_string().is_empty());
     }
-});
+}

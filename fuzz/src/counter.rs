@@ -1,7 +1,5 @@
 //! The counter against tiktoken on the whole text, however it is cut.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use tiktoken_rs::CoreBPE;
 use tokengauge::tokens::Counter;
@@ -9,7 +7,7 @@ use tokengauge::tokens::Counter;
 static TIKTOKEN: LazyLock<CoreBPE> =
     LazyLock::new(|| tiktoken_rs::o200k_base().expect("a vocabulary"));
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let [cut, bytes @ ..] = input else { return };
     let text = String::from_utf8_lossy(bytes);
     let expected = TIKTOKEN.encode_ordinary(&text).len() as u64;
@@ -21,4 +19,4 @@ fuzz_target!(|input: &[u8]| {
         counter.push_bytes(piece);
     }
     assert_eq!(counter.finish(), expected, "cut by {cut}: {text:?}");
-});
+}

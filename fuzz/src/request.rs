@@ -1,14 +1,12 @@
 //! What is read of a request: target, headers, body. Nothing panics, and what comes out is
 //! bounded and clean.
-#![no_main]
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use libfuzzer_sys::fuzz_target;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tokengauge::attribution::{Attribution, Heard, Rules};
 use tokengauge::trace::TraceContext;
-use tokengauge::wire::{detect, request_facts, request_texts};
+use tokengauge::wire::{detect, error_body, request_facts, request_texts};
 
-fuzz_target!(|input: &[u8]| {
+pub fn run(input: &[u8]) {
     let mut parts = input.splitn(3, |byte| *byte == 0);
     let (target, head, body) = (parts.next(), parts.next(), parts.next());
     let uri = target.and_then(|target| Uri::try_from(target).ok());
@@ -16,11 +14,19 @@ fuzz_target!(|input: &[u8]| {
     let headers = headers(head.unwrap_or_default());
     if let Some(trace) = TraceContext::of_headers(&headers) {
         assert_eq!(trace.trace().len(), 32);
+        assert_eq!(TraceContext::parse(&trace.to_string()), Some(trace));
     }
     let rules = Rules::default();
     let heard = Heard::of(&headers, &rules);
     let body = body.unwrap_or_default();
     let facts = request_facts(detected.dialect, body);
+    let refused = error_body(
+        detected.dialect,
+        StatusCode::TOO_MANY_REQUESTS,
+        "quota",
+        &text(body),
+    );
+    serde_json::from_slice::<serde_json::Value>(&refused.body).expect("JSON");
     let _ = request_texts(detected.dialect, body, &mut |text: &str| {
         assert!(!text.is_empty())
     });
@@ -38,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
             "{value:?}"
         );
     }
-});
+}
 
 fn headers(head: &[u8]) -> HeaderMap {
     let lines = head.split(|byte| *byte == b'\n');
@@ -52,4 +58,8 @@ fn headers(head: &[u8]) -> HeaderMap {
         headers.append(name, value);
     }
     headers
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

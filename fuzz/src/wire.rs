@@ -1,12 +1,10 @@
-//! Response bodies in every dialect, framing and encoding: nothing panics, and however a body
-//! is cut, it says the same.
-#![no_main]
+//! Response bodies in every dialect, framing and encoding: nothing panics, nothing grows, and
+//! however a body is cut, it says the same.
 
-use libfuzzer_sys::fuzz_target;
 use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead};
+use tokengauge::wire::{Decoder, Framing, Limits, RealtimeRequests, ResponseHead};
 
-const DIALECTS: [Dialect; 15] = [
+pub const DIALECTS: [Dialect; 16] = [
     Dialect::OpenaiChat,
     Dialect::OpenaiCompletions,
     Dialect::OpenaiResponses,
@@ -22,59 +20,84 @@ const DIALECTS: [Dialect; 15] = [
     Dialect::Tgi,
     Dialect::Embeddings,
     Dialect::Rerank,
+    Dialect::Unknown,
 ];
-const TYPES: [Option<&str>; 5] = [
-    Some("text/event-stream"),
-    Some("application/x-ndjson"),
-    Some("application/json"),
-    Some("application/vnd.amazon.eventstream"),
-    None,
+/// How a body says what it is: by its head, or by who reads it.
+const KINDS: [Kind; 12] = [
+    Kind::Head(Some("text/event-stream")),
+    Kind::Head(Some("application/x-ndjson")),
+    Kind::Head(Some("application/json")),
+    Kind::Head(Some("application/vnd.amazon.eventstream")),
+    Kind::Head(None),
+    Kind::Framing(Framing::WebSocket, None),
+    Kind::Framing(Framing::WebSocket, Some("permessage-deflate")),
+    Kind::Framing(Framing::Sse, None),
+    Kind::Framing(Framing::Ndjson, None),
+    Kind::Framing(Framing::Json, None),
+    Kind::Framing(Framing::JsonArray, None),
+    Kind::Framing(Framing::AwsEventStream, None),
 ];
-const ENCODINGS: [Option<&str>; 5] = [
+const ENCODINGS: [Option<&str>; 7] = [
     None,
     Some("gzip"),
     Some("deflate"),
     Some("br"),
     Some("zstd"),
+    Some("x-gzip, identity"),
+    Some("deflate, gzip"),
 ];
+/// Small, so that bounds are met.
+const LIMITS: Limits = Limits {
+    event_bytes: 1 << 10,
+    body_bytes: 1 << 12,
+    decoded_bytes: 1 << 16,
+};
 
-fuzz_target!(|input: &[u8]| {
+#[derive(Clone, Copy)]
+enum Kind {
+    Head(Option<&'static str>),
+    Framing(Framing, Option<&'static str>),
+}
+
+pub fn run(input: &[u8]) {
     let [dialect, kind, encoding, cut, body @ ..] = input else {
         return;
     };
     let dialect = DIALECTS[usize::from(*dialect) % DIALECTS.len()];
-    let kind = usize::from(*kind) % (TYPES.len() + 1);
+    let kind = KINDS[usize::from(*kind) % KINDS.len()];
     let encoding = ENCODINGS[usize::from(*encoding) % ENCODINGS.len()];
-    let decoder = || match TYPES.get(kind) {
-        Some(content_type) => {
+    let decoder = || match kind {
+        Kind::Head(content_type) => {
             let head = ResponseHead {
                 status: 200,
-                content_type: *content_type,
+                content_type,
                 content_encoding: encoding,
             };
-            Decoder::new(dialect, &head, limits())
+            Decoder::new(dialect, &head, LIMITS)
         }
-        None => Decoder::with_framing(dialect, Framing::WebSocket, None, limits()),
+        Kind::Framing(Framing::WebSocket, extensions) => {
+            Decoder::with_framing(dialect, Framing::WebSocket, extensions, LIMITS)
+        }
+        Kind::Framing(framing, _) => Decoder::with_framing(dialect, framing, encoding, LIMITS),
     };
     let whole = read(decoder(), body, body.len().max(1));
-    let cut = read(decoder(), body, usize::from(*cut).max(1));
+    let pieces = read(decoder(), body, usize::from(*cut).max(1));
+    let socket = match kind {
+        Kind::Framing(Framing::WebSocket, extensions) => Some(extensions),
+        _ => None,
+    };
     // How far damaged compression can be read depends on where it was cut.
-    if encoding.is_none() {
-        assert_eq!(whole, cut);
+    if encoding.is_none() || socket.is_some() {
+        assert_eq!(whole, pieces);
     }
-});
-
-/// Small, so that bounds are met.
-fn limits() -> Limits {
-    Limits {
-        event_bytes: 1 << 10,
-        body_bytes: 1 << 12,
-        decoded_bytes: 1 << 16,
+    if let Some(extensions) = socket {
+        let whole = asked(extensions, body, body.len().max(1));
+        assert_eq!(whole, asked(extensions, body, usize::from(*cut).max(1)));
     }
 }
 
 /// What a body says, cut into pieces of `length`, and whether it broke.
-fn read(mut decoder: Decoder, body: &[u8], length: usize) -> (Vec<String>, bool) {
+pub fn read(mut decoder: Decoder, body: &[u8], length: usize) -> (Vec<String>, bool) {
     let mut said = Vec::new();
     let mut broken = false;
     for piece in body.chunks(length) {
@@ -96,4 +119,11 @@ fn say(said: &mut Vec<String>, event: &Event<'_>) {
         assert!(!text.is_empty());
     }
     said.push(format!("{event:?}"));
+}
+
+/// How often the agent's side of a socket asks for a response.
+fn asked(extensions: Option<&str>, body: &[u8], length: usize) -> Option<u64> {
+    let mut requests = RealtimeRequests::new(extensions, LIMITS);
+    let pieces = body.chunks(length).map(|piece| requests.push(piece).ok());
+    pieces.sum()
 }

@@ -90,7 +90,8 @@ pub async fn serve(
     ticking.abort();
 }
 
-fn router(admin: Admin) -> Router {
+/// What is answered to whoever the door lets in.
+pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/page/{*file}", get(page::file))

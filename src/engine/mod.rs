@@ -14,7 +14,7 @@ use crate::proxy::tls::Invalid;
 use client::{Client, Failure};
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
-use view::View;
+pub use view::{Spent, View};
 
 /// What is known only as long as an upstream tells it.
 const TOLD: [&Metric; 5] = [

@@ -9,26 +9,28 @@ use super::text::{Sample, samples};
 
 /// One reading of an engine's metrics. What it does not tell is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct View {
+pub struct View {
     /// Requests that wait.
-    pub(super) queue_depth: Option<f64>,
+    pub queue_depth: Option<f64>,
     /// Requests under way.
-    pub(super) running: Option<f64>,
+    pub running: Option<f64>,
     /// Share of the KV cache in use; 1 is full.
-    pub(super) kv_cache: Option<f64>,
+    pub kv_cache: Option<f64>,
     /// When the process started, Unix seconds.
-    pub(super) started: Option<f64>,
+    pub started: Option<f64>,
     /// Time in the queue so far.
-    pub(super) queue: Option<Spent>,
+    pub queue: Option<Spent>,
     /// Time of prefill so far.
-    pub(super) prefill: Option<Spent>,
+    pub prefill: Option<Spent>,
 }
 
 /// Time since the engine started.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spent {
-    pub(super) seconds: f64,
-    pub(super) times: f64,
+pub struct Spent {
+    /// All of it.
+    pub seconds: f64,
+    /// How many requests spent it.
+    pub times: f64,
 }
 
 impl Spent {
@@ -148,7 +150,7 @@ const RULES: &[Rule] = &[
 
 impl View {
     /// Reads a text; figures of several models or engines in it are put together.
-    pub(super) fn read(text: &str) -> View {
+    pub fn read(text: &str) -> View {
         let mut found = vec![Found::default(); RULES.len()];
         for sample in samples(text).filter(first_rank) {
             for (rule, found) in RULES.iter().zip(&mut found) {

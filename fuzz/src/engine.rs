@@ -1,0 +1,18 @@
+//! Metrics as engines write them: nothing panics, and neither comments nor line ends change what
+//! is read.
+
+use tokengauge::engine::View;
+
+pub fn run(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let view = View::read(&text);
+    if let Some(share) = view.kv_cache {
+        assert!(!share.is_nan(), "{view:?}");
+    }
+    // A carriage return amid a line is white space to one reader and a line end to another.
+    let lines: Vec<&str> = text.split('\n').map(|line| line.trim_end()).collect();
+    for between in ["\r\n", "\n# HELP a b\n", "\n\nother{a=\"}\"} 1\n"] {
+        let other = View::read(&lines.join(between));
+        assert_eq!(format!("{view:?}"), format!("{other:?}"), "{between:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! The same messages in every framing and under every content coding: they say the same,
+//! however the bytes are cut, masked, fragmented and compressed.
+
+use super::wire::{DIALECTS, read};
+use encode::CODINGS;
+use frames::{Frame, socket};
+use serde_json::Value;
+use tokengauge::wire::{Decoder, Framing, Limits};
+
+#[path = "../../tests/wire_support/encode.rs"]
+mod encode;
+#[path = "../../tests/wire_support/event_stream.rs"]
+mod event_stream;
+#[path = "../../tests/wire_support/frames.rs"]
+mod frames;
+
+/// Without names of events, which only some framings have.
+const FRAMINGS: [Framing; 5] = [
+    Framing::Ndjson,
+    Framing::Sse,
+    Framing::JsonArray,
+    Framing::AwsEventStream,
+    Framing::WebSocket,
+];
+
+pub fn run(input: &[u8]) {
+    let [dialect, how, cut, mask, rest @ ..] = input else {
+        return;
+    };
+    let dialect = DIALECTS[usize::from(*dialect) % DIALECTS.len()];
+    let lines = rest.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let messages: Vec<Vec<u8>> = lines.filter(|line| is_json(line)).map(Vec::from).collect();
+    if messages.is_empty() {
+        return;
+    }
+    let framing = FRAMINGS[usize::from(*how) % FRAMINGS.len()];
+    let flags = how / 8;
+    let frame = Frame {
+        mask: (flags & 1 == 1).then_some([*mask, 2, 3, 4]),
+        fragment: (flags & 2 == 2).then_some(usize::from(*mask).max(1)),
+        ping: flags & 4 == 4,
+        deflate: flags & 8 == 8,
+    };
+    let plain = framed(framing, &messages, &frame);
+    let decoder = |coding: Option<&str>| {
+        let agreed = match framing {
+            Framing::WebSocket => frame.deflate.then_some("permessage-deflate"),
+            _ => coding,
+        };
+        Decoder::with_framing(dialect, framing, agreed, Limits::default())
+    };
+    let told = |framing, bytes: &[u8]| {
+        let decoder = Decoder::with_framing(dialect, framing, None, Limits::default());
+        read(decoder, bytes, bytes.len().max(1))
+    };
+    let expected = told(Framing::Ndjson, &framed(Framing::Ndjson, &messages, &frame));
+    let length = usize::from(*cut).max(1);
+    assert_eq!(read(decoder(None), &plain, length), expected, "{framing:?}");
+    if framing != Framing::WebSocket {
+        let coding = CODINGS[usize::from(*mask) % CODINGS.len()];
+        let coded = encode::encode(coding, &plain);
+        let read = read(decoder(Some(coding)), &coded, length);
+        assert_eq!(read, expected, "{framing:?} in {coding}");
+    }
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(line).is_ok()
+}
+
+fn framed(framing: Framing, messages: &[Vec<u8>], frame: &Frame) -> Vec<u8> {
+    let lines = |before: &[u8], after: &[u8]| {
+        let lines = messages.iter().map(|line| [before, line, after].concat());
+        lines.collect::<Vec<_>>().concat()
+    };
+    match framing {
+        Framing::Ndjson | Framing::Json => lines(b"", b"\n"),
+        Framing::Sse => lines(b"data: ", b"\n\n"),
+        Framing::JsonArray => [&b"["[..], &messages.join(&b",\r\n"[..]), b"]"].concat(),
+        Framing::AwsEventStream => {
+            let text = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
+            let frames = messages
+                .iter()
+                .map(|line| event_stream::event("", &text(line)));
+            frames.collect::<Vec<_>>().concat()
+        }
+        Framing::WebSocket => socket(messages, frame),
+    }
+}

@@ -1,0 +1,24 @@
+//! Manifests as `tokengauge inject -f` gets them: what comes out can be read again, and there is
+//! nothing left to do in it.
+
+use std::sync::LazyLock;
+use tokengauge::inject::manifest::inject_all;
+use tokengauge::inject::{Asked, Settings};
+
+static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+
+pub fn run(input: &[u8]) {
+    let Ok(text) = str::from_utf8(input) else {
+        return;
+    };
+    let Ok(all) = inject_all(text, Asked::Around, &SETTINGS) else {
+        return;
+    };
+    if all.injected == 0 {
+        assert_eq!(all.text, text, "nothing to do, and nothing done");
+    }
+    let again = inject_all(&all.text, Asked::Around, &SETTINGS);
+    let again = again.unwrap_or_else(|reason| panic!("{reason}\n{}", all.text));
+    assert_eq!((again.injected, &again.text), (0, &all.text));
+    assert_eq!(again.refused, all.refused);
+}

@@ -1,0 +1,98 @@
+//! What operators ask of the API: whatever the path, the parameters and the cursor, the answer
+//! is one that the API has, and JSON.
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use records::Records;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::admin::{Admin, Feed, router};
+use tokengauge::config::Measure;
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::history::Capacity;
+use tokengauge::ledger::{Kept, Reader, Store};
+use tokengauge::meter::{Meter, RecentCalls};
+use tokengauge::slo::Slos;
+use tokio::runtime::Runtime;
+
+#[path = "../../tests/ledger_support/mod.rs"]
+mod records;
+
+thread_local! {
+    static API: (Runtime, [Admin; 2]) = (super::proxy::runtime(), [admin(None), admin(ledger())]);
+}
+
+pub fn run(input: &[u8]) {
+    let [store, rest @ ..] = input else { return };
+    let Ok(target) = str::from_utf8(rest) else {
+        return;
+    };
+    let Ok(request) = Request::get(target).body(Empty::<Bytes>::new()) else {
+        return;
+    };
+    // Listening goes on for ever.
+    if request.uri().path().contains("/events") {
+        return;
+    }
+    API.with(|(runtime, stores)| {
+        let admin = stores[usize::from(*store) % 2].clone();
+        runtime.block_on(async {
+            let answer = TowerToHyperService::new(router(admin)).call(request);
+            let (head, body) = answer.await.expect("infallible").into_parts();
+            let body = body.collect().await.expect("whole").to_bytes();
+            let known = [
+                StatusCode::OK,
+                StatusCode::BAD_REQUEST,
+                StatusCode::NOT_FOUND,
+                StatusCode::SERVICE_UNAVAILABLE,
+            ];
+            assert!(known.contains(&head.status), "{target}: {}", head.status);
+            if target.starts_with("/api/") {
+                let json = serde_json::from_slice::<serde_json::Value>(&body);
+                assert!(json.is_ok(), "{target}: {body:?}");
+            }
+        });
+    });
+}
+
+/// Two hundred calls of the last hour, in a file of this thread's own.
+fn ledger() -> Option<Arc<Reader>> {
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tokengauge-fuzz-{}-{number}.sqlite", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let from = SystemTime::now() - Duration::from_secs(3600);
+    let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
+    let kept = |record| Kept {
+        record,
+        concurrency: Some(1),
+    };
+    let mut store = Store::open(&path).expect("a ledger");
+    let batch: Vec<_> = records.iter().map(kept).collect();
+    store.write(&batch).expect("written");
+    Some(Reader::new(&path, Instant::now))
+}
+
+fn admin(ledger: Option<Arc<Reader>>) -> Admin {
+    let measure = Measure::default();
+    let prometheus = Prometheus::new(&[], &measure, Instant::now());
+    let recent = RecentCalls::new(50);
+    let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
+    Admin {
+        slos,
+        meter: Meter::new(measure, vec![prometheus.clone(), recent.clone()]),
+        recent,
+        prometheus,
+        about: Arc::default(),
+        readiness: Arc::default(),
+        capacity: ledger.is_none().then(Capacity::new),
+        ledger,
+        feed: Feed::new(),
+        clock: Instant::now,
+        wall: SystemTime::now,
+    }
+}

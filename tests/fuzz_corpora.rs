@@ -1,0 +1,130 @@
+//! The fuzz targets without a fuzzer: every kept input, so that what was found once stays
+//! found, and then random ones made of these. `TOKENGAUGE_FUZZ_SECONDS` is how long for each
+//! target, `TOKENGAUGE_FUZZ_SEED` where chance begins: always the same unless it is named.
+
+use crate::ledger_support::Dice;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[path = "../fuzz/src/lib.rs"]
+mod targets;
+
+/// Files and bytes of one corpus: what is kept is small.
+const MAX_FILES: usize = 200;
+const MAX_BYTES: usize = 300 << 10;
+/// Bytes of an input.
+const MAX_INPUT: usize = 4096;
+const SECONDS: u64 = 2;
+
+type Target = fn(&[u8]);
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+        $(#[test]
+        fn $name() {
+            fuzz(stringify!($name), targets::$name::run);
+        })*
+    };
+}
+
+targets! {
+    admission answers chunked config counter engine framed inject manifests query request
+    smuggling wire
+}
+
+#[test]
+fn every_target_is_played_here_and_fuzzed_there() {
+    let manifest = std::fs::read_to_string(folder("Cargo.toml")).expect("a manifest");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let bins = manifest["bin"].as_array().expect("targets").iter();
+    let mut fuzzed: Vec<_> = bins.filter_map(|bin| bin["name"].as_str()).collect();
+    fuzzed.sort_unstable();
+    assert_eq!(fuzzed, NAMES);
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz")
+        .join(name)
+}
+
+fn fuzz(name: &str, target: Target) {
+    let corpus = corpus(name);
+    for input in &corpus {
+        play(name, target, input);
+    }
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seconds = variable("TOKENGAUGE_FUZZ_SECONDS").unwrap_or(SECONDS);
+    let mut dice = Dice(variable("TOKENGAUGE_FUZZ_SEED").unwrap_or(1));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut played = 0_u64;
+    while Instant::now() < end {
+        play(name, target, &mutated(&corpus, &mut dice));
+        played += 1;
+    }
+    println!("{name}: {} kept inputs, {played} of chance", corpus.len());
+}
+
+/// The kept inputs, in an order that is always the same.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = folder("corpus").join(name);
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let all: Vec<_> = files
+        .iter()
+        .map(|file| std::fs::read(file).expect("a file"))
+        .collect();
+    let bytes: usize = all.iter().map(Vec::len).sum();
+    assert!(
+        !all.is_empty() && all.len() <= MAX_FILES && bytes <= MAX_BYTES,
+        "{name}: {} files of {bytes} bytes; fuzz/run --keep makes it smaller",
+        all.len()
+    );
+    all
+}
+
+/// What fails is left where the fuzzer leaves it, for `fuzz/run` and for eyes.
+fn play(name: &str, target: Target, input: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
+        let artifacts = folder("artifacts").join(name);
+        let file = artifacts.join("crash-of-the-tests");
+        let written =
+            std::fs::create_dir_all(&artifacts).and_then(|()| std::fs::write(&file, input));
+        eprintln!(
+            "{name} failed on {}: {file:?}, {written:?}",
+            input.escape_ascii()
+        );
+        resume_unwind(panic);
+    }
+}
+
+/// One of the inputs, changed in a few places.
+fn mutated(corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+    let any = |dice: &mut Dice| &corpus[dice.below(corpus.len() as u64) as usize];
+    let mut input = any(dice).clone();
+    for _ in 0..=dice.below(6) {
+        let at = dice.below(input.len() as u64 + 1) as usize;
+        let end = (at + 1 + dice.below(16) as usize).min(input.len());
+        match dice.below(6) {
+            0 if at < input.len() => input[at] ^= 1 << dice.below(8),
+            1 if at < input.len() => input[at] = dice.next() as u8,
+            2 if at < end => drop(input.drain(at..end)),
+            3 if at < end => {
+                let again = input[at..end].to_vec();
+                input.splice(at..at, again);
+            }
+            4 => input.insert(at, dice.next() as u8),
+            _ => {
+                let other = any(dice);
+                let from = dice.below(other.len() as u64 + 1) as usize;
+                let to = (from + dice.below(64) as usize).min(other.len());
+                input.splice(at..at, other[from..to].iter().copied());
+            }
+        }
+    }
+    input.truncate(MAX_INPUT);
+    input
+}
