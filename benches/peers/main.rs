@@ -89,23 +89,7 @@ fn main() -> anyhow::Result<()> {
     );
 
     arrival::print(&peers, place);
-    let mut report = Report::default();
-    for scenario in scenarios(&options) {
-        for round in 0..rounds {
-            for turn in 0..peers.len() {
-                // Each round begins with another, so that none is always the first.
-                let peer = peers[(round + turn) % peers.len()];
-                if peer.is_gateway() && round > 0 {
-                    continue;
-                }
-                match run::run(scenario, peer, place, length) {
-                    Ok(found) => report.add(scenario, peer, found),
-                    Err(error) => report.fail(scenario, peer, &error),
-                }
-            }
-        }
-        report.print(scenario);
-    }
+    let report = measured(&options, &peers, place, rounds, length);
     let longest = long_stream::print(&peers, place, if options.long { 2 } else { 1 });
     report.print_goals();
     if options.markdown {
@@ -126,6 +110,34 @@ fn main() -> anyhow::Result<()> {
         "{failed} runs of proxies failed: see FAILED above"
     );
     Ok(())
+}
+
+/// Runs all scenarios and prints a table of each.
+fn measured(
+    options: &Options,
+    peers: &[Peer],
+    place: Place,
+    rounds: usize,
+    length: Duration,
+) -> Report {
+    let mut report = Report::default();
+    for scenario in scenarios(options) {
+        for round in 0..rounds {
+            for turn in 0..peers.len() {
+                // Each round begins with another, so that none is always the first.
+                let peer = peers[(round + turn) % peers.len()];
+                if peer.is_gateway() && round > 0 {
+                    continue;
+                }
+                match run::run(scenario, peer, place, length) {
+                    Ok(found) => report.add(scenario, peer, found),
+                    Err(error) => report.fail(scenario, peer, &error),
+                }
+            }
+        }
+        report.print(scenario);
+    }
+    report
 }
 
 fn scenarios(options: &Options) -> Vec<Scenario> {
