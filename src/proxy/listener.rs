@@ -3,6 +3,7 @@
 mod backoff;
 mod connection;
 mod listening;
+mod opening;
 mod pace;
 
 use super::tls::{self, Acceptor};

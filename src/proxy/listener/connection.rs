@@ -1,5 +1,6 @@
 //! One connection of an agent, from its first byte to its last.
 
+use super::opening::{Opening, Spoken};
 use super::pace::{Overdue, Pace, Paced};
 use crate::config::Limits;
 use crate::proxy::direct::Served;
@@ -11,10 +12,12 @@ use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,7 +25,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// The least that hyper reads an HTTP/1 head with.
 const MIN_BUFFER: usize = 8 * 1024;
@@ -46,14 +49,16 @@ pub(super) struct Server {
 
 /// How a connection is served.
 struct Terms {
-    http: auto::Builder<TokioExecutor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
     head_timeout: Duration,
 }
 
 impl Terms {
     fn new(limits: &Limits) -> Terms {
         Terms {
-            http: http(limits),
+            http1: http1(limits),
+            http2: http2(limits),
             head_timeout: limits.head_timeout,
         }
     }
@@ -74,10 +79,9 @@ impl Server {
     }
 }
 
-fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .preserve_header_case(true)
         // The 100 fields of a head that hyper (and Envoy) allow stay: parsing more goes
         // through the heap and leaves each open connection 8 KB larger.
@@ -87,7 +91,11 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
         // Only what the upstream sent.
         .auto_date_header(false);
     builder
-        .http2()
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.http2_streams)
@@ -155,33 +163,79 @@ async fn serve_http<I>(
     });
     // Boxed, because hyper makes room for it in every connection, the idle ones too.
     let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
-    let io = TokioIo::new(Paced::new(io, Arc::clone(&pace)));
-    let mut connection = pin!(terms.http.serve_connection_with_upgrades(io, service));
+    let mut opening = Opening::new(Paced::new(io, Arc::clone(&pace)));
     let mut timer = pin!(sleep_until(Instant::now() + terms.head_timeout));
-    let mut next = Stage::Draining;
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => return log_end(peer, ended),
-            () = drain.reached(next) => match next {
-                Stage::Cut => return,
-                _ => {
-                    next = Stage::Cut;
-                    connection.as_mut().graceful_shutdown();
-                }
-            },
-            overdue = pace.overdue(timer.as_mut()) => match overdue {
-                Overdue::Head => return tracing::debug!(%peer, "no request head in time"),
-                Overdue::Idle => {
-                    pace.closes(Instant::now());
-                    connection.as_mut().graceful_shutdown();
-                }
-            },
+    let spoken = tokio::select! {
+        biased;
+        spoken = poll_fn(|cx| opening.poll_spoken(cx)) => spoken,
+        () = drain.begun() => return,
+        _ = pace.overdue(timer.as_mut()) => return log_late(peer),
+    };
+    let io = TokioIo::new(opening);
+    let attended = Attended {
+        peer,
+        pace: &pace,
+        drain,
+        timer,
+    };
+    match spoken {
+        Ok(Spoken::Http1) => {
+            let connection = pin!(terms.http1.serve_connection(io, service).with_upgrades());
+            let close = http1::UpgradeableConnection::graceful_shutdown;
+            attended.serve(connection, close).await;
+        }
+        Ok(Spoken::Http2) => {
+            let mut connection = Box::pin(terms.http2.serve_connection(io, service));
+            let close = http2::Connection::graceful_shutdown;
+            attended.serve(connection.as_mut(), close).await;
+        }
+        Err(error) => log_end(peer, Err(error)),
+    }
+}
+
+/// What ends a connection besides itself.
+struct Attended<'a> {
+    peer: SocketAddr,
+    pace: &'a Pace,
+    drain: Drain,
+    timer: Pin<&'a mut Sleep>,
+}
+
+impl Attended<'_> {
+    /// Serves a connection to its end; `close` makes it end after what is under way.
+    async fn serve<C>(mut self, mut connection: Pin<&mut C>, close: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut next = Stage::Draining;
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => return log_end(self.peer, ended),
+                () = self.drain.reached(next) => match next {
+                    Stage::Cut => return,
+                    _ => {
+                        next = Stage::Cut;
+                        close(connection.as_mut());
+                    }
+                },
+                overdue = self.pace.overdue(self.timer.as_mut()) => match overdue {
+                    Overdue::Head => return log_late(self.peer),
+                    Overdue::Idle => {
+                        self.pace.closes(Instant::now());
+                        close(connection.as_mut());
+                    }
+                },
+            }
         }
     }
 }
 
-fn log_end(peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn log_late(peer: SocketAddr) {
+    tracing::debug!(%peer, "no request head in time");
+}
+
+fn log_end(peer: SocketAddr, ended: Result<(), impl Display>) {
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "connection of an agent ended");
     }
