@@ -11,7 +11,7 @@ pub(super) use source::Source;
 use super::body::BodyError;
 use super::direct::Direct;
 use super::filter::Filtering;
-use super::timer::{IdleTimer, Timer};
+use super::timer::{IdleTimer, LazyTimer};
 use super::upstream::Taken;
 use super::watch::Call;
 use crate::observer::{End, FailureKind, Filter, Frame};
@@ -162,8 +162,7 @@ impl Streaming {
                     call: Some(call),
                     idle: self.idle.limit(),
                     outstanding: self.outstanding.take(),
-                    timer: Timer::default(),
-                    armed: None,
+                    timer: LazyTimer::default(),
                 }));
             }
             (source, call) => (self.source, self.call) = (source, call),

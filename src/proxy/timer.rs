@@ -54,4 +54,64 @@ impl Timer {
         }
         Poll::Pending
     }
+
+    /// When it fires next, or did last.
+    fn fires(&self) -> Option<Instant> {
+        self.0.as_ref().map(|timer| timer.deadline().into_std())
+    }
+}
+
+/// A timer for one who is polled much more often than it fires.
+#[derive(Default)]
+pub(super) struct LazyTimer {
+    timer: Timer,
+    fires: Option<Instant>,
+}
+
+impl LazyTimer {
+    /// Ready when `deadline` has passed. The timer itself is looked at only when its time has
+    /// come: one that fires too early costs less than one that is moved each time.
+    pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant, deadline: Instant) -> Poll<()> {
+        if self
+            .fires
+            .is_some_and(|fires| at < fires && fires <= deadline)
+        {
+            return Poll::Pending;
+        }
+        let polled = self.timer.poll(cx, || deadline);
+        // That may be before `deadline`, and due: timers fire up to a millisecond late.
+        self.fires = self.timer.fires();
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn a_lazy_timer_that_is_polled_just_before_it_fires_fires_again() {
+        let mut timer = LazyTimer::default();
+        let began = Instant::now();
+        let (first, second) = (
+            began + Duration::from_millis(20),
+            began + Duration::from_millis(60),
+        );
+        let mut polls = 0;
+        let fired = poll_fn(|cx| {
+            polls += 1;
+            if polls > 1 {
+                return timer.poll(cx, Instant::now(), second);
+            }
+            assert!(timer.poll(cx, began, first).is_pending());
+            // Its time has come, but it fires in the next millisecond.
+            assert!(timer.poll(cx, first, second).is_pending());
+            Poll::Pending
+        });
+        let fired = timeout(Duration::from_secs(10), fired).await;
+        fired.expect("it is woken for the second deadline, too");
+        assert!(Instant::now() >= second);
+    }
 }

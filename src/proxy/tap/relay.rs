@@ -9,21 +9,23 @@ use crate::proxy::body::BodyError;
 use crate::proxy::connection::Io;
 use crate::proxy::direct::Past;
 use crate::proxy::http1::{Piece, Response};
-use crate::proxy::timer::Timer;
+use crate::proxy::timer::LazyTimer;
 use crate::proxy::upstream::{Endpoint, Taken};
 use crate::proxy::watch::Call;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 /// Pieces that one stream passes on before others have their turn.
 const TURNS: usize = 16;
-/// What waits to be measured when a stream falls silent waits no longer.
-const MEASURE_WITHIN: Duration = Duration::from_secs(1);
+/// What waits to be measured when a stream falls silent waits no longer than this and a beat.
+const MEASURE_WITHIN: Duration = Duration::from_millis(750);
+/// All streams look at what waits at the same instants: to wake for each costs more.
+const BEAT: Duration = Duration::from_millis(250);
 /// When what is left over then is looked at again.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
@@ -38,9 +40,7 @@ pub(super) struct Relay {
     pub call: Option<Call>,
     pub idle: Duration,
     pub outstanding: Option<Taken>,
-    pub timer: Timer,
-    /// When the timer will fire.
-    pub armed: Option<Instant>,
+    pub timer: LazyTimer,
 }
 
 /// What the server has to write when a relay is done.
@@ -198,17 +198,9 @@ impl Relay {
             // What measuring left over, because it rests or its budget is spent, has to wait:
             // others have their turn first.
             let measure = self.kept.since();
-            let measure = measure.map(|since| (since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
+            let measure = measure.map(|since| beat(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
             let wanted = measure.map_or(silent, |measure| silent.min(measure));
-            // A timer that fires too early costs less than one that is moved each time.
-            if self
-                .armed
-                .is_some_and(|armed| at < armed && armed <= wanted)
-            {
-                return Poll::Pending;
-            }
-            self.armed = Some(wanted);
-            ready!(self.timer.poll(cx, || wanted));
+            ready!(self.timer.poll(cx, at, wanted));
             at = now();
         }
     }
@@ -228,6 +220,14 @@ impl Relay {
     }
 }
 
+/// The first beat that is not before `at`.
+fn beat(at: Instant) -> Instant {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(now);
+    let since = at.saturating_duration_since(*BEGAN);
+    let beats = since.as_nanos().div_ceil(BEAT.as_nanos());
+    *BEGAN + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         // The upstream hears of it first.
@@ -236,5 +236,22 @@ impl Drop for Relay {
             let kept = std::mem::take(&mut self.kept);
             drop(Last::new(kept, call, now(), End::ClientCancelled));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beats_are_the_same_for_all_and_never_late() {
+        let at = now();
+        for offset in (0..2_000).step_by(7).map(Duration::from_millis) {
+            let instant = at + offset;
+            let next = beat(instant);
+            assert!(next >= instant && next - instant < BEAT);
+            assert_eq!(beat(next), next);
+        }
+        assert_eq!(beat(at + BEAT), beat(at) + BEAT);
     }
 }
