@@ -7,10 +7,13 @@ use frames::{Frame, socket};
 use serde_json::Value;
 use tokengauge::wire::{Decoder, Framing, Limits};
 
+#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
 #[path = "../../tests/wire_support/encode.rs"]
 mod encode;
+#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
 #[path = "../../tests/wire_support/event_stream.rs"]
 mod event_stream;
+#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
 #[path = "../../tests/wire_support/frames.rs"]
 mod frames;
 

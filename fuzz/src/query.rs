@@ -19,6 +19,7 @@ use tokengauge::meter::{Meter, RecentCalls};
 use tokengauge::slo::Slos;
 use tokio::runtime::Runtime;
 
+#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
 #[path = "../../tests/ledger_support/mod.rs"]
 mod records;
 

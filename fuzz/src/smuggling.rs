@@ -120,7 +120,7 @@ fn all_are_requests_of_one_reading(bytes: &[u8], host: &str) {
 /// where it is not whole.
 fn request(bytes: &[u8]) -> Result<Option<(usize, String, String)>, &'static str> {
     let Some(end) = find(bytes, b"\r\n\r\n") else {
-        let tail = bytes.iter().any(|byte| *byte == 0);
+        let tail = bytes.contains(&0);
         return if tail { Err("a NUL") } else { Ok(None) };
     };
     let head = String::from_utf8_lossy(&bytes[..end]);
