@@ -65,6 +65,8 @@ pub trait CallObserver: Send + Sync {
     fn ended(&self, at: Instant, end: End);
     /// Bytes of an upgraded connection, either way.
     fn tunnel_frame(&self, from: Side, frame: Frame);
+    /// One side of an upgraded connection sends nothing more.
+    fn tunnel_over(&self, _from: Side) {}
     /// An error's body in the shape of the call's dialect.
     fn error_reply(&self, failure: &Failure) -> ErrorReply;
     /// Asked once, with the whole request body, where `inject_usage` is set: the

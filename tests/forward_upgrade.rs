@@ -73,10 +73,9 @@ async fn a_side_that_is_through_may_still_listen() {
     backend.write("goodbye").await;
     drop(backend);
     assert_eq!(agent.read_to_end().await, b"goodbye");
-    assert_eq!(
-        proxy.recorder.only_call().await.ended(),
-        Some(End::Complete)
-    );
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(call.ended(), Some(End::Complete));
+    assert_eq!(call.tunnel_ends(), [Side::Agent, Side::Upstream]);
 }
 
 #[tokio::test]

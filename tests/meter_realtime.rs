@@ -218,3 +218,26 @@ fn another_websocket_is_one_unmeasured_call() {
         (Outcome::Complete, Some(101))
     );
 }
+
+#[test]
+fn an_agent_that_hangs_up_in_a_response_has_cancelled_it_whatever_the_upstream_does_then() {
+    for end in [End::Complete, End::UpstreamReset] {
+        let socket = Socket::open();
+        socket.begin(100);
+        socket.words(200, 3);
+        socket.call.tunnel_over(Side::Agent);
+        socket.words(210, 2);
+        socket.call.tunnel_over(Side::Upstream);
+        let records = socket.end(300, end);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].outcome, Outcome::ClientCancelled);
+        assert_eq!(records[0].tokens.normalised.output, Some(5));
+    }
+    let socket = Socket::open();
+    socket.begin(100);
+    socket.words(200, 3);
+    socket.call.tunnel_over(Side::Upstream);
+    socket.call.tunnel_over(Side::Agent);
+    let records = socket.end(300, End::Complete);
+    assert_eq!(records[0].outcome, Outcome::UpstreamReset, "it left first");
+}

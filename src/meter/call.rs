@@ -349,6 +349,14 @@ impl CallObserver for Call {
         });
     }
 
+    fn tunnel_over(&self, from: Side) {
+        self.with(|_, state| {
+            if let Some(turns) = &mut state.turns {
+                turns.over(from);
+            }
+        });
+    }
+
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let code = failure.kind.as_str();
         wire::error_body(

@@ -31,6 +31,8 @@ pub(crate) struct Turns {
     depth: u32,
     /// Turns that were recorded.
     recorded: u64,
+    /// Who said first that nothing more comes.
+    left: Option<Side>,
 }
 
 /// A turn under way.
@@ -54,8 +56,14 @@ impl Turns {
                 turn: None,
                 depth: 0,
                 recorded: 0,
+                left: None,
             }
         })
+    }
+
+    /// One side sends nothing more.
+    pub(crate) fn over(&mut self, from: Side) {
+        self.left.get_or_insert(from);
     }
 
     /// Bytes came from one side.
@@ -178,6 +186,11 @@ impl Turns {
     /// The connection is over.
     pub(crate) fn end(&mut self, head: &Head, state: &mut State, at: Instant, end: &End) {
         if self.turn.is_some() {
+            // An upstream closes when the agent has: that broke nothing off.
+            let end = match (self.left, end) {
+                (Some(Side::Agent), End::Complete | End::UpstreamReset) => &End::ClientCancelled,
+                _ => end,
+            };
             self.record(head, state, at, end);
         } else if self.recorded == 0 {
             state.run.generation.terminated |= *end == End::Complete;

@@ -119,6 +119,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
                 .await
                 .map_err(|_| self.from)?;
             if read == 0 {
+                self.watch.tell(|call| call.tunnel_over(self.from));
                 // One that has gone already has also heard enough.
                 let _ = self.write.shutdown().await;
                 return Ok(());

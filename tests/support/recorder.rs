@@ -23,6 +23,7 @@ pub enum Seen {
     Overhead(Phase, Duration),
     Ended(Instant, End),
     Tunnel(Side, Frame),
+    TunnelOver(Side),
 }
 
 /// Gives the body to send in place of another.
@@ -211,6 +212,14 @@ impl Recorded {
         pieces.concat()
     }
 
+    /// The sides of a tunnel, in the order in which they were through.
+    pub fn tunnel_ends(&self) -> Vec<Side> {
+        self.all(|seen| match seen {
+            Seen::TunnelOver(from) => Some(*from),
+            _ => None,
+        })
+    }
+
     /// What holds for every call: it ends once and last, and its instants are in order.
     fn check(&self) {
         let seen = self.seen();
@@ -290,6 +299,9 @@ impl CallObserver for Recorded {
     }
     fn tunnel_frame(&self, from: Side, frame: Frame) {
         self.record(Seen::Tunnel(from, frame));
+    }
+    fn tunnel_over(&self, from: Side) {
+        self.record(Seen::TunnelOver(from));
     }
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let body = format!("{{\"error\":{:?}}}", failure.message);
