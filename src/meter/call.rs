@@ -183,6 +183,7 @@ impl State {
     }
 
     fn stop_reading(&mut self) {
+        self.run.generation.cut_off();
         let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
         self.was_stream = was_stream.or(self.was_stream);
         self.reading = Reading::Nothing;

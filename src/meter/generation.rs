@@ -102,6 +102,17 @@ impl Generation {
         }
     }
 
+    /// Nothing that follows will be read: of counts that providers report again and again
+    /// while they rise, the last is not known.
+    pub(crate) fn cut_off(&mut self) {
+        if !self.concluded()
+            && let Some(usage) = &mut self.usage
+        {
+            usage.output = None;
+            usage.reasoning = None;
+        }
+    }
+
     /// The counts as they are.
     pub(crate) fn tokens(&self) -> ByChannel {
         self.counts.running()
@@ -214,6 +225,29 @@ mod tests {
         assert_eq!(generation.usage().input, Some(7));
         assert_eq!(generation.usage().output, Some(9));
         assert_eq!(generation.error.as_deref(), Some("overloaded_error"));
+    }
+
+    #[test]
+    fn a_rising_count_is_unknown_once_the_rest_is_not_read() {
+        let rising = || {
+            let mut generation = Generation::default();
+            generation.event(Event::Usage(Usage {
+                input: Some(7),
+                output: Some(3),
+                ..Usage::default()
+            }));
+            generation
+        };
+        let mut cut = rising();
+        cut.cut_off();
+        assert_eq!((cut.usage().input, cut.usage().output), (Some(7), None));
+        let mut concluded = rising();
+        concluded.event(Event::Finish {
+            choice: 0,
+            reason: "stop",
+        });
+        concluded.cut_off();
+        assert_eq!(concluded.usage().output, Some(3));
     }
 
     #[test]
