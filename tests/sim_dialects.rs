@@ -366,9 +366,7 @@ async fn an_error_event_is_one_in_every_dialect() {
         let (answer, truth) = ask(&sim, &case, "", true).await;
         let (found, _) = decode(case.dialect, &answer, 4096);
         let label = case.streamed;
-        // Cohere's first version has no error event, only a reason to end.
-        let by_reason = found.finish.values().any(|reason| reason == "ERROR");
-        assert!(!found.errors.is_empty() || by_reason, "{label}");
+        assert!(!found.errors.is_empty(), "{label}");
         assert_eq!(found.tokens(Channel::Answer), 25, "{label}");
         assert_eq!(truth.tokens.expect("known").output, 25, "{label}");
         assert_eq!(truth.outcome, Ending::ErrorEvent, "{label}");

@@ -49,7 +49,7 @@ impl Reader for V2 {
         };
         Name::default().response_id(sink, &body.id);
         message.give(sink);
-        emit::finish(sink, 0, &body.finish_reason);
+        finish(sink, 0, &body.finish_reason);
         emit::usage(sink, body.usage.unwrap_or_default().into());
         Ok(())
     }
@@ -86,7 +86,7 @@ impl V2Delta<'_> {
         if let Some(message) = &self.message {
             message.give(index, sink);
         }
-        emit::finish(sink, 0, &self.finish_reason);
+        finish(sink, 0, &self.finish_reason);
         emit::usage(sink, self.usage.unwrap_or_default().into());
     }
 }
@@ -153,6 +153,15 @@ impl V2ToolCall<'_> {
 
 fn call(index: u32) -> Segment {
     emit::segment(0, index, Channel::ToolCall)
+}
+
+/// Why a choice ended. `ERROR`, `ERROR_TOXIC` and `ERROR_LIMIT` are all that the first
+/// version says of an error; the second says it with an `error` mostly.
+fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
+    if reason.starts_with("ERROR") {
+        sink(Event::Error(reason));
+    }
+    emit::finish(sink, choice, reason);
 }
 
 /// A whole answer; where it is an error, `message` is a string.
@@ -288,7 +297,7 @@ impl V1 {
         }
         let repeated = event.response.as_ref().is_some_and(V1Body::finished);
         if !repeated {
-            emit::finish(sink, 0, &event.finish_reason);
+            finish(sink, 0, &event.finish_reason);
         }
         sink(Event::End);
     }
@@ -370,13 +379,13 @@ impl V1Body<'_> {
         if with_calls {
             give_calls(&self.tool_calls, sink);
         }
-        emit::finish(sink, 0, &self.finish_reason);
+        finish(sink, 0, &self.finish_reason);
         for (choice, generation) in (0..).zip(self.generations.iter()) {
             if with_text {
                 let segment = emit::segment(choice, 0, Channel::Answer);
                 emit::delta(sink, segment, &generation.text);
             }
-            emit::finish(sink, choice, &generation.finish_reason);
+            finish(sink, choice, &generation.finish_reason);
         }
         emit::usage(sink, self.meta.unwrap_or_default().into());
     }
