@@ -227,6 +227,7 @@ async fn a_recorded_body_is_served_byte_for_byte_cut_and_paced() {
         profile,
         bodies,
         print: false,
+        witness: None,
     }))
     .await;
     for (settings, frames) in [

@@ -15,6 +15,7 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
         profile,
         bodies: args.bodies,
         print: args.print,
+        witness: None,
     });
     let listener = TcpListener::bind(args.listen)
         .await

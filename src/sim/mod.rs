@@ -31,4 +31,4 @@ pub use profile::{
     Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
 };
 pub use server::{Setup, Simulator};
-pub use truth::{Ending, Instants, Truth, TruthSeconds, TruthTokens};
+pub use truth::{Ending, Instants, Seen, Truth, TruthSeconds, TruthTokens, Witness};

@@ -243,7 +243,7 @@ impl Turn {
         lines: &[u8],
         carried: Carried,
     ) -> io::Result<()> {
-        self.call.handed_over();
+        self.call.handed_over(lines);
         let lines_of = lines
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());

@@ -7,7 +7,7 @@ use super::reply;
 use super::route::{Shape, Target, decoded, route};
 use super::socket::{Line, Socket};
 use super::stream::{Body, Torn};
-use super::truth::{Call, Ledger, Truth};
+use super::truth::{Call, Ledger, Truth, Witness};
 use super::visit::{Visit, now};
 use super::words::{Random, seed_of};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
@@ -45,6 +45,8 @@ pub struct Setup {
     pub bodies: Option<PathBuf>,
     /// Whether to print one JSON line per call to standard output.
     pub print: bool,
+    /// Who is shown every byte and every truth, if anybody is.
+    pub witness: Option<Witness>,
 }
 
 impl Simulator {
@@ -58,7 +60,7 @@ impl Simulator {
 
     /// A simulator with everything set.
     pub fn with(setup: Setup) -> Arc<Simulator> {
-        let ledger = Ledger::new(setup.print);
+        let ledger = Ledger::new(setup.print, setup.witness.clone());
         Arc::new(Simulator {
             setup,
             ledger,

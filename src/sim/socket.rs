@@ -34,12 +34,12 @@ struct Mark {
 
 impl Line {
     /// Hyper is given this frame now; the socket will say when it is written.
-    pub(crate) fn mark(&self, call: &Arc<Call>, carried: Carried, bytes: u64) {
-        call.handed_over();
+    pub(crate) fn mark(&self, call: &Arc<Call>, carried: Carried, bytes: &[u8]) {
+        call.handed_over(bytes);
         let mark = Mark {
             call: Arc::clone(call),
             carried,
-            bytes,
+            bytes: bytes.len() as u64,
             handed_over: Instant::now(),
         };
         self.lock().marks.push(mark);

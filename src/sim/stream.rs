@@ -106,7 +106,7 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Body::Whole(whole) => Poll::Ready(whole.take().map(|whole| {
                 if let Some((line, call, carried)) = whole.call {
-                    line.mark(&call, carried, whole.bytes.len() as u64);
+                    line.mark(&call, carried, &whole.bytes);
                 }
                 Ok(Frame::data(whole.bytes))
             })),
@@ -245,7 +245,7 @@ impl Stream {
             None => bytes,
         };
         self.last_frame = Instant::now();
-        self.line.mark(&self.call, carried, bytes.len() as u64);
+        self.line.mark(&self.call, carried, &bytes);
         Some(Ok(bytes))
     }
 }

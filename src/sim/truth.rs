@@ -4,6 +4,7 @@ use super::stream::Closing;
 use crate::call::{Channel, Dialect, Usage, seconds_between};
 use serde::Serialize;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,6 +118,36 @@ pub enum Ending {
     HttpError,
 }
 
+/// Is shown what the simulator does, as it happens: for who holds what came out of a
+/// proxy against it.
+#[derive(Clone)]
+pub struct Witness(Arc<dyn Fn(&str, Seen<'_>) + Send + Sync>);
+
+/// What a [`Witness`] sees of the call whose id comes with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// It began: once a call, in Realtime once a turn.
+    Began,
+    /// These bytes of the response body are on their way to the socket; in Realtime the
+    /// events of a turn, a line each.
+    Body(&'a [u8]),
+    /// It is over.
+    Told(&'a Truth),
+}
+
+impl Witness {
+    /// A witness that calls `see` on the simulator's threads.
+    pub fn new(see: impl Fn(&str, Seen<'_>) + Send + Sync + 'static) -> Witness {
+        Witness(Arc::new(see))
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
 /// The tokens in one frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
@@ -155,6 +186,7 @@ struct Progress {
 impl Call {
     pub(crate) fn begin(ledger: Arc<Ledger>, truth: Truth) -> Arc<Call> {
         ledger.in_flight.fetch_add(1, Ordering::Relaxed);
+        ledger.show(&truth.id, Seen::Began);
         let progress = Progress {
             truth,
             handed_over: 0,
@@ -172,8 +204,10 @@ impl Call {
     }
 
     /// A frame is on its way to the socket.
-    pub(crate) fn handed_over(&self) {
-        self.lock().handed_over += 1;
+    pub(crate) fn handed_over(&self, bytes: &[u8]) {
+        let mut progress = self.lock();
+        progress.handed_over += 1;
+        self.ledger.show(&progress.truth.id, Seen::Body(bytes));
     }
 
     /// A frame has been written.
@@ -299,15 +333,23 @@ pub(crate) struct Ledger {
     told: Mutex<VecDeque<Arc<Truth>>>,
     in_flight: AtomicU64,
     print: bool,
+    witness: Option<Witness>,
 }
 
 impl Ledger {
-    pub(crate) fn new(print: bool) -> Arc<Ledger> {
+    pub(crate) fn new(print: bool, witness: Option<Witness>) -> Arc<Ledger> {
         Arc::new(Ledger {
             told: Mutex::default(),
             in_flight: AtomicU64::new(0),
             print,
+            witness,
         })
+    }
+
+    fn show(&self, id: &str, seen: Seen<'_>) {
+        if let Some(Witness(see)) = &self.witness {
+            see(id, seen);
+        }
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -327,6 +369,7 @@ impl Ledger {
             // Whoever reads the truth may have gone; the calls go on.
             let _ = std::io::stdout().lock().write_all(&line);
         }
+        self.show(&truth.id, Seen::Told(&truth));
         let mut told = self.lock();
         if told.len() == REMEMBERED {
             told.pop_front();
