@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint deny unit real ## everything, installing what is missing: what CI runs
+test: lint deny unit real soak-short ## everything, installing what is missing: what CI runs
 
 .PHONY: lint
 lint: compiler ## formatting and clippy, warnings are errors
@@ -51,8 +51,17 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
 .PHONY: bench
-bench: ## all benchmarks; see also bench-tools and bench-gateways
-	cargo bench --locked
+bench: ## all benchmarks; see also bench-tools, bench-gateways and soak
+	cargo bench --locked $(addprefix --bench ,peers tap ledger wire counter accuracy)
+
+# Mixed traffic with faults; every call is held against what the backend really did.
+.PHONY: soak
+soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n)
+	cargo bench --locked --bench soak -- --minutes $(or $(MINUTES),30) $(addprefix --seed ,$(SEED))
+
+.PHONY: soak-short
+soak-short: compiler ## three minutes of the same, of what the tests have built
+	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) $(addprefix --seed ,$(SEED))
 
 .PHONY: bench-tools
 bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`

@@ -67,6 +67,7 @@ mod slo_config;
 mod slo_counting;
 mod slo_openslo;
 mod slo_support;
+mod soak_judge;
 mod supply;
 mod support;
 mod tls_handshake;

@@ -1,0 +1,175 @@
+//! Everything that goes on beside the calls: Prometheus scrapes, people look at the API,
+//! the configuration changes, somebody opens connections and says nothing.
+
+use crate::backend::Backend;
+use crate::proxy::{self, Proxy, configuration};
+use crate::random::Random;
+use crate::report::Report;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// Where people look.
+const PATHS: &[&str] = &[
+    "/api/v1/calls?limit=50",
+    "/api/v1/calls?since=1m&outcome=complete&limit=100",
+    "/api/v1/sessions?since=1h&sort=cost&limit=20",
+    "/api/v1/models?since=1h",
+    "/api/v1/workloads",
+    "/api/v1/groups?by=model,outcome&since=1h",
+    "/api/v1/timeseries?metric=tps&step=1m&since=1h",
+    "/api/v1/capacity",
+    "/api/v1/streams",
+    "/api/v1/slos",
+    "/api/v1/about",
+    "/api/v1/openapi.json",
+    "/readyz",
+    "/",
+];
+
+/// Counters that say the proxy lost or broke something: none may move. The limits that
+/// they stand for are far from what this traffic needs.
+pub const NEVER: &[(&str, &[&str])] = &[
+    ("tokengauge_meter_panics_total", &[]),
+    ("tokengauge_observer_panics_total", &[]),
+    ("tokengauge_meter_dropped_calls_total", &[]),
+    ("tokengauge_meter_skipped_bodies_total", &[]),
+    ("tokengauge_ledger_lost_records_total", &[]),
+    ("tokengauge_quota_refused_total", &[]),
+    ("tokengauge_budget_blocked_total", &[]),
+    ("tokengauge_series_collapsed_total", &[]),
+    (
+        "tokengauge_export_failures_total",
+        &["exporter=\"call_log\""],
+    ),
+];
+
+/// Scrapes every five seconds, as Prometheus does.
+pub async fn scrapes(admin: SocketAddr, report: Arc<Report>) {
+    loop {
+        match proxy::scrape(admin).await {
+            Ok(series) => {
+                report.count("scrapes");
+                for (metric, labels) in NEVER {
+                    let value = proxy::sum(&series, metric, labels);
+                    if value > 0.0 {
+                        report.once(&format!("{metric} {labels:?} is {value}"));
+                    }
+                }
+            }
+            Err(error) => report.violation(format!("a scrape failed: {error:#}")),
+        }
+        sleep(Duration::from_secs(5)).await;
+    }
+}
+
+/// Asks the API for something every second or two.
+pub async fn looks(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
+    loop {
+        let path = random.of(PATHS);
+        look(admin, path, &report).await;
+        sleep(Duration::from_millis(random.between(500, 2500))).await;
+    }
+}
+
+/// Asks for everything at once, so that whatever is opened for it is open.
+pub async fn look_everywhere(admin: SocketAddr, report: &Arc<Report>) {
+    let mut looks = tokio::task::JoinSet::new();
+    for path in PATHS.iter().chain(PATHS) {
+        let report = Arc::clone(report);
+        looks.spawn(async move { look(admin, path, &report).await });
+    }
+    looks.join_all().await;
+}
+
+async fn look(admin: SocketAddr, path: &str, report: &Report) {
+    match proxy::ask(admin, path).await {
+        Ok((200, body)) => {
+            let json = path.starts_with("/api/");
+            if json && serde_json::from_str::<serde::de::IgnoredAny>(&body).is_err() {
+                report.violation(format!("{path} is no JSON: {body:.200}"));
+            }
+            report.count("API answers");
+        }
+        Ok((status, body)) => report.violation(format!("{path} answers {status}: {body:.200}")),
+        Err(error) => report.violation(format!("{path}: {error:#}")),
+    }
+}
+
+/// Listens to events for a while, leaves, and comes back.
+pub async fn listens(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
+    loop {
+        let stay = Duration::from_millis(random.between(500, 8000));
+        let read = timeout(stay, async {
+            let mut stream = TcpStream::connect(admin).await?;
+            let request = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            stream.write_all(request).await?;
+            let mut bytes = vec![0; 65536];
+            let mut events = 0;
+            while let 1.. = stream.read(&mut bytes).await? {
+                events += 1;
+                if events == 1 {
+                    report.count("listeners to events");
+                }
+            }
+            std::io::Result::Ok(())
+        });
+        if let Ok(ended) = read.await {
+            report.violation(format!("/api/v1/events ended by itself: {ended:?}"));
+        }
+        sleep(Duration::from_millis(random.between(100, 2000))).await;
+    }
+}
+
+/// Opens connections, sends half a request head or nothing, and waits to be thrown out.
+pub async fn says_nothing(proxy: SocketAddr, mut random: Random, report: Arc<Report>) {
+    loop {
+        let half = "POST /one/v1/chat/completions HTTP/1.1\r\nhost: soak\r\nx-slow: ";
+        let said = &half[..random.between(0, half.len() as u64) as usize];
+        // The limit on a head is 3 s.
+        let thrown_out = timeout(Duration::from_secs(20), async {
+            let mut stream = TcpStream::connect(proxy).await?;
+            for byte in said.as_bytes() {
+                stream.write_all(&[*byte]).await?;
+                sleep(Duration::from_millis(100)).await;
+            }
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await
+        });
+        match thrown_out.await {
+            Ok(_) => report.count("slow connections closed"),
+            Err(_) => report.violation(format!(
+                "a connection that said {said:?} is open after 20 s"
+            )),
+        }
+        sleep(Duration::from_millis(random.between(100, 1500))).await;
+    }
+}
+
+/// Changes the configuration: mostly to one that can be used, by signal or by file.
+pub async fn changes(proxy: &Proxy, backend: Backend, mut random: Random, report: Arc<Report>) {
+    for generation in 1.. {
+        sleep(Duration::from_millis(random.between(8_000, 14_000))).await;
+        let file = proxy.folder.join("proxy.toml");
+        let usable = generation % 4 != 0;
+        let text = match usable {
+            true => configuration(&proxy.folder, backend, generation),
+            false => "listen = \"nowhere\"\n".to_owned(),
+        };
+        if let Err(error) = std::fs::write(&file, text) {
+            report.violation(format!("{}: {error}", file.display()));
+        }
+        // What is not signalled is found within five seconds.
+        if generation % 3 != 0 {
+            proxy.hang_up();
+        }
+        report.count(if usable {
+            "configurations"
+        } else {
+            "wrong configurations"
+        });
+    }
+}

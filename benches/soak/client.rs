@@ -1,0 +1,171 @@
+//! The agents' side: connections, and one call over one of them.
+
+use crate::judge::{Ended, Head};
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout_at};
+
+/// Nothing here takes longer, unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An agent's connection, and the task that drives it, which ends with it.
+pub struct Connection {
+    sender: Sender,
+    used: Instant,
+    _driver: JoinSet<()>,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    /// Connects; `resets` makes the end of the connection a reset.
+    pub async fn open(
+        proxy: SocketAddr,
+        version: Version,
+        resets: bool,
+    ) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(proxy).await?;
+        stream.set_nodelay(true)?;
+        if resets {
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+        }
+        let stream = TokioIo::new(stream);
+        let mut driver = JoinSet::new();
+        let sender = if version == Version::HTTP_2 {
+            let opened = http2::handshake(TokioExecutor::new(), stream).await;
+            let (sender, connection) = opened.map_err(std::io::Error::other)?;
+            driver.spawn(async move { drop(connection.await) });
+            Sender::Http2(sender)
+        } else {
+            let opened = http1::handshake(stream).await;
+            let (sender, connection) = opened.map_err(std::io::Error::other)?;
+            driver.spawn(async move { drop(connection.await) });
+            Sender::Http1(sender)
+        };
+        Ok(Connection {
+            sender,
+            used: Instant::now(),
+            _driver: driver,
+        })
+    }
+
+    /// Whether it can be used again: one that was idle for long may be closed by the
+    /// proxy at the very moment that a request leaves, which is nobody's fault.
+    pub fn usable(&self) -> bool {
+        let closed = match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        };
+        !closed && self.used.elapsed() < Duration::from_secs(1)
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+}
+
+/// How an agent behaves while it is answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// It waits so long after every piece.
+    pub pause: Duration,
+    /// It leaves after that.
+    pub leaves: Option<Duration>,
+}
+
+/// What came back.
+pub struct Answer {
+    pub head: Option<Head>,
+    pub body: Vec<u8>,
+    pub ended: Ended,
+    /// Why it is broken.
+    pub why: String,
+}
+
+/// Sends a request, and reads its answer as `manner` says.
+pub async fn ask(
+    connection: &mut Connection,
+    request: Request<Full<Bytes>>,
+    manner: Manner,
+) -> Answer {
+    let limit = manner.leaves.unwrap_or(PATIENCE);
+    let end = tokio::time::Instant::now() + limit;
+    let mut answer = Answer {
+        head: None,
+        body: Vec::new(),
+        ended: Ended::Left,
+        why: String::new(),
+    };
+    let read = timeout_at(end, read(connection, request, manner, &mut answer)).await;
+    if read.is_err() && manner.leaves.is_none() {
+        answer.ended = Ended::Broken;
+        answer.why = format!("nothing more within {PATIENCE:?}");
+    }
+    connection.used = Instant::now();
+    answer
+}
+
+async fn read(
+    connection: &mut Connection,
+    request: Request<Full<Bytes>>,
+    manner: Manner,
+    answer: &mut Answer,
+) {
+    let response = match connection.send(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            answer.ended = Ended::Broken;
+            answer.why = format!("{error:?}");
+            return;
+        }
+    };
+    answer.head = Some(head(&response));
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => answer.body.extend(frame.into_data().unwrap_or_default()),
+            Err(error) => {
+                answer.ended = Ended::Broken;
+                answer.why = format!("{error:?}");
+                return;
+            }
+        }
+        if !manner.pause.is_zero() {
+            sleep(manner.pause).await;
+        }
+    }
+    answer.ended = Ended::Whole;
+}
+
+fn head(response: &Response<Incoming>) -> Head {
+    let text = |name: &str| {
+        let value = response.headers().get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    Head {
+        status: response.status().as_u16(),
+        content_type: text("content-type"),
+        encoding: text("content-encoding"),
+        ours: text("x-tokengauge-error").is_some(),
+    }
+}

@@ -1,0 +1,149 @@
+//! A receiver of OTLP with moods: well, slow, refusing, away.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// How it feels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Well,
+    /// Answers after the exporters' time limit.
+    Slow,
+    /// 503 with `retry-after`.
+    Refusing,
+    /// Closes what it accepts.
+    Away,
+}
+
+const MOODS: [Mood; 4] = [Mood::Well, Mood::Slow, Mood::Refusing, Mood::Away];
+
+/// The receiver, and what it got.
+#[derive(Default)]
+pub struct Sink {
+    mood: AtomicU8,
+    /// Requests, by mood.
+    pub asked: [AtomicU64; 4],
+    pub spans: AtomicU64,
+    pub logs: AtomicU64,
+    pub metrics: AtomicU64,
+    /// Messages that are none.
+    pub unreadable: AtomicU64,
+}
+
+impl Sink {
+    pub async fn start() -> anyhow::Result<(Arc<Sink>, SocketAddr)> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let sink = Arc::new(Sink::default());
+        let theirs = Arc::clone(&sink);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(Arc::clone(&theirs).serve(stream));
+            }
+        });
+        Ok((sink, address))
+    }
+
+    pub fn feel(&self, mood: Mood) {
+        self.mood.store(mood as u8, Ordering::Relaxed);
+    }
+
+    /// Another mood every few seconds, for ever.
+    pub async fn live(self: Arc<Self>, every: Duration) {
+        loop {
+            for mood in MOODS {
+                self.feel(mood);
+                tokio::time::sleep(every).await;
+            }
+        }
+    }
+
+    fn mood(&self) -> Mood {
+        MOODS[usize::from(self.mood.load(Ordering::Relaxed))]
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        if self.mood() == Mood::Away {
+            self.asked[Mood::Away as usize].fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let answer = service_fn(|request| self.answer(request));
+        // An exporter that lost patience has gone.
+        let _ = hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), answer)
+            .await;
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
+        let mood = self.mood();
+        self.asked[mood as usize].fetch_add(1, Ordering::Relaxed);
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await;
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let mut response = Response::new(Full::default());
+        let headers = response.headers_mut();
+        headers.insert(
+            "content-type",
+            http::HeaderValue::from_static("application/x-protobuf"),
+        );
+        match mood {
+            Mood::Well => self.take(&path, body),
+            Mood::Slow => tokio::time::sleep(Duration::from_millis(2500)).await,
+            Mood::Refusing | Mood::Away => {
+                headers.insert("retry-after", http::HeaderValue::from_static("1"));
+                *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            }
+        }
+        Ok(response)
+    }
+
+    fn take(&self, path: &str, body: Bytes) {
+        let (counter, items) = match path {
+            "/v1/traces" => (&self.spans, spans(body)),
+            "/v1/logs" => (&self.logs, logs(body)),
+            _ => (&self.metrics, metrics(body)),
+        };
+        match items {
+            Ok(items) => counter.fetch_add(items, Ordering::Relaxed),
+            Err(_) => self.unreadable.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+fn spans(body: Bytes) -> Result<u64, prost::DecodeError> {
+    let message = ExportTraceServiceRequest::decode(body)?;
+    let scopes = message.resource_spans.iter().flat_map(|of| &of.scope_spans);
+    Ok(scopes.map(|scope| scope.spans.len() as u64).sum())
+}
+
+fn logs(body: Bytes) -> Result<u64, prost::DecodeError> {
+    let message = ExportLogsServiceRequest::decode(body)?;
+    let scopes = message.resource_logs.iter().flat_map(|of| &of.scope_logs);
+    Ok(scopes.map(|scope| scope.log_records.len() as u64).sum())
+}
+
+fn metrics(body: Bytes) -> Result<u64, prost::DecodeError> {
+    let message = ExportMetricsServiceRequest::decode(body)?;
+    let scopes = message
+        .resource_metrics
+        .iter()
+        .flat_map(|of| &of.scope_metrics);
+    Ok(scopes.map(|scope| scope.metrics.len() as u64).sum())
+}
