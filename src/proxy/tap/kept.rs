@@ -95,7 +95,10 @@ impl Kept {
     pub fn keep(&mut self, frame: Frame) {
         self.written = false;
         self.seen += 1;
-        if self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty() {
+        // Whatever came behind a gap would be read as if there were none.
+        let behind_a_gap = self.skipped.frames > 0;
+        let too_much = self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty();
+        if behind_a_gap || too_much {
             self.skipped.add(&frame);
             return;
         }
@@ -205,5 +208,103 @@ impl Drop for Last {
                 .tell(|observer| observer.overhead(Phase::Chunk, slowest));
         }
         call.end(self.at, self.end.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observer::{CallObserver, CallStart, ErrorReply, Failure, Filter, Observer, Side};
+    use bytes::Bytes;
+    use http::{HeaderMap, Method, StatusCode, Uri};
+    use std::sync::{Arc, Mutex};
+
+    /// Notes the first byte of each frame it is shown, and how many it was not shown.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<String>>>);
+
+    impl Notes {
+        fn add(&self, note: String) {
+            self.0.lock().expect("no panic").push(note);
+        }
+    }
+
+    impl Observer for Notes {
+        fn begin(&self, _: CallStart<'_>) -> Arc<dyn CallObserver> {
+            Arc::new(self.clone())
+        }
+    }
+
+    impl CallObserver for Notes {
+        fn response_frame(&self, frame: Frame) {
+            // Over the budget, so that only one is shown at once.
+            std::thread::sleep(BUDGET * 2);
+            self.add((frame.bytes[0] as char).to_string());
+        }
+        fn lagged(&self, frames: u64, _: u64) {
+            self.add(format!("{frames} lost"));
+        }
+        fn endpoint(&self, _: &str) {}
+        fn connected(&self, _: Instant, _: bool) {}
+        fn request_frame(&self, _: &Bytes) {}
+        fn sent(&self, _: Instant) {}
+        fn head(&self, _: Instant, _: StatusCode, _: &HeaderMap) {}
+        fn overhead(&self, _: Phase, _: Duration) {}
+        fn ended(&self, _: Instant, _: End) {}
+        fn tunnel_frame(&self, _: Side, _: Frame) {}
+        fn error_reply(&self, _: &Failure) -> ErrorReply {
+            ErrorReply {
+                content_type: "text/plain",
+                body: Bytes::new(),
+            }
+        }
+        fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
+            None
+        }
+        fn response_filter(&self) -> Option<Box<dyn Filter>> {
+            None
+        }
+    }
+
+    fn watched(notes: &Notes) -> Watch {
+        let start = CallStart {
+            received: now(),
+            started_at: std::time::SystemTime::UNIX_EPOCH,
+            method: &Method::GET,
+            uri: &Uri::from_static("/"),
+            headers: &HeaderMap::new(),
+            peer: None,
+            route: &"r".into(),
+            upstream: &"u".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        };
+        Watch::begin(notes, &Arc::default(), start)
+    }
+
+    #[test]
+    fn what_came_behind_lost_frames_is_not_shown_as_if_it_followed_those_before() {
+        let notes = Notes::default();
+        let watch = watched(&notes);
+        let mut kept = Kept::default();
+        let frame = |name: u8| Frame {
+            at: now(),
+            bytes: vec![name; KEEP_AT_MOST / 2].into(),
+        };
+        for name in *b"abc" {
+            kept.keep(frame(name));
+        }
+        assert!(!kept.show(&watch), "its budget is one frame");
+        // There is room again, but a frame is missing before it.
+        kept.keep(frame(b'd'));
+        while !kept.show(&watch) {}
+        assert_eq!(*notes.0.lock().expect("no panic"), ["a", "b", "2 lost"]);
+        kept.keep(frame(b'e'));
+        assert!(kept.show(&watch));
+        assert_eq!(
+            notes.0.lock().expect("no panic").last().map(String::as_str),
+            Some("e")
+        );
     }
 }
