@@ -19,6 +19,8 @@ pub(in crate::proxy) struct Response<I> {
     fresh: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
+    /// What is wrong behind all that was read.
+    broken: Option<Broken>,
     reusable: bool,
 }
 
@@ -59,6 +61,7 @@ impl<I: AsyncRead + Unpin> Response<I> {
             ahead,
             framing,
             trailers: None,
+            broken: None,
             reusable: true,
         }
     }
@@ -111,13 +114,16 @@ impl<I: AsyncRead + Unpin> Response<I> {
         buffer: &mut [u8],
     ) -> Poll<Result<Option<Piece>, Broken>> {
         loop {
+            if let Some(broken) = self.broken {
+                return Poll::Ready(Err(broken));
+            }
             if matches!(self.framing, Framing::Over) {
                 return Poll::Ready(Ok(None));
             }
             let Some(filled) = ready!(self.poll_fill(cx, buffer))? else {
                 return Poll::Ready(Ok(None));
             };
-            let piece = self.take(&buffer[..filled])?;
+            let piece = self.take(&buffer[..filled]);
             // Even the end of a chunk alone has to leave.
             if !piece.payload.is_empty() || !piece.raw.is_empty() {
                 return Poll::Ready(Ok(Some(piece)));
@@ -157,22 +163,23 @@ impl<I: AsyncRead + Unpin> Response<I> {
         }
     }
 
-    fn take(&mut self, raw: &[u8]) -> Result<Piece, Broken> {
+    fn take(&mut self, raw: &[u8]) -> Piece {
         match &mut self.framing {
             Framing::Chunked(chunked) => {
                 let whole_chunks = chunked.is_between_chunks();
-                let read = chunked.read(raw)?;
+                let (read, broken) = chunked.read_until_broken(raw);
+                self.broken = broken;
                 if read.trailers.is_some() {
                     self.trailers = read.trailers.filter(|trailers| !trailers.is_empty());
                     self.framing = Framing::Over;
                 }
                 self.keep(&raw[read.whole..]);
-                Ok(Piece {
+                Piece {
                     payload: read.payload,
                     raw: 0..read.content,
                     whole_chunks,
                     last: matches!(self.framing, Framing::Over),
-                })
+                }
             }
             Framing::Length(left) => {
                 let here = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -181,10 +188,10 @@ impl<I: AsyncRead + Unpin> Response<I> {
                     self.framing = Framing::Over;
                     self.keep(&raw[here..]);
                 }
-                Ok(content(&raw[..here]))
+                content(&raw[..here])
             }
-            Framing::UntilClose => Ok(content(raw)),
-            Framing::Over => Ok(Piece::default()),
+            Framing::UntilClose => content(raw),
+            Framing::Over => Piece::default(),
         }
     }
 

@@ -54,60 +54,84 @@ impl Chunked {
     /// # Errors
     /// [`Broken`] where it is not the chunked coding: nothing behind that place can be read.
     pub fn read(&mut self, raw: &[u8]) -> Result<Read, Broken> {
+        let (read, broken) = self.read_until_broken(raw);
+        broken.map_or(Ok(read), Err)
+    }
+
+    /// The same, with what could be read before the place that cannot.
+    pub(super) fn read_until_broken(&mut self, raw: &[u8]) -> (Read, Option<Broken>) {
         let mut read = Read::default();
         let mut payload = Payload::new(raw);
         let mut at = 0;
-        while at < raw.len() {
-            match self.0 {
-                Place::Size => {
-                    let Some((size, length)) = size_line(&raw[at..])? else {
-                        break;
-                    };
-                    self.0 = if size == 0 {
-                        read.content = at;
-                        Place::Trailers
-                    } else {
-                        Place::Data(size)
-                    };
-                    at += length;
-                }
-                Place::Data(left) => {
-                    let here = (raw.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
-                    payload.add(at..at + here);
-                    at += here;
-                    self.0 = match left - here as u64 {
-                        0 => Place::LineEnd(2),
-                        left => Place::Data(left),
-                    };
-                }
-                Place::LineEnd(left) => {
-                    let expected = if left == 2 { b'\r' } else { b'\n' };
-                    if raw[at] != expected {
-                        return Err(Broken::Chunk);
-                    }
-                    at += 1;
-                    self.0 = if left == 2 {
-                        Place::LineEnd(1)
-                    } else {
-                        Place::Size
-                    };
-                }
-                Place::Trailers => {
-                    let Some((trailers, length)) = trailers(&raw[at..])? else {
-                        break;
-                    };
-                    at += length;
-                    read.trailers = Some(trailers);
-                    break;
-                }
+        let broken = loop {
+            match self.step(raw, &mut at, &mut read, &mut payload) {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(broken) => break Some(broken),
             }
-        }
+        };
         if self.0 != Place::Trailers {
             read.content = at;
         }
         read.whole = at;
         read.payload = payload.bytes();
-        Ok(read)
+        (read, broken)
+    }
+
+    /// Reads one thing at `at`; `false` where there is nothing more to read.
+    fn step(
+        &mut self,
+        raw: &[u8],
+        at: &mut usize,
+        read: &mut Read,
+        payload: &mut Payload<'_>,
+    ) -> Result<bool, Broken> {
+        let Some(next) = raw.get(*at) else {
+            return Ok(false);
+        };
+        match self.0 {
+            Place::Size => {
+                let Some((size, length)) = size_line(&raw[*at..])? else {
+                    return Ok(false);
+                };
+                self.0 = if size == 0 {
+                    read.content = *at;
+                    Place::Trailers
+                } else {
+                    Place::Data(size)
+                };
+                *at += length;
+            }
+            Place::Data(left) => {
+                let here = (raw.len() - *at).min(usize::try_from(left).unwrap_or(usize::MAX));
+                payload.add(*at..*at + here);
+                *at += here;
+                self.0 = match left - here as u64 {
+                    0 => Place::LineEnd(2),
+                    left => Place::Data(left),
+                };
+            }
+            Place::LineEnd(left) => {
+                let expected = if left == 2 { b'\r' } else { b'\n' };
+                if *next != expected {
+                    return Err(Broken::Chunk);
+                }
+                *at += 1;
+                self.0 = if left == 2 {
+                    Place::LineEnd(1)
+                } else {
+                    Place::Size
+                };
+            }
+            Place::Trailers => {
+                if let Some((trailers, length)) = trailers(&raw[*at..])? {
+                    *at += length;
+                    read.trailers = Some(trailers);
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
