@@ -2,10 +2,12 @@
 
 use crate::support::agent::{Raw, refusal};
 use crate::support::proxy::{Proxy, Setup};
+use crate::support::soon;
 use crate::support::upstream::Upstream;
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, FailureKind};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -393,4 +395,47 @@ async fn a_route_has_so_many_requests_a_minute() {
         head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("retry-after: "),
         "{head}"
     );
+}
+
+#[tokio::test]
+async fn what_came_before_a_body_broke_off_is_not_lost_with_it() {
+    const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
+    const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+    const WRONG: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";
+    for sent in [LENGTH, CHUNKS, WRONG] {
+        let (upstream, proxy) = proxy().await;
+        let mut agent = Raw::connect(proxy.address).await;
+        agent.write(GET).await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(sent).await;
+        drop(backend);
+        let seen = String::from_utf8(agent.read_to_end().await).unwrap();
+        assert!(seen.starts_with("HTTP/1.1 200 OK\r\n"), "{seen:?}");
+        assert!(seen.contains("abc"), "{seen:?}");
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.ended(), Some(End::UpstreamReset));
+        assert_eq!(call.response(), b"abc");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_of_http_1_0_does_not_take_a_cut_body_for_a_whole_one() {
+    for sent in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        let whole = sent.ends_with("0\r\n\r\n");
+        let (upstream, proxy) = proxy().await;
+        let mut agent = TcpStream::connect(proxy.address).await.unwrap();
+        agent.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(sent).await;
+        drop(backend);
+        let mut seen = Vec::new();
+        let read = soon("the end", agent.read_to_end(&mut seen)).await;
+        assert_eq!(read.is_ok(), whole, "{read:?}");
+        assert!(seen.ends_with(b"\r\n\r\nabc"), "{seen:?}");
+    }
 }

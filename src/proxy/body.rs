@@ -1,10 +1,12 @@
 //! The body of every response that leaves for an agent.
 
+use super::breaking::Breaking;
+use super::direct::Direct;
 use super::tap::Streaming;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// A response body on its way to the agent.
 #[derive(Debug)]
@@ -20,7 +22,14 @@ enum Kind {
     },
     Whole(Bytes),
     // Servers keep room for a body in every connection: it has to be small.
-    Streaming(Box<Streaming>),
+    Streaming {
+        streaming: Box<Streaming>,
+        agent: Option<Direct>,
+        /// The agent takes the end of the connection for that of the body.
+        until_close: bool,
+    },
+    /// It broke off.
+    Breaking(Box<Breaking>),
 }
 
 impl Body {
@@ -38,8 +47,14 @@ impl Body {
         Body(Kind::Unsent { length })
     }
 
-    pub(super) fn streaming(streaming: Streaming) -> Body {
-        Body(Kind::Streaming(Box::new(streaming)))
+    /// For an agent behind a socket. `old` ones speak HTTP/1.0.
+    pub(super) fn streaming(streaming: Streaming, agent: Option<Direct>, old: bool) -> Body {
+        let until_close = old && streaming.size_hint().exact().is_none();
+        Body(Kind::Streaming {
+            streaming: Box::new(streaming),
+            agent,
+            until_close,
+        })
     }
 }
 
@@ -89,15 +104,31 @@ impl http_body::Body for Body {
                 self.0 = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Streaming(streaming) => streaming.poll_frame(cx),
+            Kind::Streaming {
+                streaming,
+                agent,
+                until_close,
+            } => match ready!(streaming.poll_frame(cx)) {
+                Some(Err(error)) => {
+                    let breaking = Breaking::new(error, agent.take(), *until_close);
+                    self.0 = Kind::Breaking(Box::new(breaking));
+                    self.poll_frame(cx)
+                }
+                frame => Poll::Ready(frame),
+            },
+            Kind::Breaking(breaking) => {
+                let error = ready!(breaking.poll(cx));
+                self.0 = Kind::Empty;
+                Poll::Ready(Some(Err(error)))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty => true,
-            Kind::Unsent { .. } | Kind::Whole(_) => false,
-            Kind::Streaming(streaming) => streaming.is_over(),
+            Kind::Unsent { .. } | Kind::Whole(_) | Kind::Breaking(_) => false,
+            Kind::Streaming { streaming, .. } => streaming.is_over(),
         }
     }
 
@@ -106,7 +137,8 @@ impl http_body::Body for Body {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Unsent { length } => *length,
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Streaming(streaming) => streaming.size_hint(),
+            Kind::Streaming { streaming, .. } => streaming.size_hint(),
+            Kind::Breaking(_) => SizeHint::default(),
         }
     }
 }

@@ -1,11 +1,16 @@
 //! An agent's socket that two write to: the server that speaks HTTP over it, and a body
 //! whose chunks leave as they came, past the server.
 
+use socket2::SockRef;
+use std::any::Any;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 /// A socket as the server has it.
 #[derive(Debug)]
@@ -52,6 +57,11 @@ impl Direct {
     pub(super) fn is_clear_since(&self, writes: u64) -> bool {
         let (now, flushed) = self.0.written();
         now > writes && flushed
+    }
+
+    /// The end of the connection will be a reset.
+    pub(super) fn reset_at_end(&self) {
+        self.0.reset_at_end();
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -120,9 +130,10 @@ impl Past {
 trait Write: Send + Sync {
     fn written(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    fn reset_at_end(&self);
 }
 
-impl<I: AsyncWrite + Unpin + Send> Write for Mutex<Socket<I>> {
+impl<I: AsyncWrite + Unpin + Send + 'static> Write for Mutex<Socket<I>> {
     fn written(&self) -> (u64, bool) {
         let socket = locked(self);
         (socket.writes, socket.flushed)
@@ -135,6 +146,19 @@ impl<I: AsyncWrite + Unpin + Send> Write for Mutex<Socket<I>> {
         let _ = Pin::new(io).poll_flush(cx)?;
         Poll::Ready(Ok(written))
     }
+
+    fn reset_at_end(&self) {
+        // Where it cannot be set, the connection is gone already.
+        if let Some(tcp) = tcp(&locked(self).io) {
+            let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+/// The socket under a connection of an agent.
+fn tcp(io: &dyn Any) -> Option<&TcpStream> {
+    let tls = || Some(io.downcast_ref::<Box<TlsStream<TcpStream>>>()?.get_ref().0);
+    io.downcast_ref().or_else(tls)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

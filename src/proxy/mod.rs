@@ -2,6 +2,7 @@
 
 mod address;
 mod body;
+mod breaking;
 mod connection;
 mod direct;
 mod drain;

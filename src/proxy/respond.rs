@@ -98,7 +98,8 @@ impl Forwarding<'_> {
     fn body(&self, mut streaming: Streaming, parts: &response::Parts) -> Body {
         streaming.finish_if_empty();
         if !streaming.is_over() {
-            return Body::streaming(streaming);
+            let old = self.agent_version < Version::HTTP_11;
+            return Body::streaming(streaming, self.connection.direct.clone(), old);
         }
         match parts.headers.get(CONTENT_LENGTH) {
             Some(length) if self.agent_version < Version::HTTP_2 => {
