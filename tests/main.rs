@@ -14,6 +14,8 @@ mod cost;
 mod cost_budget;
 mod engine_metrics;
 #[cfg(target_os = "linux")]
+mod faults;
+#[cfg(target_os = "linux")]
 mod forward_bulk;
 mod forward_bytes;
 mod forward_express;

@@ -28,9 +28,14 @@ pub struct Process {
 impl Process {
     /// Starts it, and waits until it listens.
     pub async fn start(config: &Path) -> Process {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-            .args(["run", "--config"])
-            .arg(config)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["run", "--config"]).arg(config);
+        Process::start_by(command).await
+    }
+
+    /// The same by a command that becomes it.
+    pub async fn start_by(mut command: Command) -> Process {
+        let mut child = command
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -52,6 +57,11 @@ impl Process {
         let admin = process.line("admin on ").await;
         process.admin = admin["admin on ".len()..].parse().expect("an address");
         process
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
     }
 
     /// Where agents connect, in the order the addresses were opened.
@@ -79,8 +89,7 @@ impl Process {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let id = self.child.id().expect("it runs");
-        let id = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");
+        let id = Pid::from_raw(i32::try_from(self.id()).expect("an id")).expect("an id");
         kill_process(id, signal).expect("sent");
     }
 

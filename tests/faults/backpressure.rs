@@ -1,0 +1,367 @@
+//! Slow peers and floods: what they may cost, and that others do not notice.
+//!
+//! The bounds, on top of what the process takes at rest: [`PER_STREAM`] for each slow
+//! stream, and [`MEMORY`] for all measuring together. Speed beside such peers is measured
+//! by `cargo bench --bench backpressure`.
+
+use super::message::{self, Ending};
+use super::play::{Gone, PATIENCE};
+use super::world::{MEMORY, Setup, World};
+use crate::meter_support::{DONE, finish, words};
+use crate::process::{Listener, Steps};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// What one stream may hold of the process's memory, whatever its peers do.
+const PER_STREAM: u64 = 256 << 10;
+/// What an unoptimised process takes for other reasons: code that runs for the first time.
+const SLACK: u64 = 8 << 20;
+/// What two kernels' buffers of loopback may hold of one stream.
+const KERNEL: u64 = 32 << 20;
+
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+const TINY: usize = 1_200;
+const PROMPT: u64 = 100 << 20;
+
+/// A backend that never tires. What it wrote and read is counted.
+struct Tireless {
+    address: SocketAddr,
+    written: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
+}
+
+impl Tireless {
+    async fn start(steps: SocketAddr) -> Tireless {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let tireless = Tireless {
+            address: listener.local_addr().expect("an address"),
+            written: Arc::default(),
+            read: Arc::default(),
+        };
+        let (written, read) = (Arc::clone(&tireless.written), Arc::clone(&tireless.read));
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                tokio::spawn(serve(tcp, steps, Arc::clone(&written), Arc::clone(&read)));
+            }
+        });
+        tireless
+    }
+}
+
+async fn serve(
+    mut tcp: TcpStream,
+    steps: SocketAddr,
+    written: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
+) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match tcp.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    let text = String::from_utf8(head).expect("text");
+    match text.split(' ').nth(1).expect("a target") {
+        "/v1/flood" => {
+            let _ = tcp.write_all(HEAD.as_bytes()).await;
+            let piece = piece();
+            while let Ok(()) = tcp.write_all(&piece).await {
+                written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            }
+        }
+        "/v1/chat/completions" if text.contains(&PROMPT.to_string()) => {
+            take(&mut tcp, &read).await;
+            let _ = tcp
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .await;
+        }
+        "/v1/chat/completions" => {
+            let mut body = [0; 2];
+            let _ = tcp.read_exact(&mut body).await;
+            let _ = tcp.write_all(&tiny()).await;
+        }
+        _ => {
+            let mut backend = TcpStream::connect(steps).await.expect("connected");
+            backend.write_all(text.as_bytes()).await.expect("written");
+            let _ = tokio::io::copy_bidirectional(&mut tcp, &mut backend).await;
+        }
+    }
+}
+
+/// Reads a long prompt and holds every byte against what it should be.
+async fn take(tcp: &mut TcpStream, read: &AtomicU64) {
+    let (block, mut at) = (block().repeat(2), 0);
+    let mut piece = vec![0; 64 * 1024];
+    while at < PROMPT {
+        let length = tcp.read(&mut piece).await.unwrap_or(0);
+        assert_ne!(length, 0, "ended after {at}");
+        let from = (at % piece.len() as u64) as usize;
+        assert!(piece[..length] == block[from..from + length], "at {at}");
+        at += length as u64;
+    }
+    read.fetch_add(at, Ordering::Relaxed);
+}
+
+fn block() -> Vec<u8> {
+    "{\"content\":\"word \"},"
+        .bytes()
+        .cycle()
+        .take(64 * 1024)
+        .collect()
+}
+
+fn piece() -> Vec<u8> {
+    let events = words(20).repeat(100);
+    format!("{:x}\r\n{events}\r\n", events.len()).into_bytes()
+}
+
+/// A stream of events in chunks of one byte each.
+fn tiny() -> Vec<u8> {
+    let events = words(2).repeat(TINY) + &finish(None) + DONE;
+    let chunks: Vec<u8> = events
+        .bytes()
+        .flat_map(|byte| [b'1', b'\r', b'\n', byte, b'\r', b'\n'])
+        .collect();
+    [HEAD.as_bytes(), &chunks, b"0\r\n\r\n"].concat()
+}
+
+/// An agent with a small window, which has asked for a flood.
+async fn thirsty(proxy: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("small");
+    let mut tcp = socket.connect(proxy).await.expect("connected");
+    let request = "GET /v1/flood HTTP/1.1\r\nHost: h\r\nx-tokengauge-session: thirsty\r\n\r\n";
+    tcp.write_all(request.as_bytes()).await.expect("written");
+    tcp
+}
+
+struct Scene {
+    world: World,
+    tireless: Tireless,
+    steps: Steps,
+    at_rest: u64,
+}
+
+impl Scene {
+    async fn set() -> Scene {
+        let steps = Steps::start().await;
+        let tireless = Tireless::start(steps.address).await;
+        let url = format!("http://{}", tireless.address);
+        let world = World::elsewhere(|setup: &mut Setup| setup.url = url).await;
+        let at_rest = world.resident();
+        Scene {
+            world,
+            tireless,
+            steps,
+            at_rest,
+        }
+    }
+
+    fn grown(&self) -> u64 {
+        self.world.resident().saturating_sub(self.at_rest)
+    }
+
+    /// Waits until the backend can write no more; says how much it could.
+    async fn held_back(&self) -> u64 {
+        let end = Instant::now() + PATIENCE;
+        let written = || self.tireless.written.load(Ordering::Relaxed);
+        loop {
+            let before = written();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if before > 0 && written() == before {
+                return before;
+            }
+            assert!(Instant::now() < end, "it writes and writes");
+        }
+    }
+
+    /// Streams beside the trouble: every byte of each, step by step.
+    async fn others_are_unharmed(&self) {
+        const STEPS: usize = 20;
+        let mut streams = Vec::new();
+        for number in 0..5 {
+            streams.push(Listener::open(self.world.proxy(), "", format!("o{number}")).await);
+        }
+        for step in 1..=STEPS {
+            self.steps.next();
+            for stream in &mut streams {
+                stream.step(step).await;
+            }
+        }
+        self.steps.end();
+        for stream in streams {
+            let (id, text) = stream.whole().await;
+            assert_eq!(text, Steps::whole(&id, STEPS));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_never_read_hold_their_own_backends_back() {
+    const AGENTS: u64 = 20;
+    let scene = Scene::set().await;
+    let mut agents = Vec::new();
+    for _ in 0..AGENTS {
+        agents.push(thirsty(scene.world.proxy()).await);
+    }
+    let written = scene.held_back().await;
+    let grown = scene.grown();
+    println!(
+        "{AGENTS} agents that never read: {} KB written, {} KB resident",
+        written >> 10,
+        grown >> 10
+    );
+    assert!(written < AGENTS * KERNEL, "{written} bytes");
+    assert!(
+        grown < AGENTS * PER_STREAM + MEMORY + SLACK,
+        "{grown} bytes"
+    );
+    scene.others_are_unharmed().await;
+    let later = scene.held_back().await;
+    assert!(
+        later - written < AGENTS << 20,
+        "{} bytes more",
+        later - written
+    );
+    drop(agents);
+    scene.world.rests("agents that never read").await;
+    let records = scene.world.records("thirsty").await;
+    assert_eq!(records.len() as u64, AGENTS);
+    let forwarded: u64 = records
+        .iter()
+        .filter_map(|record| record["bytes"]["response"].as_u64())
+        .sum();
+    assert!(forwarded <= later, "{forwarded} of {later} bytes");
+    assert!(
+        records
+            .iter()
+            .all(|record| record["outcome"] == "client_cancelled")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_reads_a_kilobyte_a_second_gets_every_byte_in_its_own_time() {
+    let scene = Scene::set().await;
+    let mut agent = thirsty(scene.world.proxy()).await;
+    let written = scene.held_back().await;
+    let (mut seen, begun) = (Vec::new(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(3) {
+        let mut some = [0; 102];
+        agent.read_exact(&mut some).await.expect("more");
+        seen.extend_from_slice(&some);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let seen = message::response(&seen, None).body;
+    let expected = words(20).into_bytes().into_iter().cycle();
+    assert!(seen.len() > 1_000, "{} bytes", seen.len());
+    assert!(
+        seen.iter()
+            .copied()
+            .zip(expected)
+            .all(|(seen, expected)| seen == expected)
+    );
+    let more = scene.held_back().await - written;
+    assert!(
+        more < 1 << 20,
+        "{more} bytes for {} that were read",
+        seen.len()
+    );
+    assert!(
+        scene.grown() < PER_STREAM + MEMORY + SLACK,
+        "{}",
+        scene.grown()
+    );
+    scene.others_are_unharmed().await;
+    drop(agent);
+    scene.world.rests("a slow reader").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_of_one_byte_cost_no_memory_and_every_token_is_counted() {
+    let scene = Scene::set().await;
+    let mut agent = TcpStream::connect(scene.world.proxy())
+        .await
+        .expect("connected");
+    let request = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nx-tokengauge-session: tiny\r\nContent-Length: 2\r\n\r\n{}";
+    agent.write_all(request.as_bytes()).await.expect("written");
+    let reading = tokio::spawn(async move {
+        let mut raw = Vec::new();
+        agent.read_to_end(&mut raw).await.expect("read");
+        raw
+    });
+    scene.others_are_unharmed().await;
+    let raw = reading.await.expect("read");
+    let seen = message::response(&raw, Some(Gone::Closed));
+    let events = words(2).repeat(TINY) + &finish(None) + DONE;
+    assert_eq!((seen.body.len(), seen.end), (events.len(), Ending::Whole));
+    assert!(seen.body == events.as_bytes());
+    let record = scene.world.record("tiny").await;
+    assert_eq!(
+        record["tokens"]["normalised"]["output"],
+        2 * TINY,
+        "{record}"
+    );
+    assert_eq!(record["outcome"], "complete");
+    assert!(scene.grown() < MEMORY + SLACK, "{}", scene.grown());
+    scene.world.rests("tiny chunks").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
+    const PROMPTS: u64 = 4;
+    let scene = Scene::set().await;
+    let proxy = scene.world.proxy();
+    let prompts = (0..PROMPTS).map(|_| {
+        tokio::spawn(async move {
+            let mut agent = TcpStream::connect(proxy).await.expect("connected");
+            let request = format!("POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nx-tokengauge-session: long\r\nContent-Length: {PROMPT}\r\n\r\n");
+            agent.write_all(request.as_bytes()).await.expect("written");
+            let block = block();
+            for _ in 0..PROMPT / block.len() as u64 {
+                agent.write_all(&block).await.expect("written");
+            }
+            let mut answer = String::new();
+            agent.read_to_string(&mut answer).await.expect("read");
+            assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+        })
+    });
+    let prompts: Vec<_> = prompts.collect();
+    let (mut grown, mut held) = (0, 0.0_f64);
+    while !prompts.iter().all(tokio::task::JoinHandle::is_finished) {
+        grown = grown.max(scene.grown());
+        held = held.max(scene.world.metric("tokengauge_meter_queue_bytes").await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for prompt in prompts {
+        prompt.await.expect("passed");
+    }
+    println!(
+        "{PROMPTS} prompts of 100 MB: {} KB resident, {} KB held",
+        grown >> 10,
+        held as u64 >> 10
+    );
+    assert!(held <= MEMORY as f64, "{held} bytes");
+    assert!(
+        grown < PROMPTS * PER_STREAM + MEMORY + SLACK,
+        "{grown} bytes"
+    );
+    assert_eq!(
+        scene.tireless.read.load(Ordering::Relaxed),
+        PROMPTS * PROMPT
+    );
+    scene.others_are_unharmed().await;
+    scene.world.rests("long prompts").await;
+    let records = scene.world.records("long").await;
+    assert!(
+        records
+            .iter()
+            .all(|record| record["bytes"]["request"] == PROMPT)
+    );
+    assert_eq!(records.len() as u64, PROMPTS);
+}

@@ -1,0 +1,148 @@
+//! What an HTTP/1 message looks like to whoever got it, whole or not.
+
+use super::play::Gone;
+
+/// A message as far as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Interim responses before it.
+    pub interim: usize,
+    /// The first line's second word: a status, or a target. `None` without a whole head.
+    pub what: Option<String>,
+    /// The content, framing removed.
+    pub body: Vec<u8>,
+    /// Trailers, as they came.
+    pub trailers: String,
+    pub end: Ending,
+    /// `x-tokengauge-error`.
+    pub error: Option<String>,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By its own framing.
+    Whole,
+    /// The connection closed before.
+    Short,
+    /// The connection was reset before.
+    Reset,
+    /// Its framing is wrong.
+    Malformed,
+}
+
+impl Ending {
+    fn broken(gone: Option<Gone>) -> Ending {
+        match gone {
+            Some(Gone::Reset) => Ending::Reset,
+            _ => Ending::Short,
+        }
+    }
+}
+
+/// Reads a response.
+pub fn response(raw: &[u8], gone: Option<Gone>) -> Seen {
+    read(raw, gone, true)
+}
+
+/// Reads a request.
+pub fn request(raw: &[u8], gone: Option<Gone>) -> Seen {
+    read(raw, gone, false)
+}
+
+fn read(mut raw: &[u8], gone: Option<Gone>, until_close: bool) -> Seen {
+    let mut seen = Seen {
+        interim: 0,
+        what: None,
+        body: Vec::new(),
+        trailers: String::new(),
+        end: Ending::broken(gone),
+        error: None,
+    };
+    let head = loop {
+        let Some((head, rest)) = head(raw) else {
+            return seen;
+        };
+        raw = rest;
+        match head.split_whitespace().nth(1) {
+            Some(status) if until_close && status.starts_with('1') => seen.interim += 1,
+            what => {
+                seen.what = what.map(str::to_owned);
+                break head;
+            }
+        }
+    };
+    seen.error = field(&head, "x-tokengauge-error");
+    if field(&head, "transfer-encoding").is_some() {
+        chunked(raw, gone, &mut seen);
+    } else if let Some(length) = field(&head, "content-length") {
+        let length = length.parse().expect("a length");
+        seen.body = raw[..raw.len().min(length)].to_vec();
+        if raw.len() >= length {
+            seen.end = Ending::Whole;
+        }
+    } else {
+        seen.body = raw.to_vec();
+        if gone == Some(Gone::Closed) || !until_close {
+            seen.end = Ending::Whole;
+        }
+    }
+    seen
+}
+
+/// Whether a request has come whole.
+pub fn is_whole(raw: &[u8]) -> bool {
+    request(raw, None).end != Ending::Short
+}
+
+fn head(raw: &[u8]) -> Option<(String, &[u8])> {
+    let end = memchr::memmem::find(raw, b"\r\n\r\n")? + 4;
+    Some((
+        String::from_utf8_lossy(&raw[..end]).into_owned(),
+        &raw[end..],
+    ))
+}
+
+fn field(head: &str, name: &str) -> Option<String> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    let field = fields.find(|(known, _)| known.eq_ignore_ascii_case(name));
+    field.map(|(_, value)| value.trim().to_owned())
+}
+
+fn chunked(mut raw: &[u8], gone: Option<Gone>, seen: &mut Seen) {
+    let broken = Ending::broken(gone);
+    loop {
+        let Some(end) = memchr::memmem::find(raw, b"\r\n") else {
+            let digits = raw.iter().take_while(|byte| byte.is_ascii_hexdigit());
+            let bad = !raw.is_empty() && digits.count() == 0;
+            seen.end = if bad { Ending::Malformed } else { broken };
+            return;
+        };
+        let line = String::from_utf8_lossy(&raw[..end]);
+        let size = line.split(';').next().unwrap_or_default().trim();
+        let Ok(size) = usize::from_str_radix(size, 16) else {
+            seen.end = Ending::Malformed;
+            return;
+        };
+        raw = &raw[end + 2..];
+        if size == 0 {
+            if let Some(end) = memchr::memmem::find(&[b"\r\n", raw].concat(), b"\r\n\r\n") {
+                seen.trailers = String::from_utf8_lossy(&raw[..end]).into_owned();
+                seen.end = Ending::Whole;
+            }
+            return;
+        }
+        let here = size.min(raw.len());
+        seen.body.extend_from_slice(&raw[..here]);
+        raw = &raw[here..];
+        if raw.len() >= 2 && !raw.starts_with(b"\r\n") {
+            seen.end = Ending::Malformed;
+            return;
+        }
+        if raw.len() < 2 {
+            seen.end = broken;
+            return;
+        }
+        raw = &raw[2..];
+    }
+}

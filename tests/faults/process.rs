@@ -1,0 +1,281 @@
+//! What goes wrong around the proxy: files, disks, receivers of telemetry, clocks, and its
+//! own mistakes.
+
+use super::backend::Backend;
+use super::play::PATIENCE;
+use super::world::{Setup, World, ask, ordinary, request};
+use crate::http_client::request as call;
+use crate::meter_support::{Bench, DONE, finish, words};
+use crate::otlp_support::{Manners, Receiver, exporters};
+use crate::process::{Listener, Steps};
+use crate::support::proxy::Setup as InProcess;
+use rustix::process::Signal;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::call::{Channel, TpsUnavailable};
+use tokengauge::config::{Conventions, Measure};
+use tokengauge::meter::{Finding, Meter, RecentCalls, Stream, Subscriber, Watch};
+use tokengauge::observer::End;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+
+/// A command behind a line of shell.
+fn behind(line: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("{line} && exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
+    const STEPS: usize = 10;
+    let steps = Steps::start().await;
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://{}", steps.address);
+        setup.command = behind("ulimit -n 64");
+    });
+    let world = world.await;
+    let mut streams = Vec::new();
+    for number in 0..3 {
+        streams.push(Listener::open(world.proxy(), "", format!("s{number}")).await);
+    }
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        idle.push(
+            TcpStream::connect(world.proxy())
+                .await
+                .expect("in the queue"),
+        );
+    }
+    world.process.line("cannot accept connections").await;
+    for step in 1..=STEPS {
+        steps.next();
+        for stream in &mut streams {
+            stream.step(step).await;
+        }
+    }
+    drop(idle);
+    let hello = tokio::time::timeout(PATIENCE, call(world.proxy(), "GET", "/hello"));
+    assert_eq!(hello.await.expect("served again").body, "hello");
+    steps.end();
+    for stream in streams {
+        let (id, text) = stream.whole().await;
+        assert_eq!(text, Steps::whole(&id, STEPS));
+    }
+    world.rests("few files").await;
+}
+
+/// Calls that must not notice anything: every byte of each is looked at.
+async fn calls(world: &World, count: usize) {
+    for _ in 0..count {
+        world.next_call_works().await;
+    }
+}
+
+/// Waits for a metric.
+async fn reaches(world: &World, metric: &str, least: f64) {
+    let end = Instant::now() + PATIENCE;
+    while world.metric(metric).await < least {
+        assert!(
+            Instant::now() < end,
+            "{metric} is {}",
+            world.metric(metric).await
+        );
+        calls(world, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_costs_records_and_nothing_else() {
+    let allowed = std::process::Command::new("unshare")
+        .args(["-m", "true"])
+        .status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        assert!(
+            std::env::var("CI").is_err(),
+            "CI can give a process a disk of its own"
+        );
+        return eprintln!("skipped: mount namespaces are not allowed here");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().to_owned();
+    let world = World::with(|setup: &mut Setup| {
+        let mount = format!("mount -t tmpfs -o size=2m tmpfs {}", state.display());
+        let mut command = Command::new("unshare");
+        let script = format!("{mount} && exec \"$0\" \"$@\"");
+        command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
+        setup.command = command;
+        setup.settings = format!("state_dir = {state:?}\n");
+    });
+    let world = world.await;
+    reaches(&world, "tokengauge_ledger_records_total", 5.0).await;
+    // The disk is one of the process's own.
+    let inside = format!("/proc/{}/root{}", world.process.id(), state.display());
+    let filler = PathBuf::from(inside).join("filler");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&filler)
+        .expect("opens");
+    while file.write_all(&[0; 512]).is_ok() {}
+    reaches(&world, "tokengauge_ledger_lost_records_total", 5.0).await;
+    let lost = world.process.metrics().await;
+    let full = lost
+        .iter()
+        .find(|(name, _)| name.contains("lost_records") && name.contains("disk_full"));
+    assert!(full.is_some_and(|(_, count)| *count > 0.0), "{full:?}");
+    std::fs::remove_file(&filler).expect("removed");
+    drop(file);
+    let kept = world.metric("tokengauge_ledger_records_total").await;
+    reaches(&world, "tokengauge_ledger_records_total", kept + 5.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_log_without_room_costs_lines_and_nothing_else() {
+    let world = World::with(|setup: &mut Setup| {
+        setup.arguments = vec!["--call-log".to_owned(), "/dev/full".to_owned()];
+    });
+    let world = world.await;
+    reaches(&world, "tokengauge_export_failures_total", 5.0).await;
+    world.rests("a full call log").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
+    let receiver = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let endpoint = format!("http://{}", receiver.local_addr().expect("an address"));
+    let hanging = tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((tcp, _)) = receiver.accept().await {
+            open.push(tcp);
+        }
+    });
+    let world = World::with(|setup: &mut Setup| {
+        setup
+            .command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+            .env("OTEL_EXPORTER_OTLP_TIMEOUT", "300")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "100")
+            .env("OTEL_METRIC_EXPORT_INTERVAL", "200");
+    });
+    let world = world.await;
+    reaches(&world, "tokengauge_export_failures_total", 10.0).await;
+    let before = world.open_files();
+    reaches(&world, "tokengauge_export_failures_total", 50.0).await;
+    let after = world.open_files();
+    assert!(after <= before + 4, "{before} files became {after}");
+    let asked = Instant::now();
+    world.process.signal(Signal::TERM);
+    assert!(world.process.ended().await.success());
+    assert!(
+        asked.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        asked.elapsed()
+    );
+    hanging.abort();
+}
+
+/// Panics where it is told of tokens, or of a call's end.
+struct Panics {
+    live: bool,
+}
+
+struct Panic;
+
+impl Subscriber for Panics {
+    fn watch(&self, _: &Stream<'_>) -> Option<Box<dyn Watch>> {
+        self.live.then(|| Box::new(Panic) as Box<dyn Watch>)
+    }
+
+    fn finished(&self, _: &Arc<Finding>) {
+        assert!(self.live, "as the test wants it");
+    }
+}
+
+impl Watch for Panic {
+    fn tokens(&mut self, _: Instant, _: Channel, _: u64) {
+        panic!("as the test wants it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
+    for live in [true, false] {
+        let backend = Backend::start().await;
+        backend.plays(&ordinary());
+        let recent = RecentCalls::new(100);
+        let subscribers: Vec<Arc<dyn Subscriber>> =
+            vec![Arc::new(Panics { live }), Arc::clone(&recent) as _];
+        let meter = Meter::new(Measure::default(), subscribers);
+        let mut setup = InProcess::to(backend.address);
+        setup.idle_for = Duration::from_millis(20);
+        let proxy = setup.start_unobserved(Arc::clone(&meter) as _).await;
+        let alive = || {
+            tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks()
+        };
+        let (mut before, direct) = (0, ask(backend.address, &request("direct")).await);
+        for number in 0..5 {
+            assert_eq!(ask(proxy.address, &request("through")).await, direct);
+            let flushed = Arc::clone(&meter);
+            let flush = tokio::task::spawn_blocking(move || flushed.flush(PATIENCE));
+            assert!(flush.await.expect("no panic"), "{live}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            before = if number == 0 { alive() } else { before };
+        }
+        assert_eq!(alive(), before, "tasks");
+        let figures = meter.figures(Instant::now());
+        assert_eq!((figures.held_bytes, figures.in_flight[0].2), (0, 0));
+        let records = recent.newest(10);
+        assert_eq!(records.len(), 5, "{live}");
+        let unparsed = Some(TpsUnavailable::Unparsed);
+        let hit = |finding: &&Arc<Finding>| finding.record.tps.unavailable == unparsed;
+        assert_eq!(records.iter().filter(hit).count(), if live { 5 } else { 0 });
+        assert!(!live || figures.panics > 0);
+    }
+}
+
+/// Durations are of a clock that never steps; the wall clock is read once per call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let receiver = Receiver::start(Manners::default()).await;
+    let endpoint = format!("http://{}", receiver.address);
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
+        ("OTEL_METRICS_EXPORTER", "none".to_owned()),
+        ("OTEL_LOGS_EXPORTER", "none".to_owned()),
+    ];
+    let (otlp, _) = exporters(&variables, Conventions::Current);
+    let bench = Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer());
+    let now = SystemTime::now();
+    for wall in [now, now - DAY, now + DAY, SystemTime::UNIX_EPOCH, now] {
+        let call = bench.begin_with("/v1/chat/completions", &[], |mut start| {
+            start.started_at = wall;
+            start
+        });
+        bench.send(&*call, b"{\"stream\":true}");
+        bench.answer(&*call, 200, "text/event-stream");
+        (0..10).for_each(|frame| bench.frame(&*call, 100 + frame * 100, words(10)));
+        bench.frame(&*call, 1100, finish(Some(100)) + DONE);
+        let record = bench.end(&*call, 1200, End::Complete);
+        assert_eq!(record.seconds.duration, Some(1.2), "{wall:?}");
+        assert_eq!(record.tps.output, Some(100.0), "{wall:?}");
+    }
+    let flushed = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+    assert!(flushed.await.expect("no panic"));
+    let spans = receiver.spans();
+    assert_eq!(spans.len(), 10);
+    for span in spans {
+        let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
+        let length = end
+            .checked_sub(start)
+            .expect("it does not end before it begins");
+        assert!(length <= 1_200_000_001, "{length} ns");
+    }
+}

@@ -1,0 +1,195 @@
+//! One fault of an upstream, and what is held against it.
+
+use super::message::{Ending, Seen};
+use super::play::Play;
+use super::world::{World, ask, chat, request};
+use serde_json::Value;
+
+/// A fault of the backend's.
+pub struct Fault {
+    /// Also the session of its call, and its row in docs/reliability.md.
+    pub name: &'static str,
+    pub does: Play,
+    /// What the agent says. The version is what differs.
+    pub agent: &'static str,
+    /// What the agent sees through the proxy.
+    pub through: Through,
+    pub recorded: Recorded,
+}
+
+/// What the agent sees through the proxy, beside what it sees without.
+#[derive(Clone, Copy, Debug)]
+pub enum Through {
+    /// The same.
+    Same,
+    /// No response came: one of the proxy's own says why.
+    Refused(&'static str, &'static str),
+    /// The same bytes; but where the connection was reset or the framing wrong, it closes.
+    Short,
+    /// The same bytes and a reset, by which alone HTTP/1.0 tells that a body is not whole.
+    Reset,
+    /// The same until the proxy gives up.
+    GivenUp,
+    /// The same, with at most so many of the interim responses.
+    Interim(usize),
+}
+
+/// What the record says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recorded {
+    pub outcome: &'static str,
+    pub error: Option<&'static str>,
+    /// Counted output.
+    pub tokens: Option<u64>,
+}
+
+/// A record of a call that broke off, with so many tokens until then.
+pub fn reset(tokens: u64) -> Recorded {
+    recorded("upstream_reset", Some("upstream_reset"), Some(tokens))
+}
+
+/// A record of a call that came whole.
+pub fn complete(tokens: u64) -> Recorded {
+    recorded("complete", None, Some(tokens))
+}
+
+pub fn recorded(
+    outcome: &'static str,
+    error: Option<&'static str>,
+    tokens: Option<u64>,
+) -> Recorded {
+    Recorded {
+        outcome,
+        error,
+        tokens,
+    }
+}
+
+pub fn fault(name: &'static str, does: Play, through: Through, recorded: Recorded) -> Fault {
+    Fault {
+        name,
+        does,
+        agent: "HTTP/1.1",
+        through,
+        recorded,
+    }
+}
+
+/// The backend refused, or there was none: what the agent and the record are told.
+pub fn refused(name: &'static str, does: Play, status: &'static str, error: &'static str) -> Fault {
+    let outcome = match (error, status) {
+        (_, "504") => "timeout",
+        ("upstream_tls" | "upstream_dns" | "upstream_connect", _) => "unreachable",
+        _ => "upstream_reset",
+    };
+    let recorded = recorded(outcome, Some(error), None);
+    fault(name, does, Through::Refused(status, error), recorded)
+}
+
+/// Plays every fault, and says all that is not as it should be.
+pub async fn all(world: &World, faults: Vec<Fault>) {
+    let mut wrong = Vec::new();
+    for fault in &faults {
+        wrong.extend(one(world, fault).await.err());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+async fn one(world: &World, fault: &Fault) -> Result<(), String> {
+    let name = fault.name;
+    let session = name.replace(' ', "-");
+    world.backend.plays(&fault.does);
+    let play = match fault.agent {
+        "HTTP/1.1" => request(&session),
+        version => Play::default().send(chat(&session, version)),
+    };
+    let direct = ask(world.backend.address, &play).await;
+    let through = ask(world.proxy(), &play).await;
+    let record = world.record(&session).await;
+    world.rests(name).await;
+    world.next_call_works().await;
+    if !fault.through.holds(&direct, &through) {
+        let (direct, through) = (brief(&direct), brief(&through));
+        return Err(format!(
+            "{name}: not {:?}:\n  direct  {direct}\n  through {through}\n  {record}",
+            fault.through
+        ));
+    }
+    let bytes = record["bytes"]["response"].as_u64();
+    let refused = matches!(fault.through, Through::Refused(..));
+    if !refused && bytes != Some(through.body.len() as u64) {
+        return Err(format!("{name}: {bytes:?} bytes of {}", brief(&through)));
+    }
+    if !fault.recorded.is(&record) {
+        return Err(format!("{name}: not {:?}: {record}", fault.recorded));
+    }
+    Ok(())
+}
+
+impl Through {
+    fn holds(self, direct: &Seen, through: &Seen) -> bool {
+        match self {
+            Through::Same => through == direct,
+            Through::Refused(status, error) => {
+                through.what.as_deref() == Some(status)
+                    && through.error.as_deref() == Some(error)
+                    && through.end == Ending::Whole
+            }
+            Through::Short => {
+                let breaks = matches!(direct.end, Ending::Reset | Ending::Malformed);
+                let closes = Ending::Short;
+                breaks
+                    && *through
+                        == Seen {
+                            end: closes,
+                            ..direct.clone()
+                        }
+            }
+            Through::Reset => {
+                let end = Ending::Reset;
+                direct.end != Ending::Whole
+                    && *through
+                        == Seen {
+                            end,
+                            ..direct.clone()
+                        }
+            }
+            Through::GivenUp => {
+                let closes = through.end == Ending::Short && through.what == direct.what;
+                closes && direct.body.starts_with(&through.body)
+            }
+            Through::Interim(most) => {
+                let interim = through.interim;
+                (1..=most).contains(&interim)
+                    && *through
+                        == Seen {
+                            interim,
+                            ..direct.clone()
+                        }
+            }
+        }
+    }
+}
+
+impl Recorded {
+    pub fn is(&self, record: &Value) -> bool {
+        record["outcome"] == self.outcome
+            && record["error_type"].as_str() == self.error
+            && record["tokens"]["normalised"]["output"].as_u64() == self.tokens
+    }
+}
+
+/// Without what would fill the screen.
+fn brief(seen: &Seen) -> String {
+    let start = &seen.body[..seen.body.len().min(400)];
+    format!(
+        "{:?} {:?} after {} interim, {} bytes, trailers {:?}, error {:?}: {:?}",
+        seen.what,
+        seen.end,
+        seen.interim,
+        seen.body.len(),
+        seen.trailers,
+        seen.error,
+        String::from_utf8_lossy(start)
+    )
+}

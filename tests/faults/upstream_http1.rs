@@ -1,0 +1,408 @@
+//! What an upstream does wrong over HTTP/1.
+
+use super::play::Play;
+use super::upstream::{Fault, Through, all, complete, fault, recorded, refused, reset};
+use super::world::{GIVES_UP, STREAM, World, chunk, the_end};
+use crate::meter_support::{DONE, finish, words};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write;
+
+/// An interim response.
+const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+
+/// A stream that has begun, with 7 tokens.
+fn begun() -> Play {
+    let play = Play::default().send(STREAM);
+    play.send(chunk(words(3))).send(chunk(words(4)))
+}
+
+fn head(fields: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{fields}\r\n")
+}
+
+/// A whole stream of 7 tokens, without framing.
+fn events() -> String {
+    [words(3), words(4), finish(None), DONE.to_owned()].concat()
+}
+
+fn lost() -> Vec<Fault> {
+    let play = Play::default;
+    let half = events().len() / 2;
+    vec![
+        refused(
+            "reset before the head",
+            play().reset(),
+            "502",
+            "upstream_reset",
+        ),
+        refused(
+            "closed before the head",
+            play().close(),
+            "502",
+            "upstream_reset",
+        ),
+        refused(
+            "half-closed before the head",
+            play().half_close().listen(),
+            "502",
+            "upstream_reset",
+        ),
+        refused(
+            "reset amid the head",
+            play().send(&STREAM[..40]).wait(50).reset(),
+            "502",
+            "upstream_reset",
+        ),
+        refused(
+            "closed amid the head",
+            play().send(&STREAM[..40]).close(),
+            "502",
+            "upstream_reset",
+        ),
+        fault(
+            "reset amid chunks",
+            begun().wait(100).reset(),
+            Through::Short,
+            reset(7),
+        ),
+        fault(
+            "closed amid chunks",
+            begun().close(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "closed amid a chunk",
+            begun().send(&chunk(words(9))[..30]).close(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "half-closed amid chunks",
+            begun().half_close().listen(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "half-closed after the end",
+            begun().send(the_end()).half_close().listen(),
+            Through::Same,
+            complete(7),
+        ),
+        fault(
+            "closed amid a known length",
+            play()
+                .send(head("Content-Length: 5000\r\n"))
+                .send(words(3))
+                .close(),
+            Through::Same,
+            reset(3),
+        ),
+        fault(
+            "reset amid a known length",
+            play()
+                .send(head("Content-Length: 5000\r\n"))
+                .send(words(3))
+                .wait(100)
+                .reset(),
+            Through::Short,
+            reset(3),
+        ),
+        fault(
+            "reset amid a body without a length",
+            play()
+                .send(head("Connection: close\r\n"))
+                .send(words(3))
+                .wait(100)
+                .reset(),
+            Through::Short,
+            reset(3),
+        ),
+        Fault {
+            agent: "HTTP/1.0",
+            ..fault(
+                "reset amid a body without a length for HTTP/1.0",
+                play()
+                    .send(head("Connection: close\r\n"))
+                    .send(words(3))
+                    .wait(100)
+                    .reset(),
+                Through::Same,
+                reset(3),
+            )
+        },
+        Fault {
+            agent: "HTTP/1.0",
+            ..fault(
+                "closed amid chunks for HTTP/1.0",
+                begun().close(),
+                Through::Reset,
+                reset(7),
+            )
+        },
+        fault(
+            "cut without a length",
+            play()
+                .send(head("Connection: close\r\n"))
+                .send(&events()[..half])
+                .close(),
+            Through::Same,
+            recorded("upstream_reset", Some("unterminated"), Some(3)),
+        ),
+    ]
+}
+
+fn slow() -> Vec<Fault> {
+    let endless = Play::default()
+        .repeat(EARLY, 1_000)
+        .wait(GIVES_UP * 2)
+        .close();
+    let whole = [STREAM.as_bytes(), &chunk(words(3)), &the_end()].concat();
+    vec![
+        fault(
+            "a stall that goes on",
+            begun().wait(500).send(chunk(words(5))).send(the_end()),
+            Through::Same,
+            complete(12),
+        ),
+        fault(
+            "a stall that ends",
+            begun().wait(500).close(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "a stall without end",
+            begun().wait(GIVES_UP * 2).send(the_end()),
+            Through::GivenUp,
+            recorded("timeout", Some("upstream_idle_timeout"), Some(7)),
+        ),
+        refused(
+            "interim responses alone",
+            endless,
+            "504",
+            "upstream_head_timeout",
+        ),
+        refused(
+            "no head",
+            Play::default().wait(GIVES_UP * 2).send(whole.clone()),
+            "504",
+            "upstream_head_timeout",
+        ),
+        fault(
+            "byte by byte",
+            Play::default().trickle(whole),
+            Through::Same,
+            complete(3),
+        ),
+    ]
+}
+
+fn framing() -> Vec<Fault> {
+    let bad = |name, framing: &[u8]| {
+        let does = begun().send(framing).send(the_end()).wait(100).close();
+        fault(name, does, Through::Short, reset(7))
+    };
+    vec![
+        bad("a chunk size that is none", b"xyz\r\n"),
+        bad("a negative chunk size", b"-5\r\nhello\r\n"),
+        bad(
+            "a chunk size beyond 64 bits",
+            b"10000000000000005\r\nhello\r\n",
+        ),
+        bad("a chunk longer than its size", b"3\r\nhello\r\n"),
+        fault(
+            "a chunk that never fills",
+            begun().send("ffffffffffffff\r\n: a\n\n").close(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "chunk extensions",
+            begun()
+                .send("5;name=value;other=\"quoted\"\r\n: a\n\n\r\n")
+                .send(the_end()),
+            Through::Same,
+            complete(7),
+        ),
+        fault(
+            "a chunk extension without end",
+            begun().send("5;").repeat("x", 100_000).close(),
+            Through::Same,
+            reset(7),
+        ),
+        fault(
+            "trailers",
+            Play::default()
+                .send(STREAM.replace("\r\n\r\n", "\r\nTrailer: x-sum, x-more\r\n\r\n"))
+                .send(chunk(words(7)))
+                .send(chunk(finish(None)))
+                .send("0\r\nx-sum: 7\r\nx-more: 8\r\n\r\n"),
+            Through::Same,
+            complete(7),
+        ),
+        fault(
+            "trailers without end",
+            begun()
+                .send(chunk(finish(None)))
+                .send("0\r\n")
+                .repeat("x-sum: 7\r\n", 5_000)
+                .close(),
+            Through::Same,
+            recorded("upstream_reset", Some("upstream_reset"), Some(7)),
+        ),
+        refused(
+            "two lengths",
+            Play::default()
+                .send(head("Content-Length: 5\r\nContent-Length: 6\r\n"))
+                .send("hello!")
+                .close(),
+            "502",
+            "upstream_protocol",
+        ),
+        refused(
+            "not HTTP",
+            Play::default().send("SSH-2.0-OpenSSH_9.9\r\n\r\n").close(),
+            "502",
+            "upstream_protocol",
+        ),
+    ]
+}
+
+fn floods() -> Vec<Fault> {
+    let many: String = (0..101)
+        .map(|number| format!("X-{number}: 1\r\n"))
+        .collect();
+    let large = format!("X-Large: {}\r\n", "x".repeat(70_000));
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let after = |fields: &str| {
+        let head = head(&format!("{fields}{chunked}"));
+        Play::default()
+            .send(head)
+            .send(chunk(words(3)))
+            .send(the_end())
+    };
+    let storm = Play::default().repeat(EARLY, 5_000);
+    let storm = Play([storm.0, begun().send(the_end()).0].concat());
+    let event = begun().send(chunk(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
+    ));
+    let event = event.repeat(chunk(vec![b'x'; 60_000]), 400);
+    vec![
+        fault(
+            "a storm of interim responses",
+            storm,
+            Through::Interim(5_000),
+            complete(7),
+        ),
+        fault(
+            "99 fields",
+            after(&many[..many.find("X-97").unwrap_or_default()]),
+            Through::Same,
+            complete(3),
+        ),
+        refused(
+            "a flood of fields",
+            after(&many),
+            "502",
+            "upstream_protocol",
+        ),
+        refused(
+            "a head too large",
+            after(&large),
+            "502",
+            "upstream_protocol",
+        ),
+        fault(
+            "an event of 24 MB",
+            event.send(chunk("\"}}]}\n\n")).send(the_end()),
+            Through::Same,
+            recorded("complete", None, None),
+        ),
+    ]
+}
+
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(plain).expect("in memory");
+    encoder.finish().expect("in memory")
+}
+
+fn contents() -> Vec<Fault> {
+    let zipped = |body: &[u8]| {
+        let head = head("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n");
+        Play::default()
+            .send(head)
+            .send(chunk(body))
+            .send("0\r\n\r\n")
+    };
+    let good = gzip(events().as_bytes());
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle..middle + 8].fill(0xff);
+    let unread = recorded("complete", None, None);
+    let bomb = gzip(&[b"data: ".as_slice(), &vec![b'x'; 32 << 20]].concat());
+    let mut garbled = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"".to_vec();
+    garbled.extend_from_slice(b" \xff\xfe\xc3\x28\xed\xa0\x80\"}}]}\n\n");
+    let noise: Vec<u8> = (0..60_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    vec![
+        fault("gzip", zipped(&good), Through::Same, complete(7)),
+        fault("corrupted gzip", zipped(&bad), Through::Same, unread),
+        fault(
+            "truncated gzip",
+            zipped(&good[..good.len() / 2]),
+            Through::Same,
+            recorded("upstream_reset", Some("unterminated"), Some(0)),
+        ),
+        fault("a gzip bomb", zipped(&bomb), Through::Same, unread),
+        fault(
+            "invalid UTF-8",
+            begun().send(chunk(garbled)).send(the_end()),
+            Through::Same,
+            complete(11),
+        ),
+        fault(
+            "binary noise for events",
+            begun()
+                .send(chunk(noise))
+                .send(chunk("\n\n"))
+                .send(the_end()),
+            Through::Same,
+            complete(7),
+        ),
+    ]
+}
+
+/// What the faults are called.
+pub fn names() -> Vec<&'static str> {
+    let all = [lost(), slow(), framing(), floods(), contents()];
+    all.iter().flatten().map(|fault| fault.name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_an_upstream_loses() {
+    all(&World::start().await, lost()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_that_take_their_time() {
+    all(&World::impatient().await, slow()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_whose_framing_is_wrong() {
+    all(&World::start().await, framing()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_that_send_too_much() {
+    all(&World::start().await, floods()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_that_cannot_be_read() {
+    all(&World::start().await, contents()).await;
+}

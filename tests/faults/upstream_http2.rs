@@ -1,0 +1,430 @@
+//! What an upstream does wrong over HTTP/2.
+
+use super::frames::{
+    self, CANCEL, CONTINUATION, DATA, END_HEADERS, HEADERS, INTERNAL_ERROR, PING, PUSH_PROMISE,
+    data, end, field, frame, go_away, reset, response, settings,
+};
+use super::play::{End, Play};
+use super::upstream::{Recorded, complete, recorded, reset as lost};
+use super::world::{GIVES_UP, Setup, World};
+use crate::meter_support::{DONE, finish, words};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+
+/// Every answer ends sooner.
+const WITHIN: Duration = Duration::from_secs(8);
+
+/// What the backend does with the request of a stream.
+type Does = fn(u32) -> Play;
+
+struct Fault {
+    name: &'static str,
+    does: Does,
+    through: Through,
+    recorded: Recorded,
+}
+
+/// What the agent sees through the proxy, beside what it sees without.
+#[derive(Clone, Copy, Debug)]
+enum Through {
+    Same,
+    /// The same bytes; the stream is reset, whatever became of the connection.
+    Reset,
+    /// The same, but that its window is another.
+    Window,
+    /// No response came: one of the proxy's own says why.
+    Refused(u16, &'static str),
+    /// The same until the proxy gives up and resets the stream.
+    GivenUp,
+}
+
+/// What an agent saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    status: Option<u16>,
+    error: Option<String>,
+    body: Bytes,
+    end: Ending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Whole,
+    /// The stream was reset, with this code.
+    Reset(u32),
+    /// The connection was.
+    Lost,
+    /// It did not come in time.
+    Hung,
+}
+
+fn begun(stream: u32) -> Play {
+    let play = Play::default().send(response(stream));
+    play.send(data(stream, words(3)))
+        .send(data(stream, words(4)))
+}
+
+fn the_end(stream: u32) -> Vec<u8> {
+    [data(stream, finish(None)), data(stream, DONE), end(stream)].concat()
+}
+
+fn ordinary(stream: u32) -> Play {
+    begun(stream).send(the_end(stream))
+}
+
+fn fault(name: &'static str, does: Does, through: Through, recorded: Recorded) -> Fault {
+    Fault {
+        name,
+        does,
+        through,
+        recorded,
+    }
+}
+
+fn refused(name: &'static str, does: Does, error: &'static str) -> Fault {
+    let recorded = recorded("upstream_reset", Some(error), None);
+    fault(name, does, Through::Refused(502, error), recorded)
+}
+
+fn faults() -> Vec<Fault> {
+    use Through::{GivenUp, Reset, Same, Window};
+    let timeout = recorded("timeout", Some("upstream_idle_timeout"), Some(7));
+    vec![
+        refused(
+            "h2 reset before the head",
+            |s| Play::default().send(reset(s, INTERNAL_ERROR)),
+            "upstream_reset",
+        ),
+        fault(
+            "h2 reset amid the body",
+            |s| begun(s).wait(100).send(reset(s, INTERNAL_ERROR)),
+            Same,
+            lost(7),
+        ),
+        fault(
+            "h2 cancel amid the body",
+            |s| begun(s).wait(100).send(reset(s, CANCEL)),
+            Same,
+            lost(7),
+        ),
+        fault(
+            "h2 GOAWAY, and the stream ends",
+            |s| {
+                begun(s)
+                    .send(go_away(s, 0))
+                    .wait(100)
+                    .send(the_end(s))
+                    .close()
+            },
+            Same,
+            complete(7),
+        ),
+        fault(
+            "h2 GOAWAY with an error amid the body",
+            |s| begun(s).wait(100).send(go_away(0, INTERNAL_ERROR)).close(),
+            Reset,
+            lost(7),
+        ),
+        refused(
+            "h2 GOAWAY before the head",
+            |_| Play::default().send(go_away(0, 0)).close(),
+            "upstream_reset",
+        ),
+        fault(
+            "h2 connection closed amid the body",
+            |s| begun(s).wait(100).close(),
+            Reset,
+            lost(7),
+        ),
+        fault(
+            "h2 connection reset amid the body",
+            |s| begun(s).wait(100).reset(),
+            Reset,
+            lost(7),
+        ),
+        fault(
+            "h2 ping flood",
+            |s| {
+                begun(s)
+                    .repeat(frame(PING, 0, 0, [0; 8]), 10_000)
+                    .send(the_end(s))
+            },
+            Same,
+            complete(7),
+        ),
+        fault(
+            "h2 settings flood",
+            |s| {
+                begun(s)
+                    .repeat(settings(&[(3, 100)]), 10_000)
+                    .send(the_end(s))
+            },
+            Same,
+            complete(7),
+        ),
+        fault(
+            "h2 flood of empty frames",
+            |s| begun(s).repeat(data(s, ""), 10_000).send(the_end(s)),
+            Reset,
+            lost(7),
+        ),
+        fault(
+            "h2 more than the window",
+            |s| {
+                begun(s)
+                    .wait(100)
+                    .repeat(data(s, [b'x'; 16_384]), 2_000)
+                    .listen()
+            },
+            Window,
+            lost(7),
+        ),
+        fault(
+            "h2 a frame too large",
+            |s| {
+                begun(s)
+                    .wait(100)
+                    .send(data(s, vec![b'x'; 70_000]))
+                    .listen()
+            },
+            Reset,
+            lost(7),
+        ),
+        fault(
+            "h2 a frame of another stream",
+            |s| begun(s).wait(100).send(data(s + 100, "x")).listen(),
+            Reset,
+            lost(7),
+        ),
+        fault(
+            "h2 a push nobody asked for",
+            |s| {
+                begun(s)
+                    .wait(100)
+                    .send(frame(PUSH_PROMISE, END_HEADERS, s, [0, 0, 0, 2, 0x82]))
+                    .listen()
+            },
+            Reset,
+            lost(7),
+        ),
+        refused(
+            "h2 a head that cannot be unpacked",
+            |s| {
+                Play::default()
+                    .send(frame(HEADERS, END_HEADERS, s, [0xff; 9]))
+                    .listen()
+            },
+            "upstream_reset",
+        ),
+        refused(
+            "h2 continuation flood",
+            |s| {
+                let more = frame(CONTINUATION, 0, s, field("x-a", "b"));
+                Play::default()
+                    .send(frame(HEADERS, 0, s, [0x88]))
+                    .repeat(more, 20_000)
+                    .listen()
+            },
+            "upstream_reset",
+        ),
+        fault(
+            "h2 a stall without end",
+            |s| begun(s).wait(GIVES_UP * 2).send(the_end(s)),
+            GivenUp,
+            timeout,
+        ),
+        fault(
+            "h2 an end without the stream's own",
+            |s| begun(s).send(frame(DATA, 1, s, b"")),
+            Same,
+            recorded("upstream_reset", Some("unterminated"), Some(7)),
+        ),
+    ]
+}
+
+/// What the faults are called.
+pub fn names() -> Vec<&'static str> {
+    faults().iter().map(|fault| fault.name).collect()
+}
+
+/// A backend that speaks HTTP/2 by hand.
+struct Backend {
+    address: SocketAddr,
+    does: Arc<Mutex<Does>>,
+}
+
+impl Backend {
+    async fn start() -> Backend {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let does = Arc::new(Mutex::new(ordinary as Does));
+        let theirs = Arc::clone(&does);
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                tokio::spawn(serve(End::new(tcp), Arc::clone(&theirs)));
+            }
+        });
+        Backend { address, does }
+    }
+
+    fn does(&self, does: Does) {
+        *self.does.lock().expect("no panic") = does;
+    }
+}
+
+async fn serve(mut end: End, does: Arc<Mutex<Does>>) {
+    let hello = Play::default()
+        .hear(frames::PREFACE.len())
+        .send(settings(&[]))
+        .send(frame(frames::SETTINGS, frames::ACK, 0, b""));
+    let (mut goes_on, mut answered) = (end.play(&hello).await, 0);
+    while goes_on {
+        if let Some(stream) = asked(&end.heard, answered) {
+            let now = *does.lock().expect("no panic");
+            goes_on = end.play(&now(stream)).await && end.gone.is_none();
+            answered = stream;
+        } else {
+            goes_on = end.hear_for_ever().await;
+        }
+    }
+}
+
+/// The next stream whose request is whole.
+fn asked(heard: &[u8], answered: u32) -> Option<u32> {
+    let frames = frames::frames(heard.get(frames::PREFACE.len()..)?);
+    let ended =
+        |kind: u8, flags: u8| matches!(kind, DATA | HEADERS) && flags & frames::END_STREAM != 0;
+    let mut streams = frames
+        .iter()
+        .filter(|(kind, flags, _, _)| ended(*kind, *flags));
+    let next = streams.find(|(_, _, stream, _)| *stream > answered)?;
+    Some(next.2)
+}
+
+/// Asks for a chat over a connection of its own.
+async fn ask(address: SocketAddr, session: &str) -> Seen {
+    let tcp = TcpStream::connect(address).await.expect("connected");
+    let (mut send, connection) = h2::client::Builder::new()
+        .enable_push(false)
+        .handshake(tcp)
+        .await
+        .expect("begun");
+    let connection = tokio::spawn(connection);
+    let request = http::Request::post("http://backend/v1/chat/completions")
+        .header("x-tokengauge-session", session)
+        .header("content-type", "application/json")
+        .body(())
+        .expect("a request");
+    let (answer, mut body) = send.send_request(request, false).expect("sent");
+    body.send_data(Bytes::from_static(b"{\"stream\":true}"), true)
+        .expect("sent");
+    let mut seen = Seen {
+        status: None,
+        error: None,
+        body: Bytes::new(),
+        end: Ending::Whole,
+    };
+    let read = tokio::time::timeout(WITHIN, read(answer, &mut seen)).await;
+    connection.abort();
+    if read.is_err() {
+        seen.end = Ending::Hung;
+    }
+    seen
+}
+
+async fn read(answer: h2::client::ResponseFuture, seen: &mut Seen) {
+    let response = match answer.await {
+        Ok(response) => response,
+        Err(error) => {
+            seen.end = ending(&error);
+            return;
+        }
+    };
+    seen.status = Some(response.status().as_u16());
+    let error = response.headers().get("x-tokengauge-error");
+    seen.error = error.map(|error| error.to_str().expect("text").to_owned());
+    let (mut body, mut content) = (response.into_body(), Vec::new());
+    while let Some(piece) = body.data().await {
+        match piece {
+            Ok(piece) => {
+                let _ = body.flow_control().release_capacity(piece.len());
+                content.extend_from_slice(&piece);
+            }
+            Err(error) => {
+                seen.end = ending(&error);
+                break;
+            }
+        }
+    }
+    seen.body = content.into();
+}
+
+fn ending(error: &h2::Error) -> Ending {
+    match error.reason() {
+        Some(reason) if error.is_reset() && error.is_remote() => Ending::Reset(reason.into()),
+        _ => Ending::Lost,
+    }
+}
+
+impl Through {
+    fn holds(self, direct: &Seen, through: &Seen) -> bool {
+        match self {
+            Through::Same => through == direct,
+            Through::Reset => {
+                let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
+                reset && (through.status, &through.body) == (direct.status, &direct.body)
+            }
+            Through::Window => {
+                let (one, other) = (&direct.body, &through.body);
+                let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
+                reset && (one.starts_with(other) || other.starts_with(one))
+            }
+            Through::Refused(status, error) => {
+                let refused = through.status == Some(status) && direct.status.is_none();
+                refused && through.error.as_deref() == Some(error) && through.end == Ending::Whole
+            }
+            Through::GivenUp => {
+                let reset = matches!(through.end, Ending::Reset(_));
+                reset && direct.body.starts_with(&through.body)
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_that_break_http2() {
+    let backend = Backend::start().await;
+    let url = format!("http://{}", backend.address);
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = url;
+        setup.gives_up = GIVES_UP;
+        setup.upstream = "protocol = \"http2\"\n".to_owned();
+    });
+    let world = world.await;
+    let whole = ask(backend.address, "whole").await;
+    assert_eq!((whole.status, whole.end), (Some(200), Ending::Whole));
+    let mut wrong = Vec::new();
+    for fault in faults() {
+        let name = fault.name;
+        let session = name.replace([' ', ',', '\''], "-");
+        backend.does(fault.does);
+        let direct = ask(backend.address, &session).await;
+        let through = ask(world.proxy(), &session).await;
+        let record = world.record(&session).await;
+        backend.does(ordinary);
+        world.rests(name).await;
+        assert_eq!(ask(world.proxy(), "next").await, whole, "after {name}");
+        if !fault.through.holds(&direct, &through) {
+            wrong.push(format!(
+                "{name}: not {:?}:\n  direct  {direct:?}\n  through {through:?}",
+                fault.through
+            ));
+        } else if !fault.recorded.is(&record) {
+            wrong.push(format!("{name}: not {:?}: {record}", fault.recorded));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

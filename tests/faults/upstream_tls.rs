@@ -1,0 +1,249 @@
+//! What goes wrong on the way to an upstream: TLS, and the name.
+
+use super::backend::Backend;
+use super::message::Ending;
+use super::upstream::{Recorded, recorded};
+use super::world::{GIVES_UP, Setup, World, ask, ordinary, request};
+use crate::certificates::Authority;
+use crate::meter_support::words;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, crypto::ring};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio_rustls::TlsAcceptor;
+
+/// What a backend does with a new connection.
+#[derive(Clone)]
+enum Does {
+    Tls(TlsAcceptor, &'static str),
+    /// Ends it amid the handshake.
+    Cut,
+    /// Answers in plain text.
+    Plain,
+    /// Says nothing.
+    Silent,
+}
+
+const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+/// Without a length: only TLS tells whether it is whole.
+const OPEN: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+
+fn acceptor((certificate, key): (PathBuf, PathBuf)) -> TlsAcceptor {
+    let chain = vec![CertificateDer::from_pem_file(certificate).expect("a certificate")];
+    let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let config = builder.with_no_client_auth().with_single_cert(chain, key);
+    TlsAcceptor::from(Arc::new(config.expect("usable")))
+}
+
+async fn serve(mut tcp: TcpStream, does: Does) {
+    let mut request = vec![0; 64 * 1024];
+    match does {
+        Does::Tls(acceptor, answer) => {
+            let Ok(mut tls) = acceptor.accept(tcp).await else {
+                return;
+            };
+            let _ = tls.read(&mut request).await;
+            let _ = tls.write_all(answer.as_bytes()).await;
+            let _ = tls.flush().await;
+            if answer == WHOLE {
+                let _ = tls.shutdown().await;
+            }
+        }
+        Does::Cut => drop(tcp.read(&mut request[..100]).await),
+        Does::Plain => {
+            let _ = tcp.read(&mut request).await;
+            let _ = tcp.write_all(WHOLE.as_bytes()).await;
+        }
+        Does::Silent => while tcp.read(&mut request).await.is_ok_and(|read| read > 0) {},
+    }
+}
+
+async fn backend(does: Arc<Mutex<Does>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let does = does.lock().expect("no panic").clone();
+            tokio::spawn(serve(tcp, does));
+        }
+    });
+    address
+}
+
+struct Fault {
+    name: &'static str,
+    does: Does,
+    status: &'static str,
+    recorded: Recorded,
+}
+
+fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
+    let untrusted = || recorded("unreachable", Some("upstream_tls"), None);
+    let with = |certificate| Does::Tls(acceptor(certificate), WHOLE);
+    let fault = |name, does| Fault {
+        name,
+        does,
+        status: "502",
+        recorded: untrusted(),
+    };
+    vec![
+        fault(
+            "tls wrong name",
+            with(authority.issue("wrong", "other.test")),
+        ),
+        fault(
+            "tls expired",
+            with(authority.issue_expired("old", "localhost")),
+        ),
+        fault(
+            "tls of a stranger",
+            with(strange.issue("strange", "localhost")),
+        ),
+        fault("tls handshake cut", Does::Cut),
+        fault("plain text for tls", Does::Plain),
+        Fault {
+            status: "504",
+            recorded: recorded("timeout", Some("upstream_connect_timeout"), None),
+            ..fault("tls handshake without answer", Does::Silent)
+        },
+    ]
+}
+
+/// What the faults are called.
+pub fn names() -> Vec<&'static str> {
+    let faults = faults(&Authority::new(), &Authority::new());
+    faults.iter().map(|fault| fault.name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upstreams_whose_tls_is_wrong() {
+    let (authority, strange) = (Authority::new(), Authority::new());
+    let good = acceptor(authority.issue("good", "localhost"));
+    let does = Arc::new(Mutex::new(Does::Tls(good.clone(), WHOLE)));
+    let address = backend(Arc::clone(&does)).await;
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("https://localhost:{}", address.port());
+        setup.gives_up = GIVES_UP;
+        setup.upstream = format!("tls.ca = {:?}\n", authority.file);
+    });
+    let world = world.await;
+    let works = || async {
+        *does.lock().expect("no panic") = Does::Tls(good.clone(), WHOLE);
+        let seen = ask(world.proxy(), &request("ordinary")).await;
+        assert_eq!(
+            (seen.body.as_slice(), seen.end),
+            (&b"hello"[..], Ending::Whole),
+            "{seen:?}"
+        );
+    };
+    works().await;
+    for fault in faults(&authority, &strange) {
+        let session = fault.name.replace(' ', "-");
+        *does.lock().expect("no panic") = fault.does;
+        let seen = ask(world.proxy(), &request(&session)).await;
+        assert_eq!(
+            seen.what.as_deref(),
+            Some(fault.status),
+            "{}: {seen:?}",
+            fault.name
+        );
+        assert_eq!(
+            seen.error.as_deref(),
+            fault.recorded.error,
+            "{}",
+            fault.name
+        );
+        let record = world.record(&session).await;
+        assert!(fault.recorded.is(&record), "{}: {record}", fault.name);
+        world.rests(fault.name).await;
+        works().await;
+    }
+}
+
+/// Whoever can cut a connection could else make a part of an answer pass for all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
+    let authority = Authority::new();
+    let good = acceptor(authority.issue("good", "localhost"));
+    let answer: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
+    let does = Arc::new(Mutex::new(Does::Tls(good.clone(), answer)));
+    let address = backend(Arc::clone(&does)).await;
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("https://localhost:{}", address.port());
+        setup.upstream = format!("tls.ca = {:?}\n", authority.file);
+    });
+    let world = world.await;
+    let seen = ask(world.proxy(), &request("tls-cut")).await;
+    assert_eq!(
+        (seen.body, seen.end),
+        (words(5).into_bytes(), Ending::Short)
+    );
+    assert_eq!(world.record("tls-cut").await["outcome"], "upstream_reset");
+    world.rests("a cut").await;
+}
+
+/// The names of the machine are those of a file of its own for this process.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_whose_name_changes_is_followed() {
+    let allowed = std::process::Command::new("unshare")
+        .args(["-m", "true"])
+        .status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        assert!(
+            std::env::var("CI").is_err(),
+            "CI can give a process names of its own"
+        );
+        return eprintln!("skipped: mount namespaces are not allowed here");
+    }
+    let first = Backend::start().await;
+    let second = Backend::bind(([127, 0, 0, 2], first.address.port()).into()).await;
+    first.plays(&ordinary());
+    second.plays(&ordinary());
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = folder.path().join("hosts");
+    let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
+    resolves("127.0.0.1 engine.test").expect("written");
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://engine.test:{}", first.address.port());
+        let mut command = Command::new("unshare");
+        let script = format!(
+            "mount --bind {} /etc/hosts && exec \"$0\" \"$@\"",
+            names.display()
+        );
+        command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
+        setup.command = command;
+    });
+    let world = world.await;
+    let whole = |session: &'static str| {
+        let play = request(session);
+        let proxy = world.proxy();
+        async move { ask(proxy, &play).await }
+    };
+    assert_eq!(whole("one").await.end, Ending::Whole);
+    assert_eq!((first.visits().len(), second.visits().len()), (1, 0));
+    // The connection that is kept does not outlive its name for long.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    resolves("").expect("written");
+    let seen = whole("nowhere").await;
+    assert_eq!(seen.what.as_deref(), Some("502"), "{seen:?}");
+    let record = world.record("nowhere").await;
+    assert!(
+        recorded("unreachable", Some("upstream_dns"), None).is(&record),
+        "{record}"
+    );
+    world.rests("a name that is gone").await;
+    resolves("127.0.0.2 engine.test").expect("written");
+    assert_eq!(whole("two").await.end, Ending::Whole);
+    assert_eq!((first.visits().len(), second.visits().len()), (0, 1));
+    world.rests("a name that moved").await;
+}
