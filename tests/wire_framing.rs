@@ -411,6 +411,39 @@ fn a_bomb_is_given_up_before_it_has_grown() {
 }
 
 #[test]
+fn the_bound_of_an_event_is_the_same_however_it_is_cut() {
+    let limits = Limits {
+        event_bytes: 1_000,
+        ..Limits::default()
+    };
+    for length in [900, 1_000, 1_001, 1_100] {
+        let text = format!("\"{}\"", "x".repeat(length));
+        for (framing, body) in [
+            (Framing::Sse, format!("data: {text}\n\n")),
+            (Framing::Sse, format!(": {text}\n\n")),
+            (Framing::Sse, format!("data: {{\ndata: {text}\n\n")),
+            (Framing::Ndjson, format!("{text}\n")),
+            (Framing::JsonArray, format!("[{text},{text}]")),
+        ] {
+            let broken = |cut: usize| {
+                let mut decoder = Decoder::with_framing(CHAT, framing, None, limits);
+                let mut pieces = body.as_bytes().chunks(cut);
+                pieces.any(|piece| decoder.push(piece, &mut |_| ()).is_err())
+            };
+            let expected = broken(1);
+            assert_eq!(expected, length > 990, "{framing:?} of {length}");
+            for cut in [7, 100, 999, body.len()] {
+                assert_eq!(
+                    broken(cut),
+                    expected,
+                    "{framing:?} of {length} cut by {cut}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_is_held_beyond_its_bound() {
     let limits = Limits {
         event_bytes: 1_000,

@@ -97,6 +97,10 @@ impl Splitter for JsonArray {
                 continue;
             }
             let stop = if end == End::With { at + 1 } else { at };
+            // The bound is that of an element, whether it came in one piece or in many.
+            if self.element.len() + (stop - start) > self.limit {
+                return Err(Broken::TooLarge);
+            }
             if self.element.is_empty() {
                 each(Item::Event {
                     name: "",

@@ -17,6 +17,14 @@ impl Ndjson {
             line: Vec::new(),
         }
     }
+
+    /// A line is no longer than the bound, whether it came in one piece or in many.
+    fn check(&self, more: usize) -> Result<(), Broken> {
+        if self.line.len() + more > self.limit {
+            return Err(Broken::TooLarge);
+        }
+        Ok(())
+    }
 }
 
 fn give(line: &[u8], each: &mut dyn FnMut(Item<'_>)) {
@@ -30,6 +38,7 @@ impl Splitter for Ndjson {
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
+            self.check(end)?;
             if self.line.is_empty() {
                 give(&rest[..end], each);
             } else {
@@ -40,10 +49,7 @@ impl Splitter for Ndjson {
             rest = &rest[end + 1..];
         }
         self.line.extend_from_slice(rest);
-        if self.line.len() > self.limit {
-            return Err(Broken::TooLarge);
-        }
-        Ok(())
+        self.check(0)
     }
 
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>)) {

@@ -99,8 +99,10 @@ impl Sse {
         }
     }
 
-    fn check(&self) -> Result<(), Broken> {
-        if self.line.len() + self.data.len() > self.limit {
+    /// A line and the data before it are within the bound, whether they came in one piece
+    /// or in many.
+    fn check(&self, more: usize) -> Result<(), Broken> {
+        if self.line.len() + self.data.len() + more > self.limit {
             return Err(Broken::TooLarge);
         }
         Ok(())
@@ -119,6 +121,7 @@ impl Splitter for Sse {
         }
         while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (line, tail) = (&rest[..end], &rest[end + 1..]);
+            self.check(end + current.map_or(0, <[u8]>::len))?;
             if self.line.is_empty() {
                 self.line(line, &mut current, each);
             } else {
@@ -131,7 +134,6 @@ impl Splitter for Sse {
                 self.line = whole;
                 self.line.clear();
             }
-            self.check()?;
             rest = match (rest[end], tail) {
                 (b'\r', [b'\n', after @ ..]) => after,
                 (b'\r', []) => {
@@ -143,7 +145,7 @@ impl Splitter for Sse {
         }
         self.line.extend_from_slice(rest);
         self.keep(&mut current);
-        self.check()
+        self.check(0)
     }
 
     fn finish(&mut self, each: Each<'_>) {
