@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 const STREAMS: u64 = 50;
 /// Between two chunks of a paced stream.
 const PACE: Duration = Duration::from_millis(20);
+/// Where no number is named.
 const ROUNDS: usize = 5;
 /// Of one scene in one round.
 const SCENE: Duration = Duration::from_secs(3);
@@ -79,6 +80,15 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(run(cores))
 }
 
+/// As many as the command line says: `cargo bench --bench backpressure -- 1`.
+fn rounds() -> usize {
+    let mut arguments = std::env::args().skip(1);
+    arguments
+        .find_map(|argument| argument.parse().ok())
+        .filter(|rounds| *rounds > 0)
+        .unwrap_or(ROUNDS)
+}
+
 /// What the chunks of one scene were late, in nanoseconds, over all rounds.
 #[derive(Default)]
 struct Scene {
@@ -91,7 +101,7 @@ async fn run(cores: Cores) -> anyhow::Result<()> {
     let backend = backend().await?;
     let (proxy, processes) = start(backend, cores)?;
     let mut scenes: Vec<Scene> = PEERS.iter().map(|_| Scene::default()).collect();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         for ((peer, _, count), scene) in PEERS.iter().zip(&mut scenes) {
             scene.direct.push(play(backend, *peer, *count).await?);
             scene.through.push(play(proxy, *peer, *count).await?);
@@ -290,8 +300,9 @@ async fn answer(mut tcp: TcpStream) -> std::io::Result<()> {
 }
 
 fn print(scenes: &[Scene]) {
+    let rounds = scenes[0].direct.len();
     println!(
-        "{STREAMS} streams, a chunk every {PACE:?}, {ROUNDS} rounds in turns; how late a chunk is, in µs"
+        "{STREAMS} streams, a chunk every {PACE:?}, {rounds} rounds in turns; how late a chunk is, in µs"
     );
     println!(
         "| beside them | direct p50 | p99 | to alone | proxy p50 | p99 | to alone | proxy memory |"

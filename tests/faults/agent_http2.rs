@@ -216,3 +216,37 @@ async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
     world.rests("a shut window").await;
     world.next_call_works().await;
 }
+
+/// A reset of a stream overtakes what waits to be written to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
+    let world = World::start().await;
+    let does = Play::default().send(STREAM).send(chunk("hello"));
+    for (number, does) in [does.clone().close(), does.send("zz\r\n").close()]
+        .iter()
+        .enumerate()
+    {
+        let session = format!("broken-{number}");
+        world.backend.plays(does);
+        let mut agent = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+        agent.play(&opened().send(request(1, &session))).await;
+        while !frames(&agent.heard)
+            .iter()
+            .any(|frame| frame.0 == RST_STREAM)
+        {
+            assert!(agent.hear().await, "{:?}", frames(&agent.heard));
+        }
+        let heard = frames(&agent.heard);
+        let content: Vec<u8> = heard
+            .iter()
+            .filter(|frame| frame.0 == DATA)
+            .flat_map(|frame| frame.3.to_vec())
+            .collect();
+        assert!(heard.iter().any(|frame| frame.0 == HEADERS));
+        assert_eq!(content, b"hello", "{number}");
+        drop(agent);
+        assert_eq!(world.record(&session).await["outcome"], "upstream_reset");
+        world.rests(&session).await;
+    }
+    world.next_call_works().await;
+}

@@ -41,6 +41,9 @@ pub struct Recorded {
     pub error: Option<&'static str>,
     /// Counted output.
     pub tokens: Option<u64>,
+    /// Why there is no speed, where that is of interest.
+    pub without_speed: Option<&'static str>,
+    pub stalls: u64,
 }
 
 /// A record of a call that broke off, with so many tokens until then.
@@ -62,6 +65,16 @@ pub fn recorded(
         outcome,
         error,
         tokens,
+        without_speed: None,
+        stalls: 0,
+    }
+}
+
+/// A record of a call that came whole and could not be counted.
+pub fn uncounted(why: &'static str) -> Recorded {
+    Recorded {
+        without_speed: Some(why),
+        ..recorded("complete", None, None)
     }
 }
 
@@ -176,6 +189,10 @@ impl Recorded {
         record["outcome"] == self.outcome
             && record["error_type"].as_str() == self.error
             && record["tokens"]["normalised"]["output"].as_u64() == self.tokens
+            && self
+                .without_speed
+                .is_none_or(|why| record["tps"]["unavailable"] == why)
+            && record["stalls"] == self.stalls
     }
 }
 

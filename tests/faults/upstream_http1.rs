@@ -1,7 +1,9 @@
 //! What an upstream does wrong over HTTP/1.
 
 use super::play::Play;
-use super::upstream::{Fault, Through, all, complete, fault, recorded, refused, reset};
+use super::upstream::{
+    Fault, Recorded, Through, all, complete, fault, recorded, refused, reset, uncounted,
+};
 use super::world::{GIVES_UP, STREAM, World, chunk, the_end};
 use crate::meter_support::{DONE, finish, words};
 use flate2::Compression;
@@ -164,7 +166,10 @@ fn slow() -> Vec<Fault> {
             "a stall that goes on",
             begun().wait(500).send(chunk(words(5))).send(the_end()),
             Through::Same,
-            complete(12),
+            Recorded {
+                stalls: 1,
+                ..complete(12)
+            },
         ),
         fault(
             "a stall that ends",
@@ -318,7 +323,7 @@ fn floods() -> Vec<Fault> {
             "an event of 24 MB",
             event.send(chunk("\"}}]}\n\n")).send(the_end()),
             Through::Same,
-            recorded("complete", None, None),
+            uncounted("unparsed"),
         ),
     ]
 }
@@ -341,7 +346,6 @@ fn contents() -> Vec<Fault> {
     let mut bad = good.clone();
     let middle = bad.len() / 2;
     bad[middle..middle + 8].fill(0xff);
-    let unread = recorded("complete", None, None);
     let bomb = gzip(&[b"data: ".as_slice(), &vec![b'x'; 32 << 20]].concat());
     let mut garbled = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"".to_vec();
     garbled.extend_from_slice(b" \xff\xfe\xc3\x28\xed\xa0\x80\"}}]}\n\n");
@@ -350,14 +354,24 @@ fn contents() -> Vec<Fault> {
         .collect();
     vec![
         fault("gzip", zipped(&good), Through::Same, complete(7)),
-        fault("corrupted gzip", zipped(&bad), Through::Same, unread),
+        fault(
+            "corrupted gzip",
+            zipped(&bad),
+            Through::Same,
+            uncounted("unparsed"),
+        ),
         fault(
             "truncated gzip",
             zipped(&good[..good.len() / 2]),
             Through::Same,
             recorded("upstream_reset", Some("unterminated"), Some(0)),
         ),
-        fault("a gzip bomb", zipped(&bomb), Through::Same, unread),
+        fault(
+            "a gzip bomb",
+            zipped(&bomb),
+            Through::Same,
+            uncounted("unparsed"),
+        ),
         fault(
             "invalid UTF-8",
             begun().send(chunk(garbled)).send(the_end()),
