@@ -121,7 +121,9 @@ pub enum Ending {
 /// Is shown what the simulator does, as it happens: for who holds what came out of a
 /// proxy against it.
 #[derive(Clone)]
-pub struct Witness(Arc<dyn Fn(&str, Seen<'_>) + Send + Sync>);
+pub struct Witness(Arc<See>);
+
+type See = dyn Fn(&str, Seen<'_>) + Send + Sync;
 
 /// What a [`Witness`] sees of the call whose id comes with it.
 #[derive(Clone, Copy, Debug)]
