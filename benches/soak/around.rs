@@ -30,6 +30,11 @@ const PATHS: &[&str] = &[
     "/",
 ];
 
+/// What the API answered.
+pub const ANSWERS: &str = "API answers";
+/// What it gave up on.
+pub const TOO_LATE: &str = "API questions out of time";
+
 /// Counters that say the proxy lost or broke something: none may move. The limits that
 /// they stand for are far from what this traffic needs.
 pub const NEVER: &[(&str, &[&str])] = &[
@@ -92,8 +97,10 @@ async fn look(admin: SocketAddr, path: &str, report: &Report) {
             if json && serde_json::from_str::<serde::de::IgnoredAny>(&body).is_err() {
                 report.violation(format!("{path} is no JSON: {body:.200}"));
             }
-            report.count("API answers");
+            report.count(ANSWERS);
         }
+        // A busy machine may need longer than the limit of 5 s; one of many at most.
+        Ok((503, body)) if body.contains("took longer") => report.count(TOO_LATE),
         Ok((status, body)) => report.violation(format!("{path} answers {status}: {body:.200}")),
         Err(error) => report.violation(format!("{path}: {error:#}")),
     }
@@ -129,8 +136,8 @@ pub async fn says_nothing(proxy: SocketAddr, mut random: Random, report: Arc<Rep
     loop {
         let half = "POST /one/v1/chat/completions HTTP/1.1\r\nhost: soak\r\nx-slow: ";
         let said = &half[..random.between(0, half.len() as u64) as usize];
-        // The limit on a head is 3 s.
-        let thrown_out = timeout(Duration::from_secs(20), async {
+        // The limit on a head is 10 s.
+        let thrown_out = timeout(Duration::from_secs(40), async {
             let mut stream = TcpStream::connect(proxy).await?;
             for byte in said.as_bytes() {
                 stream.write_all(&[*byte]).await?;
@@ -142,7 +149,7 @@ pub async fn says_nothing(proxy: SocketAddr, mut random: Random, report: Arc<Rep
         match thrown_out.await {
             Ok(_) => report.count("slow connections closed"),
             Err(_) => report.violation(format!(
-                "a connection that said {said:?} is open after 20 s"
+                "a connection that said {said:?} is open after 40 s"
             )),
         }
         sleep(Duration::from_millis(random.between(100, 1500))).await;

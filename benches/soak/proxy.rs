@@ -47,7 +47,7 @@ state_dir = "{state}"
 [admin]
 listen = "127.0.0.1:0"
 [limits]
-head_timeout = "3s"
+head_timeout = "10s"
 [measure]
 recent_calls = {RECENT_CALLS}
 stall_threshold = "{}ms"

@@ -11,10 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokengauge::call::CallRecord;
 
-/// A record of a call that the other records of it are waited for so long.
-const LINGER: Duration = Duration::from_secs(2);
+/// So long a call is looked at after its end, for one record too many.
+const MOMENT: Duration = Duration::from_millis(500);
+/// So long one is waited for that may be or not: on a busy machine an agent's leaving is
+/// seen late.
+const LINGER: Duration = Duration::from_secs(15);
 /// Whoever has not been recorded after this is lost.
-const LOST: Duration = Duration::from_secs(20);
+const LOST: Duration = Duration::from_secs(60);
 
 /// A call that an agent is through with.
 pub struct Over {
@@ -97,14 +100,12 @@ impl Records {
         for over in std::mem::take(&mut self.over) {
             let waited = now.duration_since(over.at);
             let records = self.waiting.get(&over.id).map_or(0, Vec::len);
-            let (told, (_, most)) = book.with(&over.id, |written| {
+            let (told, (fewest, most)) = book.with(&over.id, |written| {
                 (over.done.told(written), over.done.records(written))
             });
-            let ready = told && records >= most && waited > LINGER / 4
-                || told && waited > LINGER && {
-                    let (fewest, _) = book.with(&over.id, |written| over.done.records(written));
-                    records >= fewest
-                };
+            let all = records >= most && waited > MOMENT;
+            let enough = records >= fewest && waited > LINGER;
+            let ready = told && (all || enough);
             if ready || waited > LOST {
                 self.settle(&over, book, report);
             } else {
@@ -132,7 +133,13 @@ impl Records {
     }
 
     fn take(&mut self, mut record: CallRecord, report: &Report) {
-        if report.breaks("tokens") && record.tokens.normalised.output.is_some_and(|n| n > 0) {
+        let counted = record
+            .tokens
+            .normalised
+            .output
+            .is_some_and(|output| output > 0);
+        let complete = record.outcome == tokengauge::call::Outcome::Complete;
+        if counted && complete && report.breaks("tokens") {
             record.tokens.normalised.output = record.tokens.normalised.output.map(|n| n + 1);
         }
         if self

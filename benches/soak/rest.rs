@@ -1,5 +1,6 @@
 //! What must hold when the traffic is over: everything is back, every sum is right.
 
+use crate::around::{ANSWERS, TOO_LATE};
 use crate::proxy::{self, Proxy, scrape, sum};
 use crate::records::{Brief, Records};
 use crate::report::{LAGGED, Report};
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 
 /// Idle connections are kept for 2 s, and blocking threads for 10 s; a turn of an
@@ -103,6 +104,12 @@ pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyh
     for record in records.unclaimed() {
         report.violation(format!("a record of no call: {record:?}"));
     }
+    let (late, answered) = (report.counted(TOO_LATE), report.counted(ANSWERS));
+    if late * 20 > answered {
+        report.violation(format!(
+            "{late} questions to the API ran out of time, {answered} did not"
+        ));
+    }
     for (result, kind) in [
         ("applied", "configurations"),
         ("refused", "wrong configurations"),
@@ -142,10 +149,16 @@ pub fn sink(sink: &Sink, report: &Report) {
 }
 
 /// The ledger has every record of the call log once, with the same figures.
-pub fn ledger(folder: &Path, records: &Records, report: &Report) -> anyhow::Result<()> {
+pub fn ledger(
+    folder: &Path,
+    begin: SystemTime,
+    records: &Records,
+    report: &Report,
+) -> anyhow::Result<()> {
+    let since = humantime::format_rfc3339_millis(begin).to_string();
     let exported = folder.join("exported.jsonl");
     let export = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-        .args(["export", "--format", "jsonl", "--since", "24h", "--ledger"])
+        .args(["export", "--format", "jsonl", "--since", &since, "--ledger"])
         .arg(folder.join("state/ledger.sqlite"))
         .arg("-o")
         .arg(&exported)

@@ -1,0 +1,35 @@
+//! A ledger with a past, as in production: its page caches are as full at the start of a
+//! run as they ever become, so that what memory grows by is none of theirs.
+
+#[path = "../../tests/ledger_support/mod.rs"]
+mod ledger_support;
+
+use ledger_support::Records;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Kept, Store};
+
+/// Over this time, until now.
+const PAST: Duration = Duration::from_secs(3600);
+
+/// Writes so many calls of the last hour.
+pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()> {
+    let every = PAST.as_millis() as f64 / calls.max(1) as f64;
+    let mut records = Records::new(now - PAST, every).take(calls);
+    let mut store = Store::open(ledger)?;
+    loop {
+        let batch: Vec<CallRecord> = records.by_ref().take(1000).collect();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let kept: Vec<Kept<'_>> = batch
+            .iter()
+            .map(|record| Kept {
+                record,
+                concurrency: None,
+            })
+            .collect();
+        store.write(&kept)?;
+    }
+}
