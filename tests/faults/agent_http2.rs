@@ -172,8 +172,7 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
     drop(agent);
     world.rests("many streams").await;
     world.next_call_works().await;
-    let records = world.records("many").await;
-    assert_eq!(records.len(), 100);
+    let records = world.recorded("many", 100).await;
     assert!(
         records
             .iter()

@@ -173,7 +173,7 @@ impl Scene {
         let written = || self.tireless.written.load(Ordering::Relaxed);
         loop {
             let before = written();
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             if before > 0 && written() == before {
                 return before;
             }
@@ -224,15 +224,10 @@ async fn agents_that_never_read_hold_their_own_backends_back() {
     );
     scene.others_are_unharmed().await;
     let later = scene.held_back().await;
-    assert!(
-        later - written < AGENTS << 20,
-        "{} bytes more",
-        later - written
-    );
+    assert!(later < AGENTS * KERNEL, "{later} bytes");
     drop(agents);
     scene.world.rests("agents that never read").await;
-    let records = scene.world.records("thirsty").await;
-    assert_eq!(records.len() as u64, AGENTS);
+    let records = scene.world.recorded("thirsty", AGENTS as usize).await;
     let forwarded: u64 = records
         .iter()
         .filter_map(|record| record["bytes"]["response"].as_u64())
@@ -357,11 +352,10 @@ async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
     );
     scene.others_are_unharmed().await;
     scene.world.rests("long prompts").await;
-    let records = scene.world.records("long").await;
+    let records = scene.world.recorded("long", PROMPTS as usize).await;
     assert!(
         records
             .iter()
             .all(|record| record["bytes"]["request"] == PROMPT)
     );
-    assert_eq!(records.len() as u64, PROMPTS);
 }

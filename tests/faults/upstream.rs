@@ -41,8 +41,8 @@ pub struct Recorded {
     pub error: Option<&'static str>,
     /// Counted output.
     pub tokens: Option<u64>,
-    /// Why there is no speed, where that is of interest.
-    pub without_speed: Option<&'static str>,
+    /// Why there may be no speed, where that is of interest.
+    pub without_speed: &'static [&'static str],
     pub stalls: u64,
 }
 
@@ -65,15 +65,15 @@ pub fn recorded(
         outcome,
         error,
         tokens,
-        without_speed: None,
+        without_speed: &[],
         stalls: 0,
     }
 }
 
 /// A record of a call that came whole and could not be counted.
-pub fn uncounted(why: &'static str) -> Recorded {
+pub fn uncounted(why: &'static [&'static str]) -> Recorded {
     Recorded {
-        without_speed: Some(why),
+        without_speed: why,
         ..recorded("complete", None, None)
     }
 }
@@ -186,12 +186,11 @@ impl Through {
 
 impl Recorded {
     pub fn is(&self, record: &Value) -> bool {
+        let why = self.without_speed;
         record["outcome"] == self.outcome
             && record["error_type"].as_str() == self.error
             && record["tokens"]["normalised"]["output"].as_u64() == self.tokens
-            && self
-                .without_speed
-                .is_none_or(|why| record["tps"]["unavailable"] == why)
+            && (why.is_empty() || why.iter().any(|why| record["tps"]["unavailable"] == *why))
             && record["stalls"] == self.stalls
     }
 }

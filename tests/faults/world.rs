@@ -97,19 +97,28 @@ impl World {
 
     /// The one finished call of this session.
     pub async fn record(&self, session: &str) -> Value {
+        self.recorded(session, 1).await.remove(0)
+    }
+
+    /// The finished calls of this session, once there are so many.
+    pub async fn recorded(&self, session: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let mut calls = self.records(session).await;
-            assert!(calls.len() < 2, "{session} made {} calls", calls.len());
-            if let Some(call) = calls.pop() {
-                return call;
+            let calls = self.records(session).await;
+            let there = calls.len();
+            assert!(there <= count, "{session} made {there} calls, not {count}");
+            if there == count {
+                return calls;
             }
-            assert!(Instant::now() < end, "no record of {session}");
+            assert!(
+                Instant::now() < end,
+                "{there} of {count} calls of {session}"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// All finished calls of this session.
+    /// The finished calls of this session so far.
     pub async fn records(&self, session: &str) -> Vec<Value> {
         let path = format!("/api/v1/calls?limit=1000&session={session}");
         let answer: Value =
