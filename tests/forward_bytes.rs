@@ -152,9 +152,9 @@ async fn heads_without_a_body_keep_its_length_and_their_connection() {
         ("HEAD", "200 OK", "content-length: 1234\r\n"),
         ("GET", "304 Not Modified", "content-length: 99\r\n"),
         ("GET", "204 No Content", ""),
-        ("POST", "200 OK", "Content-Length: 0\r\n"),
+        ("PUT", "200 OK", "Content-Length: 0\r\n"),
     ] {
-        let announced = if method == "POST" {
+        let announced = if method == "PUT" {
             "Content-Length: 0\r\n"
         } else {
             ""

@@ -169,6 +169,38 @@ async fn connections_are_used_again() {
     assert_eq!(reused, [[false], [true], [true]]);
 }
 
+const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+
+/// Answers a POST, and gives the agent the time to read it.
+async fn answer(backend: &mut Raw, agent: &mut Raw) {
+    backend.read_head().await;
+    assert_eq!(backend.read_exact(3).await, b"abc");
+    backend.write(OK).await;
+    agent.read_until(b"ok").await;
+}
+
+#[tokio::test]
+async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
+    let (upstream, proxy) = proxy().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write(POST).await;
+    let mut first = upstream.accept().await;
+    answer(&mut first, &mut agent).await;
+    // A server that closes unannounced may be about to.
+    agent.write(POST).await;
+    let mut second = upstream.accept().await;
+    answer(&mut second, &mut agent).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    agent.write(POST).await;
+    answer(&mut first, &mut agent).await;
+    // From now on it is known to keep them.
+    agent.write(POST).await;
+    answer(&mut first, &mut agent).await;
+    let calls = proxy.recorder.ended_calls(4).await;
+    let reused: Vec<_> = calls.iter().map(|call| call.reused()).collect();
+    assert_eq!(reused, [[false], [false], [true], [true]]);
+}
+
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_costs_nobody_a_request() {
     let (upstream, proxy) = proxy().await;

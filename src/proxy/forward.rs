@@ -203,6 +203,7 @@ impl Forwarding<'_> {
         let mut wish = Wish {
             fresh: false,
             upgrade: ready.upgrade.is_some(),
+            once: !self.method.is_idempotent(),
         };
         let mut cost = now().saturating_duration_since(watch.began());
         loop {

@@ -1,5 +1,7 @@
 //! An upstream's endpoints: which one is next, and the connections to it.
 
+mod kept;
+
 use super::connection::{Http1, Http2, Io, dial};
 use super::refusal::failure;
 use super::tap::now;
@@ -7,7 +9,7 @@ use super::tls::{Connector, Invalid};
 use crate::config::{self, Protocol};
 use crate::observer::{Failure, FailureKind};
 use http::uri::Scheme;
-use std::collections::VecDeque;
+use kept::Kept;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,24 +41,14 @@ pub(super) struct Endpoint {
     created: Instant,
     /// Milliseconds from `created` until which it is left alone.
     ejected_until: AtomicU64,
-    idle: Mutex<VecDeque<Idle>>,
+    kept: Kept,
     http2: Mutex<Vec<Shared>>,
     spoken: AtomicU8,
     /// One new HTTP/2 connection at a time: those who wait will share it.
     opening: tokio::sync::Mutex<()>,
     sweeping: AtomicBool,
-    /// Connections in a row that it closed right after a response, without saying so.
-    closed_early: AtomicU8,
-    /// Milliseconds from `created` until which its connections serve one request each.
-    unkept_until: AtomicU64,
-    max_idle: usize,
     idle_for: Duration,
     head_bytes: usize,
-}
-
-struct Idle {
-    since: Instant,
-    http1: Box<Http1>,
 }
 
 struct Shared {
@@ -68,12 +60,6 @@ struct Shared {
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
-
-/// A connection closed sooner than this after a response was never meant to be kept.
-const EARLY: Duration = Duration::from_secs(1);
-/// So many of those in a row, and connections of that endpoint are not kept for a while.
-const TIMES_EARLY: u8 = 2;
-const UNKEPT_FOR: Duration = Duration::from_secs(60);
 
 /// A count of what is under way. Clones count together.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +107,8 @@ pub(super) struct Wish {
     pub fresh: bool,
     /// It will be upgraded.
     pub upgrade: bool,
+    /// It must not be sent a second time.
+    pub once: bool,
 }
 
 impl Upstream {
@@ -329,14 +317,11 @@ impl Endpoint {
             outstanding: Slot::default(),
             created: now(),
             ejected_until: AtomicU64::new(0),
-            idle: Mutex::default(),
+            kept: Kept::new(upstream),
             http2: Mutex::default(),
             spoken: AtomicU8::new(UNKNOWN),
             opening: tokio::sync::Mutex::default(),
             sweeping: AtomicBool::new(false),
-            closed_early: AtomicU8::new(0),
-            unkept_until: AtomicU64::new(0),
-            max_idle: upstream.max_idle,
             idle_for: upstream.idle_for,
             head_bytes,
         }
@@ -354,7 +339,7 @@ impl Endpoint {
 
     /// Gives the socket of an HTTP/1 connection back.
     pub fn take_back(self: &Arc<Self>, io: Io) {
-        if self.max_idle > 0
+        if self.kept.keeps()
             && let Ok(http1) = Http1::new(io, self.head_bytes)
         {
             self.give_back(Box::new(http1));
@@ -362,37 +347,10 @@ impl Endpoint {
     }
 
     /// Gives an HTTP/1 connection back; it is kept if it can serve once more.
-    pub fn give_back(self: &Arc<Self>, mut http1: Box<Http1>) {
-        if self.max_idle == 0 || !self.keeps() {
-            return;
+    pub fn give_back(self: &Arc<Self>, http1: Box<Http1>) {
+        if self.kept.keep(http1) {
+            self.sweep_later();
         }
-        if !http1.is_idle() {
-            return self.closed_after(Duration::ZERO);
-        }
-        let mut idle = locked(&self.idle);
-        if idle.len() >= self.max_idle {
-            idle.pop_front();
-        }
-        idle.push_back(Idle {
-            since: now(),
-            http1,
-        });
-        drop(idle);
-        self.sweep_later();
-    }
-
-    /// Notes that a connection was closed after so long without a request. One that does so
-    /// at once, time and again, would sooner or later cross a request with its closing.
-    fn closed_after(&self, age: Duration) {
-        if age < EARLY && self.closed_early.fetch_add(1, Ordering::Relaxed) + 1 >= TIMES_EARLY {
-            self.closed_early.store(0, Ordering::Relaxed);
-            let until = millis(self.created.elapsed() + UNKEPT_FOR);
-            self.unkept_until.store(until, Ordering::Relaxed);
-        }
-    }
-
-    fn keeps(&self) -> bool {
-        self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
     }
 
     fn reuse(&self, wish: Wish) -> Option<Wire> {
@@ -401,19 +359,7 @@ impl Endpoint {
         {
             return Some(wire);
         }
-        // The youngest first: the most likely to be open still.
-        while let Some(mut idle) = { locked(&self.idle).pop_back() } {
-            let age = idle.since.elapsed();
-            if idle.http1.is_idle() {
-                self.closed_early.store(0, Ordering::Relaxed);
-                if age < self.idle_for {
-                    return Some(Wire::Http1(idle.http1));
-                }
-            } else {
-                self.closed_after(age);
-            }
-        }
-        None
+        self.kept.take(wish.once).map(Wire::Http1)
     }
 
     fn reuse_http2(&self) -> Option<Wire> {
@@ -462,17 +408,10 @@ impl Endpoint {
 
     /// Closes what is too old or was closed by the endpoint; tells whether to come again.
     fn sweep(&self) -> bool {
-        let mut idle = locked(&self.idle);
-        idle.retain_mut(|idle| {
-            let (age, open) = (idle.since.elapsed(), idle.http1.is_idle());
-            if !open {
-                self.closed_after(age);
-            }
-            open && age < self.idle_for
-        });
+        let kept = self.kept.sweep();
         let mut open = locked(&self.http2);
         open.retain_mut(|shared| !shared.http2.is_closed() && shared.is_wanted(self.idle_for));
-        let more = !idle.is_empty() || !open.is_empty();
+        let more = kept || !open.is_empty();
         if !more {
             self.sweeping.store(false, Ordering::Relaxed);
         }
