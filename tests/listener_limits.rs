@@ -1,6 +1,7 @@
 //! What an agent may not do, and how many may be there at once.
 
 use crate::serving::{PATIENCE, Proxy, Settings, Upstream};
+use crate::support::agent::{http2, none};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge::config::{self, Limits};
@@ -83,6 +84,35 @@ async fn a_head_that_comes_too_slowly_is_cut_off() {
     assert_eq!(later.rest().await, "");
     assert!(begun.elapsed() >= head_timeout, "only after the timeout");
     proxy.has_connections(0).await;
+}
+
+#[tokio::test]
+async fn a_head_over_http2_that_came_in_time_counts_when_it_is_looked_at_late() {
+    let upstream = Upstream::start().await;
+    let head_timeout = Duration::from_millis(500);
+    let proxy = Proxy::start(
+        upstream.address,
+        limits(|limits| limits.head_timeout = head_timeout),
+    );
+    let (connected, is_connected) = tokio::sync::oneshot::channel();
+    let address = proxy.address;
+    let agent = tokio::task::spawn_blocking(move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut agent = http2(address).await;
+            connected.send(()).expect("somebody waits");
+            sleep(head_timeout / 4).await;
+            let request = http::Request::get(format!("http://{address}/hello")).body(none());
+            let answer = agent.send_request(request.expect("a request")).await;
+            answer.map(|answer| answer.status().as_u16())
+        })
+    });
+    is_connected.await.expect("connected");
+    proxy.has_connections(1).await;
+    // The proxy has no processor until the limit has passed.
+    std::thread::sleep(head_timeout * 3 / 2);
+    assert_eq!(agent.await.expect("no panic").ok(), Some(200));
 }
 
 #[tokio::test]

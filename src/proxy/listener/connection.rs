@@ -249,18 +249,22 @@ struct Shared {
 }
 
 impl Shared {
-    async fn call(
+    /// The request is under way from now on: over HTTP/2 what this gives is polled in a task
+    /// of its own, after the connection's time has been looked at.
+    fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Counted>, Infallible> {
+    ) -> impl Future<Output = Result<Response<Counted>, Infallible>> {
         self.pace
             .request_begins(request.version() == Version::HTTP_2);
         let call = Call {
             pace: Arc::clone(&self.pace),
             _under_way: self.server.shutdown.request(),
         };
-        let response = self.server.forwarder.forward(request, &self.info).await;
-        Ok(response.map(|body| Counted { body, _call: call }))
+        async move {
+            let response = self.server.forwarder.forward(request, &self.info).await;
+            Ok(response.map(|body| Counted { body, _call: call }))
+        }
     }
 }
 
