@@ -10,13 +10,15 @@ use std::time::{Duration, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::ledger::{Kept, Store};
 
-/// Over this time, until now.
-const PAST: Duration = Duration::from_secs(3600);
+/// Over this time.
+const PAST: Duration = Duration::from_secs(3000);
+/// Until so long ago: their distances are random, so that the last may come later.
+const AGO: Duration = Duration::from_secs(300);
 
-/// Writes so many calls of the last hour.
+/// Writes so many calls, all of the last hour and none of the last minute.
 pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()> {
     let every = PAST.as_millis() as f64 / calls.max(1) as f64;
-    let mut records = Records::new(now - PAST, every).take(calls);
+    let mut records = Records::new(now - AGO - PAST, every).take(calls);
     let mut store = Store::open(ledger)?;
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(1000).collect();
