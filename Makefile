@@ -61,7 +61,7 @@ soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n)
 
 .PHONY: soak-short
 soak-short: compiler ## three minutes of the same, of what the tests have built
-	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) $(addprefix --seed ,$(SEED))
+	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 .PHONY: bench-tools
 bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`

@@ -252,6 +252,32 @@ async fn a_request_that_was_sent_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body() {
+    for head in [
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: !9\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok",
+    ] {
+        let (upstream, proxy) = proxy().await;
+        let mut agent = Raw::connect(proxy.address).await;
+        agent.write(GET).await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(head).await;
+        let (answer, _) = refusal(&mut agent).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
+                && answer.contains("x-tokengauge-error: upstream_protocol\r\n"),
+            "{head}: {answer}"
+        );
+        backend.closed().await;
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.ended(), Some(End::Failed(FailureKind::Protocol)));
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_reached_is_named() {
     let address = nowhere().await;
     let proxy = Setup::to(address).start().await;

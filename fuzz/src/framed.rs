@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) {
     };
     let dialect = DIALECTS[usize::from(*dialect) % DIALECTS.len()];
     let lines = rest.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    let messages: Vec<Vec<u8>> = lines.filter(|line| is_json(line)).map(Vec::from).collect();
+    let messages: Vec<Vec<u8>> = lines.filter(|line| is_line(line)).map(Vec::from).collect();
     if messages.is_empty() {
         return;
     }
@@ -67,8 +67,9 @@ pub fn run(input: &[u8]) {
     }
 }
 
-fn is_json(line: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(line).is_ok()
+/// JSON without the ends of lines that server-sent events have beside the line feed.
+fn is_line(line: &[u8]) -> bool {
+    !line.contains(&b'\r') && serde_json::from_slice::<Value>(line).is_ok()
 }
 
 fn framed(framing: Framing, messages: &[Vec<u8>], frame: &Frame) -> Vec<u8> {

@@ -38,6 +38,16 @@ impl Forwarding<'_> {
         watch.tell(|observer| observer.head(at, parts.status, &parts.headers));
         let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         let delivery = Delivery::of(&mut parts);
+        if !has_plain_length(&parts.headers) {
+            let failure = failure(
+                FailureKind::Protocol,
+                "sent a content-length that is not a number".to_owned(),
+            );
+            return refuse(
+                call,
+                &blame(failure, &self.upstream.settings, &endpoint, &watch),
+            );
+        }
         headers::agent_response(&mut parts, self.route);
         parts.version = Version::HTTP_11;
         let body = match (wire, upgrade) {
@@ -140,6 +150,19 @@ impl Delivery {
             last: closes || (parts.version < Version::HTTP_11 && !stays),
         }
     }
+}
+
+/// Whether the length is a number, or there is none. Where there is no body the client does
+/// not read it, and a server would rather close the connection than write it.
+fn has_plain_length(headers: &HeaderMap) -> bool {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    lengths.all(|length| {
+        let digits = length.as_bytes().iter().all(u8::is_ascii_digit);
+        digits
+            && length
+                .to_str()
+                .is_ok_and(|text| text.parse::<u64>().is_ok())
+    })
 }
 
 /// Whether the last coding is `chunked`.
