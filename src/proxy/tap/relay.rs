@@ -23,9 +23,9 @@ use tokio::task::JoinHandle;
 /// Pieces that one stream passes on before others have their turn.
 const TURNS: usize = 16;
 /// What waits to be measured when a stream falls silent waits no longer than this and a beat.
-const MEASURE_WITHIN: Duration = Duration::from_millis(750);
+const MEASURE_WITHIN: Duration = Duration::from_millis(950);
 /// All streams look at what waits at the same instants: to wake for each costs more.
-const BEAT: Duration = Duration::from_millis(250);
+const BEAT: Duration = Duration::from_millis(50);
 /// When what is left over then is looked at again.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
