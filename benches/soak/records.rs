@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokengauge::call::CallRecord;
+use tokengauge::call::{CallRecord, TpsUnavailable};
 
 /// So long a call is looked at after its end, for one record too many.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -57,7 +57,11 @@ pub struct Records {
     settled: HashSet<String>,
     /// Every record there was, by its id.
     pub briefs: HashMap<String, Brief>,
+    /// Tokens that records have.
     pub output: u64,
+    /// Response bytes of calls that turned out unreadable: what came before was counted, and
+    /// their records have nothing.
+    pub unreadable: u64,
 }
 
 /// Where agents put what they are through with.
@@ -84,6 +88,7 @@ impl Records {
             settled: HashSet::new(),
             briefs: HashMap::new(),
             output: 0,
+            unreadable: 0,
         })
     }
 
@@ -150,6 +155,9 @@ impl Records {
             report.violation(format!("record {} is in the call log twice", record.id));
         }
         self.output += record.tokens.normalised.output.unwrap_or(0);
+        if record.tps.unavailable == Some(TpsUnavailable::Unparsed) {
+            self.unreadable += record.bytes.response;
+        }
         let Some(trace) = record.trace_id.clone() else {
             return report.violation(format!("a record of no call: {record:?}"));
         };
