@@ -15,6 +15,8 @@ use tokio::time::{sleep, timeout, timeout_at};
 const FLAT_OUT_STREAMS: usize = 16;
 /// Writes to each of them per second of the run: more than any backend manages.
 const FLAT_OUT_WRITES: u32 = 20_000;
+/// Requests one after the other, before those that are noted.
+const SETTLE: Duration = Duration::from_millis(1500);
 /// Streams settle before anything is noted.
 const WARM_UP: Duration = Duration::from_millis(1000);
 /// After which streams that should have ended are given up.
@@ -150,8 +152,11 @@ async fn first_tokens(running: &Running, requests: usize) -> anyhow::Result<Foun
         events: 2,
         ..Ask::default()
     };
-    for _ in 0..requests / 10 {
+    // Connections are made and trusted, as in a proxy that has run for a while.
+    let start = Instant::now();
+    while start.elapsed() < SETTLE {
         connection.stream(ask, &board).await?;
+        sleep(Duration::from_millis(5)).await;
     }
     let (mut found, start) = (Found::default(), Instant::now());
     while found.latencies.len() < requests && start.elapsed() < FIRST_TOKENS_TIME {
