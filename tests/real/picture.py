@@ -144,6 +144,7 @@ def main(file):
         config = folder / "proxy.toml"
         gone = f"http://127.0.0.1:{free_port()}"
         template = (HERE / "observed.toml").read_text().replace("$simulator", simulator).replace("$gone", gone)
+        template = template.replace("$ledger", str(config.with_name("observed.sqlite")))
         config.write_text(template.replace("$engine", simulator).replace("$vllm", gone.removeprefix("http://")))
         rules = folder / "rules.yaml"
         command = [BINARY, "rules", "--config", config, "--resolution", "5s"]
