@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 #[path = "../fuzz/src/lib.rs"]
-mod targets;
+pub mod targets;
 
 /// Files and bytes of one corpus: what is kept is small.
 const MAX_FILES: usize = 200;

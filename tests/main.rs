@@ -75,6 +75,7 @@ mod support;
 mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;
+mod wire_any;
 mod wire_dialects;
 mod wire_framing;
 mod wire_inject;
