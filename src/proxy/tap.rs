@@ -155,6 +155,8 @@ impl Streaming {
         ) {
             (Source::Http1 { response, endpoint }, Some(call)) => {
                 self.relayed = Some(Relayed::start(Relay {
+                    moved: call.watch().last_moved(),
+                    due: false,
                     response: Some(*response),
                     endpoint,
                     past: handover.past(),

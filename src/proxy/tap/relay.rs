@@ -41,6 +41,10 @@ pub(super) struct Relay {
     pub idle: Duration,
     pub outstanding: Option<Taken>,
     pub timer: LazyTimer,
+    /// When a byte moved last: nothing but this moves any.
+    pub moved: Instant,
+    /// What has left is measured as soon as others have had their turn.
+    pub due: bool,
 }
 
 /// What the server has to write when a relay is done.
@@ -90,6 +94,8 @@ impl Future for Relay {
 
     /// Passes on what comes until nothing comes.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // What was sent was sent in this turn, so that no timer can have fired unseen since.
+        let mut at = None;
         for _ in 0..TURNS {
             if ready!(self.past.poll_unsent(cx)).is_err() {
                 return self.agent_left();
@@ -98,13 +104,19 @@ impl Future for Relay {
             let response = response.as_mut().expect("polled until it is over");
             let passed = with_buffer(|buffer| {
                 let piece = ready!(response.poll_piece(cx, buffer));
-                let at = now();
-                Poll::Ready(piece.map(|piece| piece.map(|piece| pass(past, cx, piece, buffer, at))))
+                let came = now();
+                Poll::Ready(
+                    piece.map(|piece| piece.map(|piece| pass(past, cx, piece, buffer, came))),
+                )
             });
             match passed {
-                Poll::Pending => return self.nothing_yet(cx),
-                Poll::Ready(Ok(Some(Passed::Sent(at, payload)))) => self.sent(at, payload),
-                Poll::Ready(Ok(Some(Passed::Left(at, payload)))) => return self.last(at, payload),
+                Poll::Pending => return self.nothing_yet(cx, at),
+                Poll::Ready(Ok(Some(Passed::Sent(came, payload)))) => {
+                    at = Some(self.sent(came, payload));
+                }
+                Poll::Ready(Ok(Some(Passed::Left(came, payload)))) => {
+                    return self.last(came, payload);
+                }
                 Poll::Ready(Ok(Some(Passed::Lost))) => return self.agent_left(),
                 Poll::Ready(Ok(None)) => return self.done(now(), None),
                 Poll::Ready(Err(error)) => {
@@ -140,25 +152,34 @@ fn pass(past: &mut Past, cx: &mut Context<'_>, piece: Piece, buffer: &[u8], at: 
 }
 
 impl Relay {
-    /// A piece has left, or is about to as fast as the agent takes it: it is measured now,
-    /// or with those that follow soon.
-    fn sent(&mut self, at: Instant, payload: Bytes) {
-        let Some(call) = &self.call else { return };
-        call.watch().moved(at);
-        if !payload.is_empty() {
-            self.kept.keep(Frame { at, bytes: payload });
-        }
+    /// A piece has left, or is about to as fast as the agent takes it: it is measured soon,
+    /// or with those that follow. Tells when it left.
+    fn sent(&mut self, came: Instant, payload: Bytes) -> Instant {
+        self.moved = came;
         let left = now();
-        self.kept.left(at, left);
-        if self.kept.is_due(left) {
+        if !payload.is_empty() {
+            self.kept.keep(Frame {
+                at: came,
+                bytes: payload,
+            });
+        }
+        self.kept.left(came, left);
+        self.due |= self.kept.is_due(left);
+        if self.kept.is_full() {
+            self.measure();
+        }
+        left
+    }
+
+    fn measure(&mut self) {
+        self.due = false;
+        if let Some(call) = &self.call {
             self.kept.show(call.watch());
         }
     }
 
     fn last(&mut self, at: Instant, payload: Bytes) -> Poll<Result<Rest, BodyError>> {
-        if let Some(call) = &self.call {
-            call.watch().moved(at);
-        }
+        self.moved = at;
         let bytes = payload.clone();
         self.kept.keep(Frame { at, bytes });
         self.done(at, Some(payload))
@@ -177,23 +198,29 @@ impl Relay {
     }
 
     /// Waits for the upstream, but not for ever.
-    fn nothing_yet(&mut self, cx: &mut Context<'_>) -> Poll<Result<Rest, BodyError>> {
-        let mut at = now();
-        loop {
-            let Some(call) = &self.call else {
+    fn nothing_yet(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: Option<Instant>,
+    ) -> Poll<Result<Rest, BodyError>> {
+        if self.due {
+            if at.is_some() {
+                // Whoever has something to send goes first.
+                cx.waker().wake_by_ref();
                 return Poll::Pending;
-            };
-            let silent = call.watch().last_moved() + self.idle;
+            }
+            self.measure();
+        }
+        let mut at = at.unwrap_or_else(now);
+        loop {
+            let silent = self.moved + self.idle;
             if at >= silent {
                 self.over(at, End::Failed(FailureKind::IdleTimeout));
                 return Poll::Ready(Err(BodyError::Idle));
             }
-            if self
-                .kept
-                .since()
-                .is_some_and(|since| at >= since + MEASURE_WITHIN)
-            {
-                self.kept.show(call.watch());
+            let waits_since = self.kept.since();
+            if waits_since.is_some_and(|since| at >= since + MEASURE_WITHIN) {
+                self.measure();
             }
             // What measuring left over, because it rests or its budget is spent, has to wait:
             // others have their turn first.
