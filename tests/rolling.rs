@@ -8,25 +8,38 @@ use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::process::Command;
 
 const STREAMS: usize = 200;
 
-async fn start(folder: &Path, name: &str, upstream: SocketAddr) -> Process {
+async fn start(folder: &Path, name: &str, upstream: SocketAddr, threads: usize) -> Process {
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n[[route]]\nupstream = \"u\"\n"
     );
     let file = folder.join(name);
     std::fs::write(&file, text).expect("written");
-    Process::start(&file).await
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["run", "--config"]).arg(file);
+    command.env("TOKIO_WORKER_THREADS", threads.to_string());
+    Process::start_by(command).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_under_two_hundred_streams_drops_none_of_them() {
+    restart_under_streams(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_restart_on_one_core_drops_none_of_them() {
+    restart_under_streams(1).await;
+}
+
+async fn restart_under_streams(threads: usize) {
     let upstream = Steps::start().await;
     let folder = TempDir::new().expect("a folder");
-    let old = start(folder.path(), "old.toml", upstream.address).await;
-    let new = start(folder.path(), "new.toml", upstream.address).await;
+    let old = start(folder.path(), "old.toml", upstream.address, threads).await;
+    let new = start(folder.path(), "new.toml", upstream.address, threads).await;
     let (before, after) = (old.addresses()[0], new.addresses()[0]);
     assert_eq!(fetch(old.admin, "/readyz").await.status, 200);
     let mut streams = Vec::new();
@@ -77,6 +90,7 @@ async fn an_upstream_that_is_stuck_is_no_reason_to_be_restarted() {
         folder.path(),
         "a.toml",
         stuck.local_addr().expect("an address"),
+        1,
     )
     .await;
     let address = process.addresses()[0];

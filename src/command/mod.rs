@@ -26,6 +26,7 @@ mod signals;
 mod sim;
 mod slo;
 mod spending;
+mod threads;
 mod top;
 
 use crate::Error;
@@ -73,14 +74,7 @@ fn serving(
     command: impl Future<Output = Result<(), Error>>,
 ) -> Result<(), Error> {
     logging::start(level);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Failed(format!("cannot start threads: {error}")))?;
-    let result = runtime.block_on(command);
-    // What is still blocked (a disk, a name look-up) must not hold up the end.
-    runtime.shutdown_background();
-    result
+    threads::serve(command)
 }
 
 /// Puts a whole text on standard output. A reader that has seen enough is no error.

@@ -1,0 +1,52 @@
+//! The threads that traffic runs on: as many as there are cores.
+
+use crate::Error;
+use std::thread;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// Sets their number; tokio reads it, too.
+const WORKERS: &str = "TOKIO_WORKER_THREADS";
+
+/// Runs `command` on this thread, and what it spawns on those of traffic. What is still
+/// blocked when it is done (a disk, a name look-up) does not hold up the end.
+pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    if workers() == 1 {
+        return on_one_core(command);
+    }
+    let runtime = made(&mut Builder::new_multi_thread())?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_background();
+    result
+}
+
+/// With one thread, nobody takes tasks from another: a scheduler that knows that costs less
+/// per chunk. As with many, what `command` itself does is not in the way of traffic.
+fn on_one_core(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let runtime = made(&mut Builder::new_current_thread())?;
+    let handle = runtime.handle().clone();
+    // Dropped at the end, by a panic, too.
+    let (_until_the_end, the_end) = oneshot::channel::<()>();
+    let traffic = move || {
+        let _ = runtime.block_on(the_end);
+        runtime.shutdown_background();
+    };
+    let named = thread::Builder::new().name("traffic".into());
+    named.spawn(traffic).map_err(no_threads)?;
+    handle.block_on(command)
+}
+
+fn made(builder: &mut Builder) -> Result<Runtime, Error> {
+    builder.enable_all().build().map_err(no_threads)
+}
+
+fn no_threads(error: std::io::Error) -> Error {
+    Error::Failed(format!("cannot start threads: {error}"))
+}
+
+/// The limit on processor time that a container has counts as cores.
+fn workers() -> usize {
+    let set = std::env::var(WORKERS).ok();
+    let set = set.and_then(|number| number.parse().ok());
+    set.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+}
