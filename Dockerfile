@@ -4,7 +4,7 @@
 #   buildah bud --build-arg FROM=prebuilt --build-context binary=DIR -t tokengauge .
 #                                                       takes DIR/tokengauge and DIR/ca-certificates.crt
 #
-# glibc, linked statically, rather than musl: its allocator stands many threads, it is what tests and benchmarks run on,
+# glibc, linked statically, rather than musl: it is what tests and benchmarks run on,
 # and since 2.34 its resolver reads /etc/hosts and asks DNS without loading anything, by /etc/nsswitch.conf below.
 ARG RUST=1.95-bookworm
 ARG FROM=build

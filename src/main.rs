@@ -1,8 +1,12 @@
 //! Command line, run, exit code.
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
 use tokengauge::{Error, cli::Cli};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// `EX_CONFIG` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 78;

@@ -14,6 +14,10 @@ use tokengauge::export::text::Format;
 use tokengauge::meter::{Finding, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, End};
 
+/// The one that ships.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Streams that are open at once.
 const STREAMS: u64 = 5_000;
 /// What each may cost, allocator included. The goal is 4 KB.
