@@ -51,6 +51,9 @@ struct Options {
     /// Only these peers [default: all that are installed; the gateways with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
+    /// Only the streams at once: not the first tokens, not flat out, not the long stream
+    #[arg(long)]
+    only_paced: bool,
     /// Print the figures again as the table of the README
     #[arg(long)]
     markdown: bool,
@@ -90,6 +93,9 @@ fn main() -> anyhow::Result<()> {
 
     arrival::print(&peers, place);
     let report = measured(&options, &peers, place, rounds, length);
+    if options.only_paced {
+        return finish(&report, start);
+    }
     let longest = long_stream::print(&peers, place, if options.long { 2 } else { 1 });
     report.print_goals();
     if options.markdown {
@@ -103,6 +109,10 @@ fn main() -> anyhow::Result<()> {
         ];
         report::print_markdown(&longest, "one stream of 100,000 events", &lines);
     }
+    finish(&report, start)
+}
+
+fn finish(report: &Report, start: Instant) -> anyhow::Result<()> {
     println!("\nall of it took {} seconds", start.elapsed().as_secs());
     let failed = report.proxies_that_failed();
     ensure!(
@@ -152,6 +162,9 @@ fn scenarios(options: &Options) -> Vec<Scenario> {
         // More than this keeps the core of load and backend too busy to measure well.
         per_second: options.pace.min(10_000 / streams as u32).max(1),
     });
+    if options.only_paced {
+        return paced.collect();
+    }
     [Scenario::FirstToken { requests }]
         .into_iter()
         .chain(paced)
@@ -167,6 +180,7 @@ fn installed_peers(options: &Options) -> Vec<Peer> {
             println!("left out: the gateways, litellm and portkey; `--long` has them");
             wanted.retain(|peer| !peer.is_gateway());
         }
+        wanted.retain(|peer| *peer != Peer::Other || peer.is_installed());
     }
     let (installed, missing): (Vec<Peer>, Vec<Peer>) =
         wanted.into_iter().partition(|peer| peer.is_installed());

@@ -4,6 +4,7 @@ use crate::client::Connection;
 use crate::gateways;
 use crate::process::{Cores, Processes};
 use anyhow::{Context, bail};
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -18,9 +19,13 @@ pub enum Peer {
     Nginx,
     Haproxy,
     Tokengauge,
+    Other,
     Litellm,
     Portkey,
 }
+
+/// Names another build of tokengauge, to be beside this one.
+const OTHER: &str = "TOKENGAUGE_OTHER";
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,6 +34,7 @@ impl fmt::Display for Peer {
             Peer::Nginx => "nginx",
             Peer::Haproxy => "haproxy",
             Peer::Tokengauge => "tokengauge",
+            Peer::Other => "other build",
             Peer::Litellm => "litellm",
             Peer::Portkey => "portkey",
         })
@@ -48,11 +54,12 @@ pub struct Running {
 
 impl Peer {
     /// In the order of the tables.
-    pub const ALL: [Peer; 6] = [
+    pub const ALL: [Peer; 7] = [
         Peer::Direct,
         Peer::Nginx,
         Peer::Haproxy,
         Peer::Tokengauge,
+        Peer::Other,
         Peer::Litellm,
         Peer::Portkey,
     ];
@@ -64,10 +71,10 @@ impl Peer {
 
     /// What installs it.
     pub fn installer(self) -> &'static str {
-        if self.is_gateway() {
-            "make bench-gateways"
-        } else {
-            "make bench-tools"
+        match self {
+            Peer::Litellm | Peer::Portkey => "make bench-gateways",
+            Peer::Other => "TOKENGAUGE_OTHER=PROGRAM",
+            _ => "make bench-tools",
         }
     }
 
@@ -78,6 +85,7 @@ impl Peer {
         };
         match self {
             Peer::Direct | Peer::Tokengauge => true,
+            Peer::Other => std::env::var_os(OTHER).is_some(),
             Peer::Litellm => gateways::litellm_program().exists(),
             Peer::Portkey => gateways::portkey_program().exists(),
             // Debian puts both where only root's PATH looks.
@@ -105,7 +113,14 @@ impl Peer {
             }
             Peer::Nginx => nginx(folder.path(), address, backend)?,
             Peer::Haproxy => haproxy(folder.path(), address, backend)?,
-            Peer::Tokengauge => tokengauge(address, admin, backend),
+            Peer::Tokengauge => {
+                let program = env!("CARGO_BIN_EXE_tokengauge").into();
+                tokengauge(program, address, admin, backend)
+            }
+            Peer::Other => {
+                let program = std::env::var_os(OTHER).context(OTHER)?;
+                tokengauge(program, address, admin, backend)
+            }
             Peer::Litellm => gateways::litellm(folder.path(), address, backend)?,
             Peer::Portkey => gateways::portkey(address),
         };
@@ -115,7 +130,7 @@ impl Peer {
         };
         let mut processes = Processes::start(command, cores.peer, cores.load)?;
         wait_for(address, &mut processes).with_context(|| format!("{self} did not start"))?;
-        let admin = (self == Peer::Tokengauge).then_some(admin);
+        let admin = matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin);
         Ok(Running {
             address,
             headers,
@@ -142,12 +157,6 @@ impl Running {
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(0), Processes::cpu_nanoseconds)
-    }
-
-    /// Seconds of processor it used; 0 for `direct`.
-    pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let processes = self.processes.as_ref();
-        processes.map_or(Ok(0.0), Processes::cpu_seconds)
     }
 
     /// The sum of a metric of tokengauge; none for the others.
@@ -232,8 +241,13 @@ backend backend
     Ok(with_sbin(command))
 }
 
-fn tokengauge(address: SocketAddr, admin: SocketAddr, backend: SocketAddr) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+fn tokengauge(
+    program: OsString,
+    address: SocketAddr,
+    admin: SocketAddr,
+    backend: SocketAddr,
+) -> Command {
+    let mut command = Command::new(program);
     command
         .args(["run", "--upstream", &format!("http://{backend}")])
         .args([

@@ -10,9 +10,6 @@ use std::fs;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Ticks per second in `/proc/PID/stat`: the same on every Linux of today.
-const TICKS: f64 = 100.0;
-
 /// The two cores of the benchmark: the peer has one to itself.
 #[derive(Clone, Copy)]
 pub struct Cores {
@@ -98,18 +95,7 @@ impl Processes {
         !matches!(self.root.try_wait(), Ok(None))
     }
 
-    /// Seconds of processor used so far.
-    pub fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let mut ticks = 0.0;
-        for id in self.ids()? {
-            let stat = fields_of_stat(id)?;
-            // utime and stime are fields 14 and 15, counted from 1; the first two are cut off.
-            ticks += stat[11].parse::<f64>()? + stat[12].parse::<f64>()?;
-        }
-        Ok(ticks / TICKS)
-    }
-
-    /// The same to the nanosecond, of the threads that are alive.
+    /// Nanoseconds of processor used so far by the threads that are alive.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for id in self.ids()? {

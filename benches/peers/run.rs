@@ -179,14 +179,18 @@ async fn streams_at_once(
     let mut under_way = open_streams(running, streams, ask, &board).await?;
     sleep(WARM_UP).await;
 
-    let (start, cpu, events) = (Instant::now(), running.cpu_seconds()?, board.events.get());
+    let (start, cpu, events) = (
+        Instant::now(),
+        running.cpu_nanoseconds()?,
+        board.events.get(),
+    );
     board.noting.set(paced);
     sleep(length / 2).await;
     let (open, busy) = (board.open.get(), running.resident_kb()?);
     sleep(length / 2).await;
     board.noting.set(false);
     found.seconds = start.elapsed().as_secs_f64();
-    found.cpu_seconds = running.cpu_seconds()? - cpu;
+    found.cpu_seconds = running.cpu_nanoseconds()?.saturating_sub(cpu) as f64 / 1e9;
     found.events = board.events.get() - events;
     found.latencies = board.latencies.take();
     found.open.push(open as f64);
