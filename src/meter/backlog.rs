@@ -29,7 +29,7 @@ impl Backlog {
         if !self.copy.extend(bytes) {
             return false;
         }
-        let end = self.copy.bytes().len();
+        let end = self.copy.length();
         let full = self.ends.len() >= MAX_FRAMES;
         match self.ends.last_mut() {
             Some((last, instant)) if *instant == at => *last = end,
@@ -39,11 +39,12 @@ impl Backlog {
         true
     }
 
-    /// The frames in their order.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (Instant, &[u8])> {
+    /// The frames in their order. To lay long ones together takes its time.
+    pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Instant, &[u8])> {
+        let bytes = self.copy.joined();
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         let frames = starts.zip(&self.ends);
-        frames.map(|(start, (end, at))| (*at, &self.copy.bytes()[start..*end]))
+        frames.map(|(start, (end, at))| (*at, &bytes[start..*end]))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::observer::CallStart;
 use crate::quota::{self, Permit};
 use crate::trace::{CallTrace, TraceContext};
 use crate::wire;
-use http::{Method, header};
+use http::{HeaderMap, Method, header};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::{NoContext, Timestamp, Uuid};
@@ -55,7 +55,6 @@ impl Head {
         let detected = wire::detect(start.method, start.uri);
         let dialect = start.dialect.unwrap_or(detected.dialect);
         let measure = shared.measure.load_full();
-        let limit = measure.body_bytes;
         let attribution = Heard::of(start.headers, &measure.attribution);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
         let asks = measure.quotas.ask_for_keys();
@@ -63,6 +62,7 @@ impl Head {
             key: asks.then(|| quota::key_of(start.headers)).flatten(),
             permit: OnceLock::new(),
         });
+        let limit = copied(start.headers, measure.body_bytes);
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
             request.release();
@@ -172,6 +172,17 @@ impl Head {
             self.shared.tally.body_skipped();
             self.request().release();
         }
+    }
+}
+
+/// How much of a body is copied, at most: nothing of one that says it is longer than that.
+fn copied(headers: &HeaderMap, limit: usize) -> usize {
+    let length = headers.get(header::CONTENT_LENGTH);
+    let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length| length > limit as u64) {
+        0
+    } else {
+        limit
     }
 }
 

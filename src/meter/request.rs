@@ -54,16 +54,16 @@ impl Request {
 
     /// Bytes of the copy; 0 without one.
     pub(crate) fn length(&self) -> usize {
-        self.copy.as_ref().map_or(0, |copy| copy.bytes().len())
+        self.copy.as_ref().map_or(0, Copy::length)
     }
 
     /// Reads the facts, once.
     pub(crate) fn read(&mut self, rules: &Rules) {
-        let Some(copy) = self.copy.as_ref().filter(|_| self.complete) else {
+        let Some(copy) = self.copy.as_mut().filter(|_| self.complete) else {
             return;
         };
         if self.facts.is_none() {
-            self.facts = facts(self.dialect, rules, copy.bytes()).map(Box::new);
+            self.facts = facts(self.dialect, rules, copy.joined()).map(Box::new);
         }
     }
 
@@ -79,10 +79,10 @@ impl Request {
 
     /// Counts the tokens of the prompt's texts, each as one string. A body in which none
     /// was found is one that was not understood.
-    pub(crate) fn count(&self) -> Option<u64> {
-        let copy = self.copy.as_ref().filter(|_| self.complete)?;
+    pub(crate) fn count(&mut self) -> Option<u64> {
+        let copy = self.copy.as_mut().filter(|_| self.complete)?;
         let mut total = 0;
-        wire::request_texts(self.dialect, copy.bytes(), &mut |text| {
+        wire::request_texts(self.dialect, copy.joined(), &mut |text| {
             total += tokens::count(text);
         });
         Some(total).filter(|total| *total > 0)
