@@ -15,8 +15,9 @@ const EAGER: u64 = 4;
 /// Later frames, and bytes of them, that are measured together at most.
 const BATCH: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
-/// How long a frame waits for others to be measured with, while they come.
-const LATE: Duration = Duration::from_millis(250);
+/// How long after the last measuring a frame waits for others to be measured with. One that
+/// comes later is measured at once: what is shown of a slow stream is its last frame.
+const LATE: Duration = Duration::from_millis(450);
 /// Bytes that wait at most; frames beyond are not measured.
 const KEEP_AT_MOST: usize = 256 * 1024;
 /// A frame that takes longer to measure, twice in a row, makes measuring rest.
@@ -46,6 +47,8 @@ pub(super) struct Kept {
     /// Frames there were until now.
     seen: u64,
     skipped: Skipped,
+    /// When measuring was last begun.
+    shown: Option<Instant>,
     /// The server had its turn to write them.
     pub written: bool,
     slowest: Duration,
@@ -71,7 +74,7 @@ impl Kept {
         self.seen <= EAGER
             || self.frames.len() >= BATCH
             || self.bytes >= BATCH_BYTES
-            || self.since().is_some_and(|since| at >= since + LATE)
+            || self.shown.is_none_or(|shown| at >= shown + LATE)
     }
 
     /// When the oldest of them came.
@@ -109,6 +112,7 @@ impl Kept {
     /// Shows what there is, as far as the budget goes; whether to leave it at that.
     pub fn show(&mut self, watch: &Watch) -> bool {
         let began = now();
+        self.shown = Some(began);
         if self.rests(began) {
             return true;
         }

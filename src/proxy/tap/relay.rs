@@ -22,10 +22,12 @@ use tokio::task::JoinHandle;
 
 /// Pieces that one stream passes on before others have their turn.
 const TURNS: usize = 16;
-/// What waits to be measured when a stream falls silent waits no longer than this and a beat.
-const MEASURE_WITHIN: Duration = Duration::from_millis(950);
-/// All streams look at what waits at the same instants: to wake for each costs more.
-const BEAT: Duration = Duration::from_millis(50);
+/// What waits to be measured when a stream falls silent, less than half a second of it, waits
+/// no longer than this and a beat. Streams that go on wake as often for nothing.
+const MEASURE_WITHIN: Duration = Duration::from_millis(2950);
+/// Streams look at what waits at the same instants: to wake for each costs more, and to see
+/// to many at once delays others.
+const BEAT: Duration = Duration::from_millis(20);
 /// When what is left over then is looked at again.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
