@@ -17,7 +17,7 @@ const BATCH: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
 /// How long after the last measuring a frame waits for others to be measured with. One that
 /// comes later is measured at once: what is shown of a slow stream is its last frame.
-const LATE: Duration = Duration::from_millis(450);
+const LATE: Duration = Duration::from_millis(950);
 /// Bytes that wait at most; frames beyond are not measured.
 const KEEP_AT_MOST: usize = 256 * 1024;
 /// A frame that takes longer to measure, twice in a row, makes measuring rest.

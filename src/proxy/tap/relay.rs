@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 /// Pieces that one stream passes on before others have their turn.
 const TURNS: usize = 16;
-/// What waits to be measured when a stream falls silent, less than half a second of it, waits
+/// What waits to be measured when a stream falls silent, less than a second of it, waits
 /// no longer than this and a beat. Streams that go on wake as often for nothing.
 const MEASURE_WITHIN: Duration = Duration::from_millis(2950);
 /// Streams look at what waits at the same instants: to wake for each costs more, and to see
