@@ -110,7 +110,7 @@ deny: compiler ## licences, sources, bans and duplicates of all dependencies, by
 clean-cache: ## forget the engine, the SDKs and the model
 	rm -rf .cache
 
-# ring and zstd are C: cargo needs a C compiler, and so does its linker.
+# ring, zstd, mimalloc and SQLite are C: cargo needs a C compiler, and so does its linker.
 .PHONY: compiler
 compiler:
 	@command -v cc > /dev/null || tests/real/apt build-essential
