@@ -7,6 +7,8 @@ use crate::support::upstream::Upstream;
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, Filter, Phase};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{sleep, timeout};
 
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -265,4 +267,24 @@ async fn what_is_not_rewritten_goes_as_it_came() {
         agent.read_head().await;
         assert_eq!(agent.read_exact(3).await, b"a#b");
     }
+}
+
+#[tokio::test]
+async fn what_an_agent_does_not_read_is_measured_all_the_same() {
+    let (proxy, mut agent, mut backend) = stream(Manners::default()).await;
+    backend.write("2\r\n00\r\n").await;
+    agent.read_exact(7).await;
+    let chunk = format!("2000\r\n{}\r\n", "x".repeat(0x2000));
+    // In small pieces, until nobody takes any more.
+    let patience = Duration::from_millis(500);
+    while let Ok(written) = timeout(patience, backend.tcp.write_all(chunk.as_bytes())).await {
+        written.expect("a connection");
+        sleep(Duration::from_millis(1)).await;
+    }
+    let shown = || proxy.recorder.calls()[0].frames().len();
+    let before = shown();
+    drop(agent);
+    proxy.recorder.ended_calls(1).await;
+    assert!(before > 100, "{before}");
+    assert_eq!(shown(), before, "nothing was left for the end");
 }

@@ -99,8 +99,13 @@ impl Future for Relay {
         // What was sent was sent in this turn, so that no timer can have fired unseen since.
         let mut at = None;
         for _ in 0..TURNS {
-            if ready!(self.past.poll_unsent(cx)).is_err() {
-                return self.agent_left();
+            match self.past.poll_unsent(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.agent_left(),
+                Poll::Pending => {
+                    self.measures_later(cx, at.is_some());
+                    return Poll::Pending;
+                }
             }
             let Relay { response, past, .. } = &mut *self;
             let response = response.as_mut().expect("polled until it is over");
@@ -173,6 +178,19 @@ impl Relay {
         left
     }
 
+    /// Measures what is due, or has just left and waits: whoever has something to send goes
+    /// first.
+    fn measures_later(&mut self, cx: &Context<'_>, just_left: bool) -> bool {
+        if self.due && just_left {
+            cx.waker().wake_by_ref();
+            return true;
+        }
+        if self.due {
+            self.measure();
+        }
+        false
+    }
+
     fn measure(&mut self) {
         self.due = false;
         if let Some(call) = &self.call {
@@ -205,13 +223,8 @@ impl Relay {
         cx: &mut Context<'_>,
         at: Option<Instant>,
     ) -> Poll<Result<Rest, BodyError>> {
-        if self.due {
-            if at.is_some() {
-                // Whoever has something to send goes first.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            self.measure();
+        if self.measures_later(cx, at.is_some()) {
+            return Poll::Pending;
         }
         let mut at = at.unwrap_or_else(now);
         loop {
