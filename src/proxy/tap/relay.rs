@@ -178,8 +178,8 @@ impl Relay {
         left
     }
 
-    /// Measures what is due, or has just left and waits: whoever has something to send goes
-    /// first.
+    /// Measures what is due, unless it has just left: whoever has something to send goes first.
+    /// Tells whether it is going to be measured in a turn of its own.
     fn measures_later(&mut self, cx: &Context<'_>, just_left: bool) -> bool {
         if self.due && just_left {
             cx.waker().wake_by_ref();
