@@ -20,7 +20,9 @@ impl Head {
         let who = Attribution::merged(self.attribution.as_deref(), facts.as_ref(), rules);
         let of_body = facts.as_ref().and_then(|facts| facts.model.as_deref());
         let model = self.path_model.as_deref().or(of_body);
-        let workload = self.assignment.name(|| model.map(str::to_owned));
+        let workload = self
+            .assignment
+            .name(&self.measure.workloads, || model.map(str::to_owned));
         // What the body could say otherwise is not known without it.
         let certain = |places: &Places| body.is_some() || places.paths.is_empty();
         let session = who.session.as_deref();

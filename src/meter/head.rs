@@ -137,12 +137,15 @@ impl Head {
 
     /// The workload, as far as it is known by now.
     pub(crate) fn workload(&self) -> Option<&Arc<str>> {
-        self.assignment.name(|| self.model_requested())
+        self.assignment
+            .name(&self.measure.workloads, || self.model_requested())
     }
 
     /// A longer gap between frames with tokens is a stall.
     pub(crate) fn stall_threshold(&self) -> Duration {
-        let own = self.assignment.stall_threshold(|| self.model_requested());
+        let own = self
+            .assignment
+            .stall_threshold(&self.measure.workloads, || self.model_requested());
         own.unwrap_or(self.measure.stall_threshold)
     }
 

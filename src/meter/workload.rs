@@ -7,21 +7,20 @@ use crate::observer::CallStart;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The workload of one call.
+/// The workload of one call, of those that it was made with.
 #[derive(Debug)]
 pub(crate) struct Assignment {
-    all: Arc<[Workload]>,
     /// Those whose headers, route and agent match: a bit each.
     candidates: u64,
     /// The route's own.
     fallback: Option<Arc<str>>,
     /// The position of the one that matched, once it is known.
-    found: OnceLock<Option<usize>>,
+    found: OnceLock<Option<u8>>,
 }
 
 impl Assignment {
     pub(crate) fn new(
-        all: &Arc<[Workload]>,
+        all: &[Workload],
         start: &CallStart<'_>,
         attribution: Option<&Heard>,
     ) -> Assignment {
@@ -33,7 +32,6 @@ impl Assignment {
             }
         }
         Assignment {
-            all: Arc::clone(all),
             candidates,
             fallback: start.workload.cloned(),
             found: OnceLock::new(),
@@ -42,8 +40,12 @@ impl Assignment {
 
     /// The name, as far as it can be told when the model asked for is `model`. What is
     /// told with a model stays.
-    pub(crate) fn name(&self, model: impl FnOnce() -> Option<String>) -> Option<&Arc<str>> {
-        match self.found(model) {
+    pub(crate) fn name<'a>(
+        &'a self,
+        all: &'a [Workload],
+        model: impl FnOnce() -> Option<String>,
+    ) -> Option<&'a Arc<str>> {
+        match self.found(all, model) {
             Some(workload) => Some(&workload.name),
             None => self.fallback.as_ref(),
         }
@@ -52,12 +54,17 @@ impl Assignment {
     /// The stall threshold of the workload, where it has its own.
     pub(crate) fn stall_threshold(
         &self,
+        all: &[Workload],
         model: impl FnOnce() -> Option<String>,
     ) -> Option<Duration> {
-        self.found(model)?.stall_threshold
+        self.found(all, model)?.stall_threshold
     }
 
-    fn found(&self, model: impl FnOnce() -> Option<String>) -> Option<&Workload> {
+    fn found<'a>(
+        &self,
+        all: &'a [Workload],
+        model: impl FnOnce() -> Option<String>,
+    ) -> Option<&'a Workload> {
         if self.candidates == 0 {
             return None;
         }
@@ -65,23 +72,24 @@ impl Assignment {
             Some(found) => *found,
             None => {
                 let model = model();
-                let found = self.first(model.as_deref());
+                let found = self.first(all, model.as_deref());
                 if model.is_some() {
                     let _ = self.found.set(found);
                 }
                 found
             }
         };
-        found.map(|at| &self.all[at])
+        found.map(|at| &all[usize::from(at)])
     }
 
-    fn first(&self, model: Option<&str>) -> Option<usize> {
-        let candidate = |at: &usize| self.candidates & (1 << at) != 0;
-        let mut candidates = (0..self.all.len().min(u64::BITS as usize)).filter(candidate);
-        candidates.find(|at| {
-            let wanted = self.all[*at].model.as_ref();
+    fn first(&self, all: &[Workload], model: Option<&str>) -> Option<u8> {
+        let fits = |workload: &Workload| {
+            let wanted = workload.model.as_ref();
             wanted.is_none_or(|wanted| model.is_some_and(|model| wanted.matches(model)))
-        })
+        };
+        let mut all = (0..u64::BITS as u8).zip(all);
+        let first = all.find(|(at, workload)| self.candidates & (1 << at) != 0 && fits(workload));
+        first.map(|(at, _)| at)
     }
 }
 
@@ -116,7 +124,7 @@ mod tests {
         }
     }
 
-    fn assigned(all: Vec<Workload>, agent: &str, header: &str) -> Assignment {
+    fn assigned(all: &[Workload], agent: &str, header: &str) -> Assignment {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", header.parse().expect("a header value"));
         headers.insert("user-agent", agent.parse().expect("a header value"));
@@ -135,7 +143,7 @@ mod tests {
             workload: Some(&fallback),
             inject_usage: false,
         };
-        Assignment::new(&all.into(), &start, attribution.as_deref())
+        Assignment::new(all, &start, attribution.as_deref())
     }
 
     #[test]
@@ -157,12 +165,11 @@ mod tests {
             route: Some("other".into()),
             ..workload("elsewhere")
         };
-        let all = vec![elsewhere, by_header, by_model, by_agent];
+        let all = [elsewhere, by_header, by_model, by_agent];
         let name = |agent, header, model: &str| {
-            let assigned = assigned(all.clone(), agent, header);
-            assigned
-                .name(|| Some(model.to_owned()))
-                .map(|name| name.to_string())
+            let assigned = assigned(&all, agent, header);
+            let name = assigned.name(&all, || Some(model.to_owned()));
+            name.map(|name| name.to_string())
         };
         assert_eq!(name("codex/1", "live", "big-1").as_deref(), Some("voice"));
         assert_eq!(name("codex/1", "x", "big-1").as_deref(), Some("batch"));
@@ -175,21 +182,24 @@ mod tests {
 
     #[test]
     fn what_a_model_decides_waits_for_it_and_then_stays() {
-        let by_model = Workload {
+        let all = [Workload {
             model: Some(Pattern::new("big-*")),
             stall_threshold: Some(Duration::from_millis(250)),
             ..workload("batch")
-        };
-        let assigned = assigned(vec![by_model], "curl/8", "x");
+        }];
+        let assigned = assigned(&all, "curl/8", "x");
         assert_eq!(
-            assigned.name(|| None).map(|name| &**name),
+            assigned.name(&all, || None).map(|name| &**name),
             Some("of-the-route")
         );
         let big = || Some("big-1".to_owned());
         assert_eq!(
-            assigned.stall_threshold(big),
+            assigned.stall_threshold(&all, big),
             Some(Duration::from_millis(250))
         );
-        assert_eq!(assigned.name(|| None).map(|name| &**name), Some("batch"));
+        assert_eq!(
+            assigned.name(&all, || None).map(|name| &**name),
+            Some("batch")
+        );
     }
 }

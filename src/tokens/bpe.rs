@@ -6,6 +6,7 @@
 //! known of its beginnings stays true while it grows. This is how the `bpe` crate of
 //! rust-gems appends to a text.
 
+use super::hash;
 use super::run::Run;
 use super::vocabulary::{self, LONGEST, Token};
 
@@ -27,49 +28,61 @@ pub(super) fn count(piece: &[u8]) -> u64 {
 /// What is known of the beginnings of a piece of at most [`LONGEST`] bytes. Most are
 /// never looked at.
 #[derive(Clone)]
-pub(super) struct Beginnings {
-    /// The last token of the beginning of each length, less one.
-    last: [Token; LONGEST],
-    /// Its number of tokens; 0 if nothing is known.
-    counts: [u8; LONGEST],
-}
+pub(super) struct Beginnings([Beginning; LONGEST]);
+
+/// The last token of the beginning of one length, and behind it the number of its tokens in
+/// [`COUNT_BITS`] bits; 0 if nothing is known.
+type Beginning = u32;
+
+/// No piece of [`LONGEST`] bytes has more tokens than bytes.
+const COUNT_BITS: u32 = 8;
+
+const _: () = assert!(LONGEST < 1 << COUNT_BITS && hash::TOKEN_BITS + COUNT_BITS <= u32::BITS);
 
 impl Beginnings {
     pub(super) fn new() -> Beginnings {
-        Beginnings {
-            last: [0; LONGEST],
-            counts: [0; LONGEST],
-        }
+        Beginnings([0; LONGEST])
     }
 
     /// Forgets what is known of beginnings of these lengths, less one.
     pub(super) fn forget(&mut self, lengths: std::ops::Range<usize>) {
-        self.counts[lengths].fill(0);
+        self.0[lengths].fill(0);
     }
 
     /// The number of tokens of the whole, where it is known.
     pub(super) fn known(&self, len: usize) -> Option<u8> {
-        Some(self.counts[len - 1]).filter(|&count| count > 0)
+        Some(self.0[len - 1] as u8).filter(|&count| count > 0)
     }
 
     /// Says that this many bytes are one token.
     pub(super) fn learn(&mut self, len: usize, token: Token) {
-        (self.last[len - 1], self.counts[len - 1]) = (token, 1);
+        self.note(len, token, 1);
+    }
+
+    fn note(&mut self, len: usize, last: Token, count: u8) {
+        self.0[len - 1] = last << COUNT_BITS | u32::from(count);
+    }
+
+    fn last(&self, len: usize) -> Token {
+        self.0[len - 1] >> COUNT_BITS
     }
 
     /// The number of tokens of this beginning of the piece.
     pub(super) fn count(&mut self, beginning: &[u8]) -> u8 {
         let len = beginning.len();
-        if len == 0 || self.counts[len - 1] > 0 {
-            return len.checked_sub(1).map_or(0, |last| self.counts[last]);
+        if len == 0 {
+            return 0;
+        }
+        if let Some(known) = self.known(len) {
+            return known;
         }
         let longest = vocabulary::longest_at_end(beginning.iter().rev().copied());
         let (token, token_len) = last_token(longest, |token, token_len| {
             let before = &beginning[..len - token_len];
-            self.count(before) == 0 || are_neighbours(self.last[before.len() - 1], token)
+            self.count(before) == 0 || are_neighbours(self.last(before.len()), token)
         });
         let count = self.count(&beginning[..len - token_len]) + 1;
-        (self.last[len - 1], self.counts[len - 1]) = (token, count);
+        self.note(len, token, count);
         count
     }
 }

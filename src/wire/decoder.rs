@@ -59,7 +59,8 @@ pub(super) trait Splitter: Send {
 
 /// Reads one response body.
 pub struct Decoder {
-    encoding: Encoding,
+    /// Where the body is encoded.
+    encoding: Option<Box<Encoding>>,
     body: Body,
     events: Events,
     broken: Option<Broken>,
@@ -93,10 +94,10 @@ impl Decoder {
     fn build(dialect: Dialect, body: Body, encoding: Option<&str>, limits: &Limits) -> Self {
         let (encoding, broken) = match Encoding::new(encoding, limits) {
             Ok(encoding) => (encoding, None),
-            Err(broken) => (Encoding::default(), Some(broken)),
+            Err(broken) => (None, Some(broken)),
         };
         Decoder {
-            encoding,
+            encoding: encoding.map(Box::new),
             body,
             events: Events::new(dialect),
             broken,
@@ -112,12 +113,11 @@ impl Decoder {
             return Err(broken);
         }
         let (body, events) = (&mut self.body, &mut self.events);
-        let result = if self.encoding.is_identity() {
-            body.push(bytes, &mut |item| events.take(item, sink))
-        } else {
-            self.encoding.push(bytes, &mut |decoded| {
+        let result = match &mut self.encoding {
+            None => body.push(bytes, &mut |item| events.take(item, sink)),
+            Some(encoding) => encoding.push(bytes, &mut |decoded| {
                 body.push(decoded, &mut |item| events.take(item, sink))
-            })
+            }),
         };
         self.broken = result.err();
         result

@@ -23,8 +23,7 @@ const MAX_STAGES: usize = 3;
 /// Takes decoded bytes as they come.
 pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Broken>;
 
-/// The decoders of one body, outermost encoding first. Empty: not encoded.
-#[derive(Default)]
+/// The decoders of one body that is encoded, outermost encoding first.
 pub(super) struct Encoding {
     stages: Vec<Stage>,
     input: u64,
@@ -33,8 +32,8 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    /// The decoders for a `content-encoding` as sent.
-    pub(super) fn new(names: Option<&str>, limits: &Limits) -> Result<Self, Broken> {
+    /// The decoders for a `content-encoding` as sent; `None` where bytes pass as they are.
+    pub(super) fn new(names: Option<&str>, limits: &Limits) -> Result<Option<Self>, Broken> {
         let mut stages = Vec::new();
         for name in names.unwrap_or_default().split(',').rev() {
             stages.extend(Stage::new(name.trim())?);
@@ -42,16 +41,12 @@ impl Encoding {
         if stages.len() > MAX_STAGES {
             return Err(Broken::Encoding);
         }
-        Ok(Encoding {
+        Ok((!stages.is_empty()).then_some(Encoding {
             stages,
+            input: 0,
+            output: 0,
             limit: limits.decoded_bytes,
-            ..Encoding::default()
-        })
-    }
-
-    /// Whether bytes pass as they are.
-    pub(super) fn is_identity(&self) -> bool {
-        self.stages.is_empty()
+        }))
     }
 
     /// Decodes the next bytes.
@@ -209,7 +204,7 @@ mod tests {
     const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
 
     fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, Broken> {
-        let mut encoding = Encoding::new(Some("deflate"), &Limits::default())?;
+        let mut encoding = Encoding::new(Some("deflate"), &Limits::default())?.expect("decoders");
         let mut all = Vec::new();
         for piece in body.chunks(cut) {
             encoding.push(piece, &mut |bytes| {
