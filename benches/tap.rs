@@ -18,6 +18,10 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{Meter, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
 
+/// The one that ships.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EVENTS: usize = 4_000;
 const ROUNDS: usize = 15;
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,6 +11,10 @@ use std::time::Instant;
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Decoder, Framing, Limits};
 
+/// The one that ships.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EVENTS: usize = 4_000;
 const ROUNDS: usize = 15;
 const WORDS: [&str; 12] = [

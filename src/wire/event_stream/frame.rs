@@ -1,0 +1,218 @@
+//! One frame of Amazon's binary event stream, read where it lies:
+//!
+//! ```text
+//! u32 length of all of it   u32 length of the headers   u32 CRC-32 of these eight bytes
+//! headers: u8 length of the name, the name, u8 type, and the value as its type says
+//! payload
+//! u32 CRC-32 of everything before
+//! ```
+
+use super::super::Broken;
+
+/// Length of frame, length of headers, checksum of both.
+const PRELUDE_BYTES: usize = 12;
+/// The checksum at the end.
+const SUM_BYTES: usize = 4;
+/// A frame without headers and payload.
+const SMALLEST: usize = PRELUDE_BYTES + SUM_BYTES;
+
+/// What a frame begins with, of which nothing is checked yet.
+pub(super) struct Prelude<'a>(&'a [u8; PRELUDE_BYTES]);
+
+impl<'a> Prelude<'a> {
+    /// `None` while it has not come whole.
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Prelude)
+    }
+
+    /// The length of the frame, at most `limit`. A prelude that does not add up means that
+    /// the next frame cannot be found.
+    pub(super) fn frame_length(&self, limit: usize) -> Result<usize, Broken> {
+        if self.number(8) != crc32fast::hash(&self.0[..8]) {
+            return Err(Broken::Framing);
+        }
+        match usize::try_from(self.number(0)) {
+            Ok(length) if length < SMALLEST => Err(Broken::Framing),
+            Ok(length) if length <= limit => Ok(length),
+            _ => Err(Broken::TooLarge),
+        }
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        let bytes = self.0[at..].first_chunk().copied();
+        bytes.map_or(0, u32::from_be_bytes)
+    }
+}
+
+/// A frame whose sum is right and whose headers can be read.
+#[derive(Debug, PartialEq)]
+pub(super) struct Frame<'a> {
+    headers: &'a [u8],
+    pub(super) payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame that `bytes` are, as long as its prelude says; `None` where it is
+    /// damaged.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Frame<'a>> {
+        let (summed, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
+        if crc32fast::hash(summed) != u32::from_be_bytes(*sum) {
+            return None;
+        }
+        let prelude = Prelude::of(summed)?;
+        let headers = usize::try_from(prelude.number(4)).ok()?;
+        let (headers, payload) = summed[PRELUDE_BYTES..].split_at_checked(headers)?;
+        let mut left = headers;
+        while !left.is_empty() {
+            header(&mut left)?;
+        }
+        Some(Frame { headers, payload })
+    }
+
+    /// The value of a header that is text.
+    pub(super) fn text(&self, name: &str) -> Option<&'a str> {
+        let mut left = self.headers;
+        while !left.is_empty() {
+            let (found, value) = header(&mut left)?;
+            if found == name {
+                return value;
+            }
+        }
+        None
+    }
+}
+
+/// Takes one header off: its name, and its value where that is text.
+fn header<'a>(left: &mut &'a [u8]) -> Option<(&'a str, Option<&'a str>)> {
+    let length = take(left, 1)?[0];
+    let name = str::from_utf8(take(left, length.into())?).ok()?;
+    let kind = take(left, 1)?[0];
+    let length = match kind {
+        // True and false.
+        0 | 1 => 0,
+        // Numbers of one, two, four and eight bytes, and an instant.
+        2 => 1,
+        3 => 2,
+        4 => 4,
+        5 | 8 => 8,
+        // Bytes and text.
+        6 | 7 => {
+            let length = take(left, 2)?;
+            u16::from_be_bytes([length[0], length[1]]).into()
+        }
+        // A UUID.
+        9 => 16,
+        _ => return None,
+    };
+    let value = take(left, length)?;
+    match kind {
+        7 => Some((name, Some(str::from_utf8(value).ok()?))),
+        _ => Some((name, None)),
+    }
+}
+
+fn take<'a>(left: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    left.split_off(..length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_smithy_eventstream::frame::{read_message_from, write_message_to};
+    use aws_smithy_types::DateTime;
+    use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = HeaderValue> {
+        prop_oneof![
+            any::<bool>().prop_map(HeaderValue::Bool),
+            any::<i8>().prop_map(HeaderValue::Byte),
+            any::<i16>().prop_map(HeaderValue::Int16),
+            any::<i32>().prop_map(HeaderValue::Int32),
+            any::<i64>().prop_map(HeaderValue::Int64),
+            any::<Vec<u8>>().prop_map(|bytes| HeaderValue::ByteArray(bytes.into())),
+            ".{0,20}".prop_map(|text| HeaderValue::String(text.into())),
+            any::<u32>().prop_map(|at| HeaderValue::Timestamp(DateTime::from_secs(at.into()))),
+            any::<u128>().prop_map(HeaderValue::Uuid),
+        ]
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let name = prop_oneof![Just(":event-type".to_owned()), "[a-z:-]{0,9}"];
+        let headers = prop::collection::vec((name, value()), 0..5);
+        (headers, any::<Vec<u8>>()).prop_map(|(headers, payload)| {
+            let headers = headers.into_iter();
+            let headers = headers.map(|(name, value)| Header::new(name, value));
+            Message::new_from_parts(headers.collect(), payload)
+        })
+    }
+
+    fn written(message: &Message) -> Vec<u8> {
+        let mut frame = Vec::new();
+        write_message_to(message, &mut frame).expect("it fits");
+        frame
+    }
+
+    /// Puts right sums into a frame.
+    fn sum(frame: &mut [u8]) {
+        let prelude = crc32fast::hash(&frame[..8]).to_be_bytes();
+        frame[8..PRELUDE_BYTES].copy_from_slice(&prelude);
+        let end = frame.len() - SUM_BYTES;
+        let all = crc32fast::hash(&frame[..end]).to_be_bytes();
+        frame[end..].copy_from_slice(&all);
+    }
+
+    /// What the vendor's reader and ours make of a frame is the same.
+    fn agree(frame: &[u8]) -> Result<(), TestCaseError> {
+        let theirs = read_message_from(frame);
+        let length = Prelude::of(frame).expect("one").frame_length(usize::MAX);
+        let ours = Frame::read(frame).filter(|_| length == Ok(frame.len()));
+        let (Ok(theirs), Some(ours)) = (&theirs, &ours) else {
+            prop_assert_eq!(theirs.is_ok(), ours.is_some());
+            return Ok(());
+        };
+        prop_assert_eq!(&theirs.payload()[..], ours.payload);
+        for header in theirs.headers() {
+            let name = header.name().as_str();
+            let first = theirs
+                .headers()
+                .iter()
+                .find(|of| of.name() == header.name());
+            let value = first.and_then(|header| header.value().as_string().ok());
+            prop_assert_eq!(value.map(|value| value.as_str()), ours.text(name));
+        }
+        prop_assert_eq!(ours.text("no such header"), None);
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_reads_as_its_vendors_library_reads_it(message in message()) {
+            let frame = written(&message);
+            prop_assert!(Frame::read(&frame).is_some());
+            agree(&frame)?;
+        }
+
+        #[test]
+        fn a_damaged_frame_is_one_to_both(
+            message in message(),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            headers in prop::option::of(0_u8..64),
+            summed in any::<bool>(),
+        ) {
+            let mut frame = written(&message);
+            for (at, byte) in damage {
+                // Its length stays: another frame would be another question.
+                let at = 4 + at.index(frame.len() - 4);
+                frame[at] = byte;
+            }
+            if let Some(headers) = headers {
+                frame[4..8].copy_from_slice(&[0, 0, 0, headers]);
+            }
+            if summed {
+                sum(&mut frame);
+            }
+            agree(&frame)?;
+        }
+    }
+}
