@@ -19,7 +19,7 @@ pub struct Served<I>(Arc<Mutex<Socket<I>>>);
 /// The same socket as a body has it. Both are polled by the connection's one task, so
 /// nobody ever waits for the lock.
 #[derive(Clone)]
-pub struct Direct(Arc<dyn Write>);
+pub struct Direct(Arc<dyn Beside>);
 
 #[derive(Debug)]
 struct Socket<I> {
@@ -28,6 +28,8 @@ struct Socket<I> {
     writes: u64,
     /// Nothing of what the server wrote is left.
     flushed: bool,
+    /// The server waits for what comes next, since it was polled last.
+    reading: bool,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
@@ -37,6 +39,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
             io,
             writes: 0,
             flushed: true,
+            reading: false,
         }));
         (Served(Arc::clone(&socket)), Direct(socket))
     }
@@ -62,6 +65,17 @@ impl Direct {
     /// The end of the connection will be a reset.
     pub(super) fn reset_at_end(&self) {
         self.0.reset_at_end();
+    }
+
+    /// Whether [`Direct::poll_left`] can tell. Of TLS only who reads it knows.
+    pub(super) fn tells_leaving(&self) -> bool {
+        self.0.tells_leaving()
+    }
+
+    /// Ready when the agent has left while the server, polled just before, reads nothing.
+    /// The server would need a buffer to see it, for as long as it writes an answer.
+    pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_left(cx)
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -126,14 +140,16 @@ impl Past {
     }
 }
 
-/// What a body does to a socket, whether it is TLS or not.
-trait Write: Send + Sync {
+/// What is done to a socket beside the server, whether it is TLS or not.
+trait Beside: Send + Sync {
     fn written(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     fn reset_at_end(&self);
+    fn tells_leaving(&self) -> bool;
+    fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-impl<I: AsyncWrite + Unpin + Send + 'static> Write for Mutex<Socket<I>> {
+impl<I: AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket<I>> {
     fn written(&self) -> (u64, bool) {
         let socket = locked(self);
         (socket.writes, socket.flushed)
@@ -153,12 +169,36 @@ impl<I: AsyncWrite + Unpin + Send + 'static> Write for Mutex<Socket<I>> {
             let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
         }
     }
+
+    fn tells_leaving(&self) -> bool {
+        plain(&locked(self).io).is_some()
+    }
+
+    fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut socket = locked(self);
+        if std::mem::take(&mut socket.reading) {
+            return Poll::Pending;
+        }
+        let Some(tcp) = plain(&socket.io) else {
+            return Poll::Pending;
+        };
+        let mut next = [0];
+        match ready!(tcp.poll_peek(cx, &mut ReadBuf::new(&mut next))) {
+            Ok(0) | Err(_) => Poll::Ready(()),
+            // The next request, which waits for its turn.
+            Ok(_) => Poll::Pending,
+        }
+    }
+}
+
+fn plain(io: &dyn Any) -> Option<&TcpStream> {
+    io.downcast_ref()
 }
 
 /// The socket under a connection of an agent.
 fn tcp(io: &dyn Any) -> Option<&TcpStream> {
     let tls = || Some(io.downcast_ref::<Box<TlsStream<TcpStream>>>()?.get_ref().0);
-    io.downcast_ref().or_else(tls)
+    plain(io).or_else(tls)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -171,7 +211,10 @@ impl<I: AsyncRead + Unpin> AsyncRead for Served<I> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut locked(&self.0).io).poll_read(cx, buf)
+        let mut socket = locked(&self.0);
+        let polled = Pin::new(&mut socket.io).poll_read(cx, buf);
+        socket.reading = polled.is_pending();
+        polled
     }
 }
 

@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::fmt::Display;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ async fn serve_http<I>(
     let pace = Arc::new(pace);
     let (peer, mut drain) = (info.peer, info.drain.clone());
     let (io, direct) = Served::new(io);
-    info.direct = Some(direct);
+    info.direct = Some(direct.clone());
     let shared = Arc::new(Shared {
         server: Arc::clone(server),
         pace: Arc::clone(&pace),
@@ -180,14 +180,17 @@ async fn serve_http<I>(
     };
     match spoken {
         Ok(Spoken::Http1) => {
-            let connection = pin!(terms.http1.serve_connection(io, service).with_upgrades());
+            let mut http1 = terms.http1.clone();
+            http1.half_close(direct.tells_leaving());
+            let connection = pin!(http1.serve_connection(io, service).with_upgrades());
             let close = http1::UpgradeableConnection::graceful_shutdown;
-            attended.serve(connection, close).await;
+            let left = poll_fn(|cx| direct.poll_left(cx));
+            attended.serve(connection, close, left).await;
         }
         Ok(Spoken::Http2) => {
             let mut connection = Box::pin(terms.http2.serve_connection(io, service));
             let close = http2::Connection::graceful_shutdown;
-            attended.serve(connection.as_mut(), close).await;
+            attended.serve(connection.as_mut(), close, pending()).await;
         }
         Err(error) => log_end(peer, Err(error)),
     }
@@ -202,9 +205,14 @@ struct Attended<'a> {
 }
 
 impl Attended<'_> {
-    /// Serves a connection to its end; `close` makes it end after what is under way.
-    async fn serve<C>(mut self, mut connection: Pin<&mut C>, close: impl Fn(Pin<&mut C>))
-    where
+    /// Serves a connection to its end, or until the agent has `left` amid an answer; `close`
+    /// makes it end after what is under way.
+    async fn serve<C>(
+        mut self,
+        mut connection: Pin<&mut C>,
+        close: impl Fn(Pin<&mut C>),
+        mut left: impl Future<Output = ()> + Unpin,
+    ) where
         C: Future<Output = hyper::Result<()>>,
     {
         let mut next = Stage::Draining;
@@ -212,6 +220,7 @@ impl Attended<'_> {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => return log_end(self.peer, ended),
+                () = &mut left => return log_end(self.peer, Err("the agent left amid an answer")),
                 () = self.drain.reached(next) => match next {
                     Stage::Cut => return,
                     _ => {
