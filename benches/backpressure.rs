@@ -11,7 +11,7 @@
 mod process;
 
 use anyhow::Context;
-use process::{Cores, Preference, Processes, pin, raise_file_limit};
+use process::{Cores, Preference, Processes, make_room_for_files, pin};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -70,7 +70,7 @@ const PEERS: [(Peer, &str, usize); 5] = [
 ];
 
 fn main() -> anyhow::Result<()> {
-    raise_file_limit()?;
+    make_room_for_files()?;
     let _preference = Preference::take();
     let cores = Cores::choose()?;
     pin(cores.load)?;

@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<()> {
     }
     let cores = Cores::choose()?;
     process::pin(cores.load)?;
-    process::raise_file_limit()?;
+    process::make_room_for_files()?;
     let preference = Preference::take();
     if preference.is_none() {
         println!("not allowed to run before others: let the machine be quiet");

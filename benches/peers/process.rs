@@ -2,6 +2,7 @@
 //! hold, and their end.
 
 use anyhow::Context;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setpriority_process, setrlimit,
 };
@@ -57,16 +58,24 @@ impl Drop for Preference {
     }
 }
 
-/// Raises the limit on open files as far as it goes.
-pub fn raise_file_limit() -> anyhow::Result<()> {
+/// Files that may be open here, where the limit allows it.
+const FILES: u64 = 16 * 1024;
+
+/// Raises the limit on open files as far as it goes, and makes their table large before
+/// there are threads: one that opens a file too many waits for all processors then, which
+/// would be noted as latency.
+pub fn make_room_for_files() -> anyhow::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    Ok(setrlimit(
+    setrlimit(
         Resource::Nofile,
         Rlimit {
             current: maximum,
             maximum,
         },
-    )?)
+    )?;
+    let files = maximum.unwrap_or(FILES).min(FILES);
+    fcntl_dupfd_cloexec(fs::File::open("/dev/null")?, files as i32 - 1)?;
+    Ok(())
 }
 
 /// A process and its children, ended when this is dropped.

@@ -57,6 +57,9 @@ impl Live {
         let listeners = self.listening.prepare(&next.listeners, &next.limits);
         let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
         // Nothing fails from here on: all of it or nothing.
+        if next.limits.connections > now.limits.connections {
+            super::files::make_room(next.limits.connections);
+        }
         self.measure_by(&now, &next);
         self.receivers.change(receivers);
         self.watchers.change(watchers);

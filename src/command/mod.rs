@@ -6,6 +6,7 @@ mod dashboards;
 mod demo;
 mod export;
 mod figures;
+mod files;
 mod inject;
 mod ledger;
 mod live;

@@ -53,6 +53,7 @@ impl Proxy {
     /// Binds every socket and opens every file, so that what cannot work fails now.
     /// Needs a runtime.
     pub(super) async fn bind(config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
+        super::files::make_room(config.limits.connections);
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);
