@@ -4,6 +4,7 @@
 use socket2::SockRef;
 use std::any::Any;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -12,12 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+/// Bytes that are kept of what an agent sends before its turn, as many as hyper would.
+const AHEAD: usize = 8 * 1024;
+
 /// A socket as the server has it.
 #[derive(Debug)]
 pub struct Served<I>(Arc<Mutex<Socket<I>>>);
 
-/// The same socket as a body has it. Both are polled by the connection's one task, so
-/// nobody ever waits for the lock.
+/// The same socket as a body and the connection's task have it. Nobody waits for the lock but
+/// for another's system call.
 #[derive(Clone)]
 pub struct Direct(Arc<dyn Beside>);
 
@@ -30,6 +34,8 @@ struct Socket<I> {
     flushed: bool,
     /// The server waits for what comes next, since it was polled last.
     reading: bool,
+    /// What came while the server read nothing.
+    ahead: Vec<u8>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
@@ -40,6 +46,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
             writes: 0,
             flushed: true,
             reading: false,
+            ahead: Vec::new(),
         }));
         (Served(Arc::clone(&socket)), Direct(socket))
     }
@@ -67,13 +74,10 @@ impl Direct {
         self.0.reset_at_end();
     }
 
-    /// Whether [`Direct::poll_left`] can tell. Of TLS only who reads it knows.
-    pub(super) fn tells_leaving(&self) -> bool {
-        self.0.tells_leaving()
-    }
-
     /// Ready when the agent has left while the server, polled just before, reads nothing.
-    /// The server would need a buffer to see it, for as long as it writes an answer.
+    /// The server would hold a buffer to see it for as long as it writes an answer. What the
+    /// agent sent ahead is kept for the server: unread, it would make the connection's end a
+    /// reset. Behind that, nothing is known.
     pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_left(cx)
     }
@@ -145,11 +149,10 @@ trait Beside: Send + Sync {
     fn written(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     fn reset_at_end(&self);
-    fn tells_leaving(&self) -> bool;
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-impl<I: AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket<I>> {
+impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket<I>> {
     fn written(&self) -> (u64, bool) {
         let socket = locked(self);
         (socket.writes, socket.flushed)
@@ -170,35 +173,29 @@ impl<I: AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket<I>> {
         }
     }
 
-    fn tells_leaving(&self) -> bool {
-        plain(&locked(self).io).is_some()
-    }
-
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut socket = locked(self);
-        if std::mem::take(&mut socket.reading) {
+        let Socket {
+            io, reading, ahead, ..
+        } = &mut *socket;
+        if std::mem::take(reading) || !ahead.is_empty() {
             return Poll::Pending;
         }
-        let Some(tcp) = plain(&socket.io) else {
-            return Poll::Pending;
-        };
-        let mut next = [0];
-        match ready!(tcp.poll_peek(cx, &mut ReadBuf::new(&mut next))) {
-            Ok(0) | Err(_) => Poll::Ready(()),
-            // The next request, which waits for its turn.
-            Ok(_) => Poll::Pending,
+        let mut buffer = [const { MaybeUninit::uninit() }; AHEAD];
+        let mut read = ReadBuf::uninit(&mut buffer);
+        let polled = ready!(Pin::new(io).poll_read(cx, &mut read));
+        if polled.is_err() || read.filled().is_empty() {
+            return Poll::Ready(());
         }
+        ahead.extend_from_slice(read.filled());
+        Poll::Pending
     }
-}
-
-fn plain(io: &dyn Any) -> Option<&TcpStream> {
-    io.downcast_ref()
 }
 
 /// The socket under a connection of an agent.
 fn tcp(io: &dyn Any) -> Option<&TcpStream> {
     let tls = || Some(io.downcast_ref::<Box<TlsStream<TcpStream>>>()?.get_ref().0);
-    plain(io).or_else(tls)
+    io.downcast_ref().or_else(tls)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -212,6 +209,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for Served<I> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut socket = locked(&self.0);
+        if !socket.ahead.is_empty() {
+            let length = buf.remaining().min(socket.ahead.len());
+            buf.put_slice(&socket.ahead[..length]);
+            socket.ahead.drain(..length);
+            return Poll::Ready(Ok(()));
+        }
         let polled = Pin::new(&mut socket.io).poll_read(cx, buf);
         socket.reading = polled.is_pending();
         polled

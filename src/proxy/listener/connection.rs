@@ -88,6 +88,8 @@ fn http1(limits: &Limits) -> http1::Builder {
         // `Pace` knows an idle connection from a slow head; hyper's timer takes both for one.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
+        // Who leaves amid an answer is seen by `Direct::poll_left`, without a buffer.
+        .half_close(true)
         // Only what the upstream sent.
         .auto_date_header(false);
     builder
@@ -180,9 +182,7 @@ async fn serve_http<I>(
     };
     match spoken {
         Ok(Spoken::Http1) => {
-            let mut http1 = terms.http1.clone();
-            http1.half_close(direct.tells_leaving());
-            let connection = pin!(http1.serve_connection(io, service).with_upgrades());
+            let connection = pin!(terms.http1.serve_connection(io, service).with_upgrades());
             let close = http1::UpgradeableConnection::graceful_shutdown;
             let left = poll_fn(|cx| direct.poll_left(cx));
             attended.serve(connection, close, left).await;
@@ -220,7 +220,7 @@ impl Attended<'_> {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => return log_end(self.peer, ended),
-                () = &mut left => return log_end(self.peer, Err("the agent left amid an answer")),
+                () = &mut left => return log_end(self.peer, Err("the agent left")),
                 () = self.drain.reached(next) => match next {
                     Stage::Cut => return,
                     _ => {
