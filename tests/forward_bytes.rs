@@ -406,3 +406,32 @@ async fn a_prefix_goes_and_a_base_path_comes() {
     );
     assert_eq!(proxy.recorder.calls()[0].uri, "/openai/v1/%2F/models?x");
 }
+
+#[tokio::test]
+async fn what_an_agent_sends_ahead_has_its_turn_after_the_answer() {
+    let (upstream, proxy) = proxy().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    backend.write(format!("{head}1\r\na\r\n")).await;
+    agent.read_until(b"a\r\n").await;
+    // In two parts, the first of which is kept.
+    agent.write("GET /2 HTTP/1.1\r\nHo").await;
+    backend.write("1\r\nb\r\n").await;
+    agent.read_until(b"b\r\n").await;
+    agent.write("st: h\r\n\r\n").await;
+    backend.write("0\r\n\r\n").await;
+    agent.read_until(b"0\r\n\r\n").await;
+    let mut next = tokio::select! {
+        next = upstream.accept() => next,
+        head = backend.read_head() => {
+            assert!(head.starts_with("GET /2 "), "{head}");
+            backend
+        }
+    };
+    next.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    agent.read_until(b"ok").await;
+}
