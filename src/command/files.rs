@@ -20,11 +20,10 @@ const MOST: u64 = 128 * 1024;
 /// the thread that was to open a connection moves no traffic. So the table is made large at
 /// the beginning.
 pub(super) fn make_room(connections: usize) {
-    let wanted = (connections as u64)
-        .saturating_mul(PER_CONNECTION)
-        .saturating_add(BESIDES);
+    let theirs = (connections as u64).saturating_mul(PER_CONNECTION);
+    let wanted = theirs.saturating_add(BESIDES);
     let allowed = raised(wanted);
-    if allowed < wanted {
+    if allowed < theirs {
         let enough_for = allowed.saturating_sub(BESIDES) / PER_CONNECTION;
         tracing::warn!(
             "at most {allowed} files may be open, enough for some {enough_for} agents at once, not for the \
