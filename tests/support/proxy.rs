@@ -1,20 +1,15 @@
-//! A forwarder behind a small server of hyper's.
+//! A proxy that listens, made from a few settings.
 
 use super::recorder::{Manners, Recorder};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{
-    Admin, ClientTls, Config, Endpoint, Limits, Matches, Measure, Otlp, Protocol, Route, Timeouts,
-    Upstream,
+    Admin, ClientTls, Config, Endpoint, Limits, Listener, Matches, Measure, Otlp, Protocol, Route,
+    Timeouts, Upstream,
 };
 use tokengauge::observer::Observer;
-use tokengauge::proxy::{ConnectionInfo, Forwarder, Served, Shutdown};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
 
 /// One route to one upstream, to be changed as a test needs it.
 pub struct Setup {
@@ -72,18 +67,25 @@ impl Setup {
     }
 
     async fn start_with(self, observer: Arc<dyn Observer>, recorder: Arc<Recorder>) -> Proxy {
-        let forwarder = Arc::new(Forwarder::new(Arc::new(self.config()), observer).unwrap());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let config = self.config();
+        let (limits, drain_timeout) = (config.limits, config.drain_timeout);
+        let forwarder = Arc::new(Forwarder::new(Arc::new(config), observer).unwrap());
+        let bound = Bound::bind(&Listener {
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: None,
+        })
+        .unwrap();
+        let address = bound.address();
         let shutdown = Shutdown::new();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(serve(listener, Arc::clone(&forwarder), shutdown.clone()));
+        let (serving, ending) = (Arc::clone(&forwarder), shutdown.clone());
+        tokio::spawn(async move {
+            serve(vec![bound], serving, &limits, ending, drain_timeout).await
+        });
         Proxy {
             address,
             recorder,
             forwarder,
             shutdown,
-            _tasks: tasks,
         }
     }
 
@@ -142,42 +144,10 @@ pub struct Proxy {
     pub recorder: Arc<Recorder>,
     pub forwarder: Arc<Forwarder>,
     pub shutdown: Shutdown,
-    _tasks: JoinSet<()>,
 }
 
-async fn serve(listener: TcpListener, forwarder: Arc<Forwarder>, shutdown: Shutdown) {
-    let mut connections = JoinSet::new();
-    while let Ok((tcp, peer)) = listener.accept().await {
-        tcp.set_nodelay(true).unwrap();
-        let (served, direct) = Served::new(tcp);
-        let connection = ConnectionInfo {
-            peer,
-            tls: false,
-            drain: shutdown.drain(),
-            direct: Some(direct),
-        };
-        connections.spawn(serve_connection(served, Arc::clone(&forwarder), connection));
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shutdown.now();
     }
-}
-
-async fn serve_connection(
-    tcp: Served<TcpStream>,
-    forwarder: Arc<Forwarder>,
-    connection: ConnectionInfo,
-) {
-    let service = hyper::service::service_fn(move |request| {
-        let (forwarder, connection) = (Arc::clone(&forwarder), connection.clone());
-        async move { Ok::<_, Infallible>(forwarder.forward(request, &connection).await) }
-    });
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server
-        .http1()
-        .preserve_header_case(true)
-        .max_buf_size(64 * 1024)
-        .auto_date_header(false);
-    server.http2().auto_date_header(false);
-    // Agents that break off are part of the tests.
-    let _ = server
-        .serve_connection_with_upgrades(TokioIo::new(tcp), service)
-        .await;
 }
