@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 /// A response body on its way to the agent.
 #[derive(Debug)]
-pub struct Body(Kind);
+pub(super) struct Body(Kind);
 
 #[derive(Debug)]
 enum Kind {
@@ -70,7 +70,7 @@ impl From<Bytes> for Body {
 
 /// Why a body breaks off. The agent sees a broken body, not this.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
+pub(super) enum BodyError {
     /// The upstream's body broke off; over HTTP/2 the reason is passed on.
     #[error("the upstream's response broke off")]
     Upstream(#[from] hyper::Error),

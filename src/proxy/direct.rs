@@ -18,12 +18,12 @@ const AHEAD: usize = 8 * 1024;
 
 /// A socket as the server has it.
 #[derive(Debug)]
-pub struct Served<I>(Arc<Mutex<Socket<I>>>);
+pub(super) struct Served<I>(Arc<Mutex<Socket<I>>>);
 
 /// The same socket as a body and the connection's task have it. Nobody waits for the lock but
 /// for another's system call.
 #[derive(Clone)]
-pub struct Direct(Arc<dyn Beside>);
+pub(super) struct Direct(Arc<dyn Beside>);
 
 #[derive(Debug)]
 struct Socket<I> {

@@ -65,7 +65,7 @@ impl Shutdown {
     }
 
     /// For something that is not counted as open.
-    pub fn drain(&self) -> Drain {
+    pub(super) fn drain(&self) -> Drain {
         Drain {
             stage: self.stage.subscribe(),
             _lease: None,
@@ -142,7 +142,7 @@ impl Default for Load {
 /// Tells a connection how far ending has come. The connection counts as open, and takes
 /// its place within the limit, until every clone is gone: a tunnel keeps one.
 #[derive(Clone, Debug)]
-pub struct Drain {
+pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
     _lease: Option<Arc<Lease>>,
 }

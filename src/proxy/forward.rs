@@ -78,7 +78,7 @@ impl Forwarder {
     }
 
     /// Forwards a request to where its route says. What fails is said in the response.
-    pub async fn forward(
+    pub(super) async fn forward(
         &self,
         request: Request<Incoming>,
         connection: &ConnectionInfo,

@@ -40,7 +40,11 @@ const END_TO_END: [HeaderName; 14] = [
 
 /// Makes an agent's head fit for the upstream. Call it while `host` and the URI are still
 /// the agent's: `x-forwarded-host` is taken from them.
-pub fn upstream_request(parts: &mut request::Parts, route: &Route, connection: &ConnectionInfo) {
+pub(super) fn upstream_request(
+    parts: &mut request::Parts,
+    route: &Route,
+    connection: &ConnectionInfo,
+) {
     let upgrade = asks_for_upgrade(parts);
     let trailers = has_token(&parts.headers, &TE, "trailers");
     remove_hop_by_hop(&mut parts.headers, upgrade, trailers);

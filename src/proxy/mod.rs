@@ -26,25 +26,25 @@ mod upload;
 mod upstream;
 mod watch;
 
-pub use body::{Body, BodyError};
-pub use direct::{Direct, Served};
-pub use drain::{Drain, Shutdown};
+pub use drain::Shutdown;
 pub use forward::Forwarder;
 pub use http1::{Broken, Chunked, ChunkedRead};
 pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
 pub use routing::Routing;
 
+use direct::Direct;
+use drain::Drain;
 use std::net::SocketAddr;
 
 /// What is known of the connection a request came on.
 #[derive(Clone, Debug)]
-pub struct ConnectionInfo {
+struct ConnectionInfo {
     /// Where the agent connects from.
-    pub peer: SocketAddr,
+    peer: SocketAddr,
     /// Whether the agent speaks TLS.
-    pub tls: bool,
+    tls: bool,
     /// Tells when to end; keeps the connection counted as open.
-    pub drain: Drain,
+    drain: Drain,
     /// The socket itself, where chunks may leave past the server.
-    pub direct: Option<Direct>,
+    direct: Option<Direct>,
 }

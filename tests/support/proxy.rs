@@ -78,9 +78,9 @@ impl Setup {
         let address = bound.address();
         let shutdown = Shutdown::new();
         let (serving, ending) = (Arc::clone(&forwarder), shutdown.clone());
-        tokio::spawn(async move {
-            serve(vec![bound], serving, &limits, ending, drain_timeout).await
-        });
+        tokio::spawn(
+            async move { serve(vec![bound], serving, &limits, ending, drain_timeout).await },
+        );
         Proxy {
             address,
             recorder,

@@ -3,10 +3,11 @@
 use super::opening::{Opening, Spoken};
 use super::pace::{Overdue, Pace, Paced};
 use crate::config::Limits;
+use crate::proxy::body::Body;
 use crate::proxy::direct::Served;
-use crate::proxy::drain::{Stage, UnderWay};
+use crate::proxy::drain::{Drain, Stage, UnderWay};
 use crate::proxy::tls::Acceptor;
-use crate::proxy::{Body, ConnectionInfo, Drain, Forwarder, Shutdown};
+use crate::proxy::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response, Version};
