@@ -22,6 +22,9 @@ const TOKENS: u32 = 199_998;
 /// Slots of a hash table of all tokens: 38% full.
 const SLOTS: usize = 1 << 19;
 
+/// Bytes of the set of the pairs that merge.
+const MERGES: usize = 1 << 18;
+
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     for file in ["class", "hash", "trie"] {
@@ -49,15 +52,15 @@ fn main() -> io::Result<()> {
             pairs.map(|(id, &(l, r))| (id, hash::pair(l, r))),
         )),
     )?;
+    write("merges.bin", merges(&halves))?;
     write(
         "halves.bin",
         words(halves.iter().flat_map(|&(left, right)| [left, right])),
     )?;
 
+    write("borders.bin", words(borders(&vocabulary, &halves)))?;
     write("shorter.bin", words(shorter(&vocabulary, &ids)))?;
-    let (nodes, labels) = suffix_trie(&vocabulary);
-    write("suffix_nodes.bin", nodes)?;
-    write("suffix_labels.bin", labels)?;
+    write("suffixes.bin", suffix_trie(&vocabulary))?;
 
     let (index, blocks) = class_table(&classes()?);
     write("class_index.bin", index)?;
@@ -96,6 +99,18 @@ fn hash_table(entries: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
     table
 }
 
+/// A set of bits, with that of the hash of each pair that merges: 9% full.
+fn merges(halves: &[(u32, u32)]) -> Vec<u8> {
+    let mut bits = vec![0; MERGES];
+    for (id, &(left, right)) in (0..).zip(halves) {
+        if left != id {
+            let (byte, bit) = hash::bit(hash::pair(left, right), bits.len());
+            bits[byte] |= bit;
+        }
+    }
+    bits
+}
+
 /// The two tokens that the last merge to each token joins; a token that no merge
 /// makes, such as a single byte, has itself.
 fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> {
@@ -117,6 +132,20 @@ fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> 
     (0..).zip(vocabulary).map(halves).collect()
 }
 
+/// For each two bytes the first merge of two tokens of which one ends and the other begins
+/// with them; more than any merge if there is none.
+fn borders(vocabulary: &[Vec<u8>], halves: &[(u32, u32)]) -> Vec<u32> {
+    let mut borders = vec![u32::MAX; 1 << 16];
+    for (id, &(left, right)) in (0..).zip(halves) {
+        if left != id {
+            let [left, right] = [left, right].map(|token| &vocabulary[token as usize]);
+            let first = &mut borders[hash::border([left[left.len() - 1], right[0]])];
+            *first = id.min(*first);
+        }
+    }
+    borders
+}
+
 /// For each token the longest shorter one that it ends with, and that one's length; a
 /// single byte has itself.
 fn shorter(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<u32> {
@@ -128,15 +157,16 @@ fn shorter(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<u32> {
     vocabulary.iter().map(shorter).collect()
 }
 
-/// The trie of the tokens read backwards: its nodes, and the byte that leads to each.
-fn suffix_trie(vocabulary: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
+/// The trie of the tokens read backwards.
+fn suffix_trie(vocabulary: &[Vec<u8>]) -> Vec<u8> {
     let reversed = |token: &Vec<u8>| token.iter().rev().copied().collect();
     let mut backwards: Vec<(Vec<u8>, u32)> = vocabulary.iter().map(reversed).zip(0..).collect();
     backwards.sort_unstable();
 
-    let (mut nodes, mut labels) = (Vec::new(), vec![0]);
-    let mut open = VecDeque::from([(&backwards[..], 0)]);
-    while let Some((mut below, depth)) = open.pop_front() {
+    let mut places = Places::new();
+    let mut nodes = Vec::new();
+    let mut open = VecDeque::from([(&backwards[..], 0, None)]);
+    while let Some((mut below, depth, place)) = open.pop_front() {
         // Sorted, so a token that ends here comes first.
         let mut token = trie::NO_TOKEN;
         if let Some(((bytes, id), rest)) = below.split_first()
@@ -144,15 +174,69 @@ fn suffix_trie(vocabulary: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
         {
             (token, below) = (*id, rest);
         }
-        let first = labels.len();
-        for child in below.chunk_by(|(a, _), (b, _)| a[depth] == b[depth]) {
-            labels.push(child[0].0[depth]);
-            open.push_back((child, depth + 1));
+        let children: Vec<_> = below
+            .chunk_by(|(a, _), (b, _)| a[depth] == b[depth])
+            .collect();
+        let bytes: Vec<u8> = children.iter().map(|child| child[0].0[depth]).collect();
+        let base = match depth {
+            0 => trie::ROOT,
+            _ if bytes.is_empty() => trie::LEAF,
+            _ => places.take(&bytes),
+        };
+        if let Some((byte, at)) = place {
+            nodes.resize(nodes.len().max(at + 1), Node::EMPTY);
+            nodes[at] = Node::new(token, byte, base);
         }
-        nodes.push(Node::new(token, labels.len() - first, first));
+        let below = bytes.into_iter().zip(children);
+        open.extend(
+            below.map(|(byte, child)| (child, depth + 1, Some((byte, base + usize::from(byte))))),
+        );
     }
-    let nodes = nodes.iter().flat_map(|node| node.0.to_le_bytes());
-    (nodes.collect(), labels)
+    // Behind every base there is a place for every byte.
+    nodes.resize(places.bases.len() + (1 << 8), Node::EMPTY);
+    nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect()
+}
+
+/// The places of a double array that are taken, and its bases.
+#[derive(Default)]
+struct Places {
+    taken: Vec<bool>,
+    bases: Vec<bool>,
+    /// Where to look first for a place of so many children.
+    from: HashMap<usize, usize>,
+}
+
+impl Places {
+    fn new() -> Places {
+        let mut places = Places::default();
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        assert_eq!(
+            [places.take(&all), places.take(&all)],
+            [trie::ROOT, trie::LEAF]
+        );
+        places.from.clear();
+        places
+    }
+
+    /// The first base that is nobody's, with a place for each of these children.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let from = *self.from.entry(bytes.len()).or_default();
+        let is_free = |places: &[bool], at| places.get(at).is_none_or(|taken| !taken);
+        let base = (from..).find(|base| {
+            let mut places = bytes.iter().map(|&byte| base + usize::from(byte));
+            is_free(&self.bases, *base) && places.all(|at| is_free(&self.taken, at))
+        });
+        let base = base.expect("there is room behind the last");
+        self.from.insert(bytes.len(), base);
+        let last = base + usize::from(bytes.last().copied().unwrap_or_default());
+        self.taken.resize(self.taken.len().max(last + 1), false);
+        self.bases.resize(self.bases.len().max(base + 1), false);
+        self.bases[base] = true;
+        bytes
+            .iter()
+            .for_each(|&byte| self.taken[base + usize::from(byte)] = true);
+        base
+    }
 }
 
 /// The class of every code point, by the tables of the regex crate: the reference

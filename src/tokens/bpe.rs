@@ -79,7 +79,10 @@ impl Beginnings {
         let longest = vocabulary::longest_at_end(beginning.iter().rev().copied());
         let (token, token_len) = last_token(longest, |token, token_len| {
             let before = &beginning[..len - token_len];
-            self.count(before) == 0 || are_neighbours(self.last(before.len()), token)
+            self.count(before) == 0 || {
+                let border = [beginning[before.len() - 1], beginning[before.len()]];
+                are_neighbours(self.last(before.len()), token, border)
+            }
         });
         let count = self.count(&beginning[..len - token_len]) + 1;
         self.note(len, token, count);
@@ -100,12 +103,14 @@ pub(super) fn last_token(
     (token, len)
 }
 
-/// Whether two tokens stay as they are side by side: takes both apart, last merge
-/// first, and looks for a merge across their border that would have come before.
-pub(super) fn are_neighbours(mut left: Token, mut right: Token) -> bool {
+/// Whether two tokens, of which one ends and the other begins with the bytes of `border`,
+/// stay as they are side by side: takes both apart, last merge first, and looks for a merge
+/// across the border that would have come before.
+pub(super) fn are_neighbours(mut left: Token, mut right: Token, border: [u8; 2]) -> bool {
+    let first = vocabulary::first_merge_across(border);
     let mut limit = Token::MAX;
-    loop {
-        if vocabulary::merge(left, right).is_some_and(|merged| merged < limit) {
+    while first < limit {
+        if vocabulary::merge_before(limit, left, right) {
             return false;
         }
         // Of two merges of the same rank the left one comes first.
@@ -115,7 +120,8 @@ pub(super) fn are_neighbours(mut left: Token, mut right: Token) -> bool {
         } else if right_half != right {
             (limit, right) = (right + 1, right_half);
         } else {
-            return true;
+            break;
         }
     }
+    true
 }

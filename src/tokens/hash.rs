@@ -39,6 +39,12 @@ pub fn pair(left: u32, right: u32) -> u64 {
     (u64::from(left) << 32 | u64::from(right)).wrapping_mul(FIRST)
 }
 
+/// The place of two neighbouring bytes.
+#[inline]
+pub fn border(bytes: [u8; 2]) -> usize {
+    usize::from(u16::from_be_bytes(bytes))
+}
+
 /// What a slot holds for a token with this hash.
 #[inline]
 pub fn slot(hash: u64, token: u32) -> u32 {
@@ -60,6 +66,12 @@ pub fn matches(slot: u32, hash: u64) -> bool {
 #[inline]
 pub fn home(hash: u64, slots: usize) -> usize {
     (hash >> (64 - slots.trailing_zeros())) as usize
+}
+
+/// The byte and the bit of a hash in a set of so many bytes.
+#[inline]
+pub fn bit(hash: u64, bytes: usize) -> (usize, u8) {
+    (home(hash, bytes), 1 << (hash >> 32 & 7))
 }
 
 fn fingerprint(hash: u64) -> u32 {

@@ -100,7 +100,10 @@ impl Run {
     fn may_end_with(&self, token: Token, len: usize) -> bool {
         match self.len - len {
             0 => true,
-            before => bpe::are_neighbours(self.last[before & MASK], token),
+            before => {
+                let border = [before - 1, before].map(|at| self.bytes[at & MASK]);
+                bpe::are_neighbours(self.last[before & MASK], token, border)
+            }
         }
     }
 }

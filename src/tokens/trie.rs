@@ -1,23 +1,31 @@
-//! The layout of the trie of the tokens read backwards. Nodes are numbered level by
-//! level, so that a node's children are neighbours. The build script, which writes
-//! the trie, compiles this very file.
+//! The layout of the trie of the tokens read backwards, a double array: a node's children lie
+//! at its base and their bytes. No two nodes have the same base, so a child's byte tells
+//! whose it is. The build script, which writes the trie, compiles this very file.
 
 use super::hash::TOKEN_BITS;
 
 /// What a node without a token has in a token's place.
 pub const NO_TOKEN: u32 = (1 << TOKEN_BITS) - 1;
 
-const COUNT_BITS: u32 = 9;
+/// The base of the node that all begins from.
+pub const ROOT: usize = 0;
+/// The base of all nodes without children, whose places stay empty.
+pub const LEAF: usize = 1 << 8;
 
-/// A node as stored: its token, how many children it has, and the first of them.
+const BYTE_BITS: u32 = 9;
+
+/// A node as stored: its token, the byte that leads to it, and its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(pub u64);
 
 impl Node {
-    /// A node with its children from `first` on.
-    pub fn new(token: u32, count: usize, first: usize) -> Node {
-        let children = (first as u64) << COUNT_BITS | count as u64;
-        Node(children << TOKEN_BITS | u64::from(token))
+    /// A place that no byte leads to.
+    pub const EMPTY: Node = Node(1 << (BYTE_BITS - 1) << TOKEN_BITS);
+
+    /// A node with its children from `base` on.
+    pub fn new(token: u32, byte: u8, base: usize) -> Node {
+        let way = (base as u64) << BYTE_BITS | u64::from(byte);
+        Node(way << TOKEN_BITS | u64::from(token))
     }
 
     /// The token whose first byte leads here.
@@ -27,11 +35,15 @@ impl Node {
         (token != NO_TOKEN).then_some(token)
     }
 
-    /// The numbers of its children.
+    /// Whether this byte leads here, from the node with the right base.
     #[inline]
-    pub fn children(self) -> std::ops::Range<usize> {
-        let children = self.0 >> TOKEN_BITS;
-        let first = (children >> COUNT_BITS) as usize;
-        first..first + (children as usize & ((1 << COUNT_BITS) - 1))
+    pub fn is_led_to_by(self, byte: u8) -> bool {
+        (self.0 >> TOKEN_BITS) & ((1 << BYTE_BITS) - 1) == u64::from(byte)
+    }
+
+    /// Where its children are, each at its byte from there.
+    #[inline]
+    pub fn base(self) -> usize {
+        (self.0 >> (TOKEN_BITS + BYTE_BITS)) as usize
     }
 }

@@ -2,16 +2,17 @@
 
 use super::class::{BLOCK, Class};
 use super::hash;
-use super::trie::Node;
+use super::trie::{self, Node};
 
 static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bytes.bin"));
 static STARTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starts.bin"));
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
 static PAIRS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pairs.bin"));
+static MERGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/merges.bin"));
 static HALVES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/halves.bin"));
+static BORDERS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borders.bin"));
 static SHORTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shorter.bin"));
-static SUFFIX_NODES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_nodes.bin"));
-static SUFFIX_LABELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffix_labels.bin"));
+static SUFFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffixes.bin"));
 static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
 static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blocks.bin"));
 
@@ -26,11 +27,22 @@ pub(super) fn token(piece: &[u8]) -> Option<Token> {
     find(TOKENS, hash::bytes(piece), |token| bytes(token) == piece)
 }
 
-/// The token that two neighbouring tokens merge to.
-pub(super) fn merge(left: Token, right: Token) -> Option<Token> {
-    find(PAIRS, hash::pair(left, right), |token| {
-        halves(token) == (left, right)
-    })
+/// Whether two neighbouring tokens merge before the limit. Most do not merge at all, which a
+/// table that fits in a processor's cache tells.
+pub(super) fn merge_before(limit: Token, left: Token, right: Token) -> bool {
+    let hash = hash::pair(left, right);
+    let (byte, bit) = hash::bit(hash, MERGES.len());
+    if MERGES[byte] & bit == 0 {
+        return false;
+    }
+    let merges = |token| token < limit && halves(token) == (left, right);
+    find(PAIRS, hash, merges).is_some()
+}
+
+/// The first merge of any two tokens of which one ends and the other begins with these
+/// bytes; more than any merge if there is none.
+pub(super) fn first_merge_across(border: [u8; 2]) -> Token {
+    word(BORDERS, hash::border(border))
 }
 
 /// The two tokens that the last merge to this token joins; a single byte's token
@@ -49,17 +61,14 @@ pub(super) fn bytes(token: Token) -> &'static [u8] {
 /// The longest token that a text ends with, and its length; the text's bytes come
 /// backwards.
 pub(super) fn longest_at_end(backwards: impl Iterator<Item = u8>) -> (Token, usize) {
-    let mut node = suffix_node(0);
+    let mut base = trie::ROOT;
     let mut longest = (0, 0);
     for (byte, len) in backwards.zip(1..) {
-        let children = node.children();
-        let child = match children.len() {
-            // All bytes, in order.
-            256 => Some(usize::from(byte)),
-            _ => memchr::memchr(byte, &SUFFIX_LABELS[children.clone()]),
-        };
-        let Some(child) = child else { break };
-        node = suffix_node(children.start + child);
+        let node = suffix_node(base + usize::from(byte));
+        if !node.is_led_to_by(byte) {
+            break;
+        }
+        base = node.base();
         if let Some(token) = node.token() {
             longest = (token, len);
         }
@@ -91,10 +100,11 @@ pub(super) fn touch() {
         STARTS,
         TOKENS,
         PAIRS,
+        MERGES,
         HALVES,
+        BORDERS,
         SHORTER,
-        SUFFIX_NODES,
-        SUFFIX_LABELS,
+        SUFFIXES,
         CLASS_INDEX,
         CLASS_BLOCKS,
     ];
@@ -103,7 +113,7 @@ pub(super) fn touch() {
 }
 
 fn suffix_node(at: usize) -> Node {
-    let bytes = SUFFIX_NODES[8 * at..].first_chunk();
+    let bytes = SUFFIXES[8 * at..].first_chunk();
     Node(bytes.map_or(0, |&node| u64::from_le_bytes(node)))
 }
 
