@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: lint deny unit real soak-short ## everything, installing what is missing: what CI runs
+test: lint deny unit real fuzz-short soak-short ## everything, installing what is missing: what CI runs
 
 .PHONY: lint
 lint: compiler ## formatting and clippy, warnings are errors
@@ -93,8 +93,12 @@ page-picture: compiler ## docs/live-page.png, the live page after four minutes o
 	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
 
 .PHONY: fuzz
-fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60); make test plays the kept inputs and random ones anyway
+fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
 	fuzz/run $(or $(FUZZ_SECONDS),60)
+
+.PHONY: fuzz-short
+fuzz-short: compiler ## every fuzz target for five seconds
+	fuzz/run 5
 
 # Built without optimisation: that takes a minute, once, and it runs for two seconds.
 DENY := 0.20.2

@@ -30,8 +30,11 @@ const ROUNDS: usize = 5;
 const SCENE: Duration = Duration::from_secs(3);
 /// At its start, and not measured: the trouble has to come up.
 const SETTLE: Duration = Duration::from_secs(1);
-const PROMPT: usize = 100 << 20;
-/// Bytes a second of each long prompt: four are a network of 1 Gbit/s.
+/// Bytes of a long prompt: more than is read to count its tokens.
+const LONG: usize = 100 << 20;
+/// Of a prompt whose tokens are counted.
+const COUNTED: usize = 1 << 20;
+/// Bytes a second of each prompt: four are a network of 1 Gbit/s.
 const UPLOAD: usize = 30 << 20;
 /// Tiny chunks a second of each such stream.
 const TINY: usize = 5_000;
@@ -46,10 +49,11 @@ enum Peer {
     SlowReaders,
     NonReaders,
     TinyChunks,
+    CountedPrompts,
     LongPrompts,
 }
 
-const PEERS: [(Peer, &str, usize); 5] = [
+const PEERS: [(Peer, &str, usize); 6] = [
     (Peer::Nobody, "nobody", 0),
     (
         Peer::SlowReaders,
@@ -60,6 +64,11 @@ const PEERS: [(Peer, &str, usize); 5] = [
     (
         Peer::TinyChunks,
         "4 streams of 5,000 one-byte chunks a second",
+        4,
+    ),
+    (
+        Peer::CountedPrompts,
+        "4 prompts of 1 MB at once, over and over",
         4,
     ),
     (
@@ -227,26 +236,41 @@ async fn trouble(address: SocketAddr, peer: Peer) -> anyhow::Result<()> {
             let mut piece = vec![0; 16 * 1024];
             while tcp.read(&mut piece).await? > 0 {}
         }
-        Peer::LongPrompts => loop {
-            upload(TcpSocket::new_v4()?, address).await?;
-        },
+        Peer::CountedPrompts | Peer::LongPrompts => {
+            let length = if peer == Peer::LongPrompts {
+                LONG
+            } else {
+                COUNTED
+            };
+            let prompt = prompt(length);
+            loop {
+                upload(TcpSocket::new_v4()?, address, &prompt).await?;
+            }
+        }
     }
     Ok(())
 }
 
-async fn upload(socket: TcpSocket, address: SocketAddr) -> anyhow::Result<()> {
-    let length = format!("Content-Length: {PROMPT}\r\n");
+/// A request of so many bytes.
+fn prompt(length: usize) -> Vec<u8> {
+    let (head, end) = (
+        r#"{"model":"m","messages":[{"role":"user","content":""#,
+        r#""}]}"#,
+    );
+    let words = "Nobody waits for what another asks. ".bytes().cycle();
+    let words = words.take(length - head.len() - end.len());
+    head.bytes().chain(words).chain(end.bytes()).collect()
+}
+
+async fn upload(socket: TcpSocket, address: SocketAddr, prompt: &[u8]) -> anyhow::Result<()> {
+    let length = format!("Content-Length: {}\r\n", prompt.len());
     let mut tcp = asked(socket, address, "POST /v1/chat/completions", &length).await?;
-    let block: Vec<u8> = "{\"content\":\"word \"},"
-        .bytes()
-        .cycle()
-        .take(64 * 1024)
-        .collect();
-    let begun = Instant::now();
-    for number in 0..PROMPT / block.len() {
-        let due = Duration::from_secs_f64((number * block.len()) as f64 / UPLOAD as f64);
+    let (begun, mut sent) = (Instant::now(), 0);
+    for block in prompt.chunks(64 * 1024) {
+        let due = Duration::from_secs_f64(sent as f64 / UPLOAD as f64);
         tokio::time::sleep(due.saturating_sub(begun.elapsed())).await;
-        tcp.write_all(&block).await?;
+        tcp.write_all(block).await?;
+        sent += block.len();
     }
     tcp.read_exact(&mut [0; 19]).await?;
     Ok(())
@@ -271,7 +295,10 @@ async fn answer(mut tcp: TcpStream) -> std::io::Result<()> {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     if head.starts_with("POST") {
-        let mut left = PROMPT;
+        let length = head.to_ascii_lowercase();
+        let length = length.split_once("content-length: ");
+        let length = length.and_then(|(_, rest)| rest.split_once("\r\n")?.0.parse().ok());
+        let mut left: usize = length.unwrap_or_default();
         let mut piece = vec![0; 64 * 1024];
         while left > 0 {
             left = left.saturating_sub(tcp.read(&mut piece).await?.max(1));

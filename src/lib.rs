@@ -8,6 +8,7 @@
 //! lib.rs           this map
 //! cli.rs           the commands and their help
 //! command/         one file per command: wires the rooms together
+//! background.rs    threads that traffic does not wait for
 //! config/          file.rs as written → mod.rs as used; reload.rs what may change while running
 //! call.rs          the domain's words; knows nobody
 //! observer.rs      the one door between moving bytes and measuring them
@@ -40,6 +41,7 @@
 
 pub mod admin;
 pub mod attribution;
+mod background;
 pub mod call;
 pub mod cli;
 pub mod command;

@@ -72,6 +72,8 @@ mod slo_support;
 mod soak_judge;
 mod supply;
 mod support;
+#[cfg(target_os = "linux")]
+mod threads;
 mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;

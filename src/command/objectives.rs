@@ -1,6 +1,7 @@
 //! The threads behind the objectives: one looks once a second, one keeps the counts.
 
 use crate::Error;
+use crate::background;
 use crate::config::Config;
 use crate::meter::Meter;
 use crate::slo::{Circumstances, Slos, Store, changes};
@@ -128,8 +129,7 @@ impl Objectives {
 
     fn thread(&mut self, name: &str, run: impl FnOnce(Receiver<()>) + Send + 'static) {
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        match thread.spawn(move || run(stopped)) {
+        match background::spawn(name, move || run(stopped)) {
             Ok(thread) => {
                 self.stop.push(stop);
                 self.threads.push(thread);

@@ -2,6 +2,7 @@
 //! writes it, so that a slow disk costs lines and nothing else.
 
 use super::registry::Counter;
+use crate::background;
 use crate::meter::{Finding, Subscriber, wait_behind};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -90,8 +91,7 @@ impl CallLog {
             clock,
             told: None,
         };
-        let thread = std::thread::Builder::new().name("call-log".into());
-        thread.spawn(move || writer.run(&messages))?;
+        background::spawn("call-log", move || writer.run(&messages))?;
         Ok(Arc::new(CallLog { queue, dropped }))
     }
 }

@@ -28,6 +28,7 @@ pub use store::{Kept, Store, Written};
 pub use trouble::Trouble;
 pub use writer::{Figures, Settings};
 
+use crate::background;
 use crate::meter::{Finding, Meter, Stream, Subscriber, Watch, wait_behind};
 pub(crate) use capacity::{InFlight, Tallies};
 use std::io;
@@ -64,8 +65,7 @@ impl Ledger {
     fn with_queue(settings: Settings, figures: Figures, length: usize) -> io::Result<Arc<Ledger>> {
         let (queue, messages) = sync_channel(length);
         let mut writer = Writer::new(settings.clone(), figures.clone());
-        let thread = std::thread::Builder::new().name("ledger".into());
-        thread.spawn(move || writer.run(&messages))?;
+        background::spawn("ledger", move || writer.run(&messages))?;
         Ok(Arc::new(Ledger {
             queue,
             tallies: Tallies::default(),
@@ -80,8 +80,7 @@ impl Ledger {
     /// Where the thread cannot be started.
     pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
         let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
-        let thread = std::thread::Builder::new().name("ledger-look".into());
-        thread.spawn(move || look(&ledger, &meter))?;
+        background::spawn("ledger-look", move || look(&ledger, &meter))?;
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! call log.
 
 use super::timeline::InterToken;
+use crate::background;
 use crate::call::{CallRecord, Channel};
 use crate::trace::CallTrace;
 use std::sync::Arc;
@@ -134,8 +135,7 @@ impl Subscribers {
         let all: Arc<[Arc<dyn Subscriber>]> = all.into();
         let (queue, messages) = sync_channel(length);
         let theirs = Arc::clone(&all);
-        let thread = std::thread::Builder::new().name("findings".into());
-        if let Err(error) = thread.spawn(move || deliver(&theirs, &messages)) {
+        if let Err(error) = background::spawn("findings", move || deliver(&theirs, &messages)) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }
         Subscribers {

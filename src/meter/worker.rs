@@ -2,6 +2,7 @@
 
 use super::guard::guarded;
 use super::subscriber::wait_behind;
+use crate::background;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -38,8 +39,7 @@ impl Worker {
 
     pub(crate) fn with_queue(length: usize) -> Worker {
         let (queue, jobs) = sync_channel(length);
-        let thread = std::thread::Builder::new().name("meter".into());
-        if let Err(error) = thread.spawn(move || work(&jobs)) {
+        if let Err(error) = background::spawn("meter", move || work(&jobs)) {
             tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
         }
         Worker { queue }

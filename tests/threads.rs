@@ -1,0 +1,67 @@
+//! Who makes way for whom among the threads of the real binary. Linux only: there a priority
+//! is a thread's.
+
+use crate::process::{PATIENCE, Process};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::process::Command;
+
+/// What has time, and what has not: traffic, and the probes of whoever runs it.
+const BACKGROUND: [&str; 4] = ["call-log", "findings", "ledger", "meter"];
+const AT_ONCE: [&str; 2] = ["admin", "traffic"];
+
+#[tokio::test]
+async fn what_measures_makes_way_for_traffic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n",
+        folder.path().join("state"),
+    );
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["run", "--config"]).arg(&file);
+    command.arg("--call-log").arg(folder.path().join("calls"));
+    // One thread of traffic has a name of its own.
+    command.env("TOKIO_WORKER_THREADS", "1");
+    let process = Process::start_by(command).await;
+
+    let theirs = 5;
+    let expected = BACKGROUND
+        .map(|name| (name, theirs))
+        .into_iter()
+        .chain(AT_ONCE.map(|name| (name, 0)));
+    let expected: BTreeMap<String, i64> = expected
+        .map(|(name, nice)| (name.to_owned(), nice))
+        .collect();
+    // A thread has its name, and steps back, a moment after it was started.
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut threads = niceness(process.id());
+        threads.retain(|name, _| expected.contains_key(name));
+        if threads == expected {
+            return;
+        }
+        assert!(Instant::now() < end, "{threads:?} instead of {expected:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// By the threads' names.
+fn niceness(process: u32) -> BTreeMap<String, i64> {
+    let folder = format!("/proc/{process}/task");
+    let threads = std::fs::read_dir(folder).expect("it runs");
+    let threads = threads.filter_map(|thread| of_thread(&thread.ok()?.path()));
+    threads.collect()
+}
+
+fn of_thread(folder: &Path) -> Option<(String, i64)> {
+    // One that has just ended has none.
+    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+    let (before, after) = stat.rsplit_once(')')?;
+    let name = before.split_once('(')?.1;
+    let nice = after.split_whitespace().nth(16)?;
+    Some((name.to_owned(), nice.parse().ok()?))
+}
