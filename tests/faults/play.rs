@@ -155,11 +155,21 @@ impl End {
                     bytes = &bytes[written..];
                     self.heard.extend_from_slice(&piece[..read]);
                 }
-                Err(_) => {
+                Err(error) => {
+                    if error.kind() != ErrorKind::TimedOut {
+                        self.read_what_came().await;
+                    }
                     self.gone = Some(Gone::Reset);
                     return;
                 }
             }
+        }
+    }
+
+    /// A connection that takes no more may still hold what the other side said last.
+    async fn read_what_came(&mut self) {
+        if self.gone.is_none() {
+            let _ = tokio::time::timeout(STUCK, self.tcp.read_to_end(&mut self.heard)).await;
         }
     }
 
