@@ -373,21 +373,34 @@ pub struct Memory {
     pub middle: f64,
     pub last: f64,
     pub most: f64,
+    /// On average in each tenth of the run.
+    pub tenths: [f64; 10],
     /// KB a minute over the second half.
     pub slope: f64,
 }
 
 /// Looks at (seconds, kilobytes) of a run; `None` where there are too few.
 pub fn memory(samples: &[(f64, f64)]) -> Option<Memory> {
-    let half = samples.len() / 2;
-    let second = samples.get(half..).filter(|second| second.len() >= 5)?;
+    if samples.len() < 10 {
+        return None;
+    }
+    let second = &samples[samples.len() / 2..];
     Some(Memory {
         first: samples.first()?.1,
         middle: second.first()?.1,
         last: second.last()?.1,
         most: samples.iter().map(|sample| sample.1).fold(0.0, f64::max),
+        tenths: std::array::from_fn(|tenth| {
+            let part = |tenth: usize| tenth * samples.len() / 10;
+            mean(&samples[part(tenth)..part(tenth + 1)])
+        }),
         slope: slope(second),
     })
+}
+
+fn mean(samples: &[(f64, f64)]) -> f64 {
+    let sum: f64 = samples.iter().map(|sample| sample.1).sum();
+    sum / samples.len() as f64
 }
 
 /// Threads that work for tokio where something blocks live on for 10 s, and every other

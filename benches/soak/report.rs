@@ -167,6 +167,8 @@ impl Report {
             for (what, value) in rows {
                 println!("{what:<34}{value:>12.0}");
             }
+            let tenths = memory.tenths.map(|mean| format!("{:.1}", mean / 1000.0));
+            println!("{:<34}{}", "resident in each tenth, MB", tenths.join(" "));
         }
         println!("\n{:<58}{:>10}{:>10}", "at rest", "before", "behind");
         for (name, before) in &end.rest.0 {
