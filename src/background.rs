@@ -4,9 +4,26 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// How much nicer they are than traffic: where both want one core, they get a quarter of it.
+/// What such a thread does, which tells how far it steps back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A little for every call: it has to keep up with traffic.
+    Steady,
+    /// Much at a time, and only for big bodies.
+    Bursts,
+}
+
 #[cfg(target_os = "linux")]
-const NICE: i32 = 5;
+impl Work {
+    /// How much nicer it is than traffic: where both want one core, it gets a quarter of
+    /// it or a tenth.
+    fn niceness(self) -> i32 {
+        match self {
+            Work::Steady => 5,
+            Work::Bursts => 10,
+        }
+    }
+}
 
 /// Starts a thread of that kind.
 ///
@@ -14,18 +31,20 @@ const NICE: i32 = 5;
 /// Where the system gives none.
 pub(crate) fn spawn<T: Send + 'static>(
     name: impl Into<String>,
-    work: impl FnOnce() -> T + Send + 'static,
+    work: Work,
+    run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     Builder::new().name(name.into()).spawn(move || {
-        step_back();
-        work()
+        step_back(work);
+        run()
     })
 }
 
 /// On Linux a priority is a thread's, elsewhere the process's.
-fn step_back() {
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
+fn step_back(work: Work) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+    if let Err(error) = rustix::process::setpriority_process(None, work.niceness()) {
         tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
     }
 }

@@ -7,9 +7,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
-/// What has time, and what has not: traffic, and the probes of whoever runs it.
-const BACKGROUND: [&str; 4] = ["call-log", "findings", "ledger", "meter"];
-const AT_ONCE: [&str; 2] = ["admin", "traffic"];
+/// What has time, and by how much nicer it is; what has none: traffic, and the probes of
+/// whoever runs it.
+const EXPECTED: [(&str, i64); 6] = [
+    ("admin", 0),
+    ("call-log", 5),
+    ("findings", 5),
+    ("ledger", 5),
+    ("meter", 10),
+    ("traffic", 0),
+];
 
 #[tokio::test]
 async fn what_measures_makes_way_for_traffic() {
@@ -28,14 +35,8 @@ async fn what_measures_makes_way_for_traffic() {
     command.env("TOKIO_WORKER_THREADS", "1");
     let process = Process::start_by(command).await;
 
-    let theirs = 5;
-    let expected = BACKGROUND
-        .map(|name| (name, theirs))
-        .into_iter()
-        .chain(AT_ONCE.map(|name| (name, 0)));
-    let expected: BTreeMap<String, i64> = expected
-        .map(|(name, nice)| (name.to_owned(), nice))
-        .collect();
+    let expected = EXPECTED.map(|(name, nice)| (name.to_owned(), nice));
+    let expected = BTreeMap::from(expected);
     // A thread has its name, and steps back, a moment after it was started.
     let end = Instant::now() + PATIENCE;
     loop {

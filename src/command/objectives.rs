@@ -1,7 +1,7 @@
 //! The threads behind the objectives: one looks once a second, one keeps the counts.
 
 use crate::Error;
-use crate::background;
+use crate::background::{self, Work};
 use crate::config::Config;
 use crate::meter::Meter;
 use crate::slo::{Circumstances, Slos, Store, changes};
@@ -129,7 +129,7 @@ impl Objectives {
 
     fn thread(&mut self, name: &str, run: impl FnOnce(Receiver<()>) + Send + 'static) {
         let (stop, stopped) = channel();
-        match background::spawn(name, move || run(stopped)) {
+        match background::spawn(name, Work::Steady, move || run(stopped)) {
             Ok(thread) => {
                 self.stop.push(stop);
                 self.threads.push(thread);

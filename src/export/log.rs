@@ -2,7 +2,7 @@
 //! writes it, so that a slow disk costs lines and nothing else.
 
 use super::registry::Counter;
-use crate::background;
+use crate::background::{self, Work};
 use crate::meter::{Finding, Subscriber, wait_behind};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -91,7 +91,7 @@ impl CallLog {
             clock,
             told: None,
         };
-        background::spawn("call-log", move || writer.run(&messages))?;
+        background::spawn("call-log", Work::Steady, move || writer.run(&messages))?;
         Ok(Arc::new(CallLog { queue, dropped }))
     }
 }

@@ -28,7 +28,7 @@ pub use store::{Kept, Store, Written};
 pub use trouble::Trouble;
 pub use writer::{Figures, Settings};
 
-use crate::background;
+use crate::background::{self, Work};
 use crate::meter::{Finding, Meter, Stream, Subscriber, Watch, wait_behind};
 pub(crate) use capacity::{InFlight, Tallies};
 use std::io;
@@ -65,7 +65,7 @@ impl Ledger {
     fn with_queue(settings: Settings, figures: Figures, length: usize) -> io::Result<Arc<Ledger>> {
         let (queue, messages) = sync_channel(length);
         let mut writer = Writer::new(settings.clone(), figures.clone());
-        background::spawn("ledger", move || writer.run(&messages))?;
+        background::spawn("ledger", Work::Steady, move || writer.run(&messages))?;
         Ok(Arc::new(Ledger {
             queue,
             tallies: Tallies::default(),
@@ -80,7 +80,7 @@ impl Ledger {
     /// Where the thread cannot be started.
     pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
         let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
-        background::spawn("ledger-look", move || look(&ledger, &meter))?;
+        background::spawn("ledger-look", Work::Steady, move || look(&ledger, &meter))?;
         Ok(())
     }
 }

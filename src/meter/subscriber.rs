@@ -2,7 +2,7 @@
 //! call log.
 
 use super::timeline::InterToken;
-use crate::background;
+use crate::background::{self, Work};
 use crate::call::{CallRecord, Channel};
 use crate::trace::CallTrace;
 use std::sync::Arc;
@@ -135,7 +135,9 @@ impl Subscribers {
         let all: Arc<[Arc<dyn Subscriber>]> = all.into();
         let (queue, messages) = sync_channel(length);
         let theirs = Arc::clone(&all);
-        if let Err(error) = background::spawn("findings", move || deliver(&theirs, &messages)) {
+        if let Err(error) = background::spawn("findings", Work::Steady, move || {
+            deliver(&theirs, &messages)
+        }) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }
         Subscribers {

@@ -2,7 +2,7 @@
 
 use super::guard::guarded;
 use super::subscriber::wait_behind;
-use crate::background;
+use crate::background::{self, Work};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Worker {
 
     pub(crate) fn with_queue(length: usize) -> Worker {
         let (queue, jobs) = sync_channel(length);
-        if let Err(error) = background::spawn("meter", move || work(&jobs)) {
+        if let Err(error) = background::spawn("meter", Work::Bursts, move || work(&jobs)) {
             tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
         }
         Worker { queue }
