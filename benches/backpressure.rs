@@ -251,15 +251,11 @@ async fn trouble(address: SocketAddr, peer: Peer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A request of so many bytes.
+/// A request of about so many bytes, written fast: the streams share this thread.
 fn prompt(length: usize) -> Vec<u8> {
-    let (head, end) = (
-        r#"{"model":"m","messages":[{"role":"user","content":""#,
-        r#""}]}"#,
-    );
-    let words = "Nobody waits for what another asks. ".bytes().cycle();
-    let words = words.take(length - head.len() - end.len());
-    head.bytes().chain(words).chain(end.bytes()).collect()
+    const WORDS: &str = "Nobody waits for what another asks. ";
+    let words = WORDS.repeat(length / WORDS.len());
+    format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{words}"}}]}}"#).into_bytes()
 }
 
 async fn upload(socket: TcpSocket, address: SocketAddr, prompt: &[u8]) -> anyhow::Result<()> {
@@ -295,10 +291,9 @@ async fn answer(mut tcp: TcpStream) -> std::io::Result<()> {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     if head.starts_with("POST") {
-        let length = head.to_ascii_lowercase();
-        let length = length.split_once("content-length: ");
+        let length = head.split_once("Content-Length: ");
         let length = length.and_then(|(_, rest)| rest.split_once("\r\n")?.0.parse().ok());
-        let mut left: usize = length.unwrap_or_default();
+        let mut left: usize = length.ok_or(std::io::ErrorKind::InvalidData)?;
         let mut piece = vec![0; 64 * 1024];
         while left > 0 {
             left = left.saturating_sub(tcp.read(&mut piece).await?.max(1));

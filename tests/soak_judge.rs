@@ -190,6 +190,7 @@ fn a_slope_is_that_of_the_line_and_of_the_second_half() {
         "filling up is no leak: {memory:?}"
     );
     assert_eq!((memory.first, memory.most), (0.0, 3000.0));
+    assert_eq!((memory.tenths[0], memory.tenths[9]), (250.0, 3000.0));
     assert_eq!(judge::memory(&line[..6]), None);
 }
 

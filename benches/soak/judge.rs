@@ -354,9 +354,7 @@ fn decoded(dialect: Dialect, head: &Head, bytes: &[u8], to_its_end: bool) -> u64
 
 /// The slope of the least-squares line through (seconds, kilobytes), in KB a minute.
 pub fn slope(samples: &[(f64, f64)]) -> f64 {
-    let many = samples.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| samples.iter().map(of).sum::<f64>() / many;
-    let (x, y) = (mean(|s| s.0), mean(|s| s.1));
+    let (x, y) = (mean(samples, |s| s.0), mean(samples, |s| s.1));
     let over: f64 = samples.iter().map(|s| (s.0 - x) * (s.1 - y)).sum();
     let under: f64 = samples.iter().map(|s| (s.0 - x).powi(2)).sum();
     if under > 0.0 {
@@ -392,15 +390,14 @@ pub fn memory(samples: &[(f64, f64)]) -> Option<Memory> {
         most: samples.iter().map(|sample| sample.1).fold(0.0, f64::max),
         tenths: std::array::from_fn(|tenth| {
             let part = |tenth: usize| tenth * samples.len() / 10;
-            mean(&samples[part(tenth)..part(tenth + 1)])
+            mean(&samples[part(tenth)..part(tenth + 1)], |s| s.1)
         }),
         slope: slope(second),
     })
 }
 
-fn mean(samples: &[(f64, f64)]) -> f64 {
-    let sum: f64 = samples.iter().map(|sample| sample.1).sum();
-    sum / samples.len() as f64
+fn mean(samples: &[(f64, f64)], of: fn(&(f64, f64)) -> f64) -> f64 {
+    samples.iter().map(of).sum::<f64>() / samples.len() as f64
 }
 
 /// Threads that work for tokio where something blocks live on for 10 s, and every other

@@ -135,9 +135,8 @@ impl Subscribers {
         let all: Arc<[Arc<dyn Subscriber>]> = all.into();
         let (queue, messages) = sync_channel(length);
         let theirs = Arc::clone(&all);
-        if let Err(error) = background::spawn("findings", Work::Steady, move || {
-            deliver(&theirs, &messages)
-        }) {
+        let run = move || deliver(&theirs, &messages);
+        if let Err(error) = background::spawn("findings", Work::Steady, run) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }
         Subscribers {
