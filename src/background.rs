@@ -40,6 +40,12 @@ pub(crate) fn spawn<T: Send + 'static>(
     })
 }
 
+/// Called by a thread with long work, every tenth of a millisecond or so: who waits for
+/// its core goes first. A scheduler lets even a nice thread have a turn of milliseconds.
+pub(crate) fn give_way() {
+    std::thread::yield_now();
+}
+
 /// On Linux a priority is a thread's, elsewhere the process's.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 fn step_back(work: Work) {

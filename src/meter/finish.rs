@@ -7,6 +7,7 @@ use super::head::Head;
 use super::reading::Reading;
 use super::record::{self, Closing};
 use super::worker::Place;
+use crate::background::give_way;
 use crate::call::Outcome;
 use crate::observer::{End, FailureKind};
 use std::sync::{Arc, PoisonError};
@@ -108,6 +109,7 @@ fn read_rest(head: &Head, state: &mut State) {
         if decoder.is_stream() {
             run.frame(head, at, accepted);
         }
+        give_way();
     }
     let unparsed = run.generation.unparsed;
     read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));

@@ -3,12 +3,15 @@
 
 use super::memory::{Copy, Memory};
 use crate::attribution::Rules;
+use crate::background::give_way;
 use crate::call::{Dialect, Named, RequestFacts};
 use crate::{tokens, wire};
 use std::sync::Arc;
 
 /// A request body up to this is read on the spot; a longer one by the worker.
 pub(crate) const INLINE_BYTES: usize = 64 * 1024;
+/// Bytes of a prompt that are counted at a stretch: 50 µs or so.
+const TURN_BYTES: usize = 4 * 1024;
 
 /// What is kept of a request.
 #[derive(Debug)]
@@ -83,10 +86,23 @@ impl Request {
         let copy = self.copy.as_mut().filter(|_| self.complete)?;
         let mut total = 0;
         wire::request_texts(self.dialect, copy.joined(), &mut |text| {
-            total += tokens::count(text);
+            total += count_giving_way(text);
         });
         Some(total).filter(|total| *total > 0)
     }
+}
+
+/// The tokens of a text as one string. A prompt may be megabytes: traffic goes first every
+/// few kilobytes of it.
+fn count_giving_way(text: &str) -> u64 {
+    let mut counter = tokens::Counter::new();
+    for piece in text.as_bytes().chunks(TURN_BYTES) {
+        counter.push_bytes(piece);
+        if piece.len() == TURN_BYTES {
+            give_way();
+        }
+    }
+    counter.finish()
 }
 
 /// What a whole body says of itself.
@@ -159,6 +175,22 @@ mod tests {
             request.complete();
             assert_eq!(request.count(), None);
         }
+    }
+
+    #[test]
+    fn a_long_text_is_counted_as_one_however_it_is_cut() {
+        for sign in ["a", "é", "語", "🙂", " word", "\n\n  x1"] {
+            let text = sign.repeat(3 * TURN_BYTES / sign.len() + 1);
+            for text in [
+                &text[..],
+                &format!("x{text}"),
+                &format!("xy{text}"),
+                &format!("xyz{text}"),
+            ] {
+                assert_eq!(count_giving_way(text), tokens::count(text), "{sign:?}");
+            }
+        }
+        assert_eq!(count_giving_way(""), 0);
     }
 
     #[test]
