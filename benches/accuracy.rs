@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
-use process::{Preference, make_room_for_files};
+use process::{Awake, Cores, go_first, make_room_for_files};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -51,7 +51,8 @@ fn main() {
         asked
     };
     // What else the machine does makes everybody late, and is not measured here.
-    let _preference = Preference::take();
+    go_first();
+    let _awake = Cores::choose().map(Awake::keep);
     make_room_for_files().expect("a limit on files that can be raised");
     println!("{BEHAVIOUR}\n");
     println!(

@@ -8,6 +8,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
+/// As much of a request's body is looked at.
+const BEGINNING: usize = 4096;
+/// As much is read of it at once.
+const READ: usize = 64 * 1024;
+
 /// Serves until standard input ends, which it does when the parent does. Prints its address.
 pub fn serve() -> anyhow::Result<()> {
     std::thread::spawn(|| {
@@ -32,7 +37,7 @@ pub fn serve() -> anyhow::Result<()> {
 /// Answers requests until the peer leaves; that is no error.
 async fn connection(socket: TcpStream) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
-    let mut socket = BufReader::new(socket);
+    let mut socket = BufReader::with_capacity(READ, socket);
     while let Some(ask) = request(&mut socket).await? {
         answer(ask, socket.get_mut()).await?;
     }
@@ -58,8 +63,17 @@ async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<As
             length = value.trim().parse().unwrap_or(0);
         }
     }
-    let mut body = vec![0; length];
+    let mut body = vec![0; length.min(BEGINNING)];
     socket.read_exact(&mut body).await?;
+    let mut left = length - body.len();
+    while left > 0 {
+        let read = socket.fill_buf().await?.len().min(left);
+        if read == 0 {
+            return Ok(None);
+        }
+        socket.consume(read);
+        left -= read;
+    }
     Ok(Some(Ask::of_body(&body).unwrap_or_default()))
 }
 
@@ -70,7 +84,7 @@ async fn answer(ask: Ask, socket: &mut TcpStream) -> std::io::Result<()> {
         .await?;
     if ask.per_write > 1 {
         for index in 0..ask.per_write {
-            push_event(index, &mut scratch, &mut out);
+            push_event(index, 0, &mut scratch, &mut out);
         }
         // The same events again and again: making them must not be what limits.
         for _ in 0..ask.events / ask.per_write {
@@ -80,7 +94,7 @@ async fn answer(ask: Ask, socket: &mut TcpStream) -> std::io::Result<()> {
         pace(ask, socket, &mut scratch, &mut out).await?;
     }
     out.clear();
-    push_end(ask.events, &mut out);
+    push_end(ask, &mut out);
     socket.write_all(&out).await
 }
 
@@ -97,7 +111,7 @@ async fn pace(
             sleep_until(start + Duration::from_micros(ask.interval_us * u64::from(index))).await;
         }
         out.clear();
-        push_event(index, scratch, out);
+        push_event(index, ask.per_chunk, scratch, out);
         socket.write_all(out).await?;
     }
     Ok(())

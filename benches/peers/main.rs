@@ -4,24 +4,28 @@
 //! interleaved. tokengauge measures and counts every token while it runs. Shown is what
 //! each adds to `direct`: time to the first token, latency of each event, processor time
 //! per event, memory per open stream, how much it moves flat out; what one long stream
-//! costs at its end; and whether what arrives is what was sent.
+//! costs at its end; and whether what arrives is what was sent. With `--beside`: what slow
+//! and greedy agents cost the others.
 
 mod arrival;
 mod backend;
+mod beside;
 mod client;
 mod gateways;
 mod long_stream;
 mod peer;
 mod process;
 mod report;
+mod rounds;
 mod run;
 mod table;
 mod wire;
 
 use anyhow::{Context, ensure};
+use beside::Trouble;
 use clap::Parser;
 use peer::Peer;
-use process::{Cores, Preference, Processes};
+use process::{Awake, Cores, Processes};
 use report::Report;
 use run::{Place, Scenario};
 use std::io::{BufRead, BufReader};
@@ -30,10 +34,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// tokengauge beside nginx and haproxy, with `--long` beside LiteLLM and Portkey, too.
-/// Without options it takes about three minutes.
+/// Without options it takes about five minutes.
 #[derive(Debug, Parser)]
 struct Options {
-    /// More and longer rounds, 2,000 streams, and the gateways: about 11 minutes
+    /// More and longer rounds, 2,000 streams, and the gateways: about 15 minutes
     #[arg(long)]
     long: bool,
     /// Streams at once, one scenario each [default: 50,500]
@@ -45,7 +49,7 @@ struct Options {
     /// Seconds noted of each run [default: 3; 5 with --long]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Rounds; the gateways have one [default: 2; 3 with --long]
+    /// Rounds; the gateways have one [default: 3; 5 with --long]
     #[arg(long)]
     rounds: Option<usize>,
     /// Only these peers [default: all that are installed; the gateways with --long]
@@ -54,6 +58,9 @@ struct Options {
     /// Only the streams at once: not the first tokens, not flat out, not the long stream
     #[arg(long)]
     only_paced: bool,
+    /// Instead, what slow and greedy agents cost 50 streams beside them: about 9 minutes
+    #[arg(long, conflicts_with_all = ["long", "only_paced", "streams", "pace"])]
+    beside: bool,
     /// Print the figures again as the table of the README
     #[arg(long)]
     markdown: bool,
@@ -73,10 +80,10 @@ fn main() -> anyhow::Result<()> {
     let cores = Cores::choose()?;
     process::pin(cores.load)?;
     process::make_room_for_files()?;
-    let preference = Preference::take();
-    if preference.is_none() {
+    if !process::go_first() {
         println!("not allowed to run before others: let the machine be quiet");
     }
+    let _awake = Awake::keep(cores);
     let peers = installed_peers(&options);
     let start = Instant::now();
     let (_backend, address) = start_backend(cores)?;
@@ -84,25 +91,38 @@ fn main() -> anyhow::Result<()> {
         backend: address,
         cores,
     };
-    let rounds = options.rounds.unwrap_or(if options.long { 3 } else { 2 });
+    let rounds = options.rounds.unwrap_or(if options.long { 5 } else { 3 });
     let length = Duration::from_secs(options.seconds.unwrap_or(if options.long { 5 } else { 3 }));
     println!(
         "one core for the peer ({}), one for load and backend ({}); {rounds} rounds, {length:?} each",
         cores.peer, cores.load
     );
 
-    arrival::print(&peers, place);
-    let report = measured(&options, &peers, place, rounds, length);
-    if options.only_paced {
+    if options.beside {
+        let report = rounds::run_all(&[beside()], &peers, place, rounds, length);
+        report.print_goals();
+        if options.markdown {
+            report.print_markdown_beside(&beside());
+        }
         return finish(&report, start);
     }
-    let longest = long_stream::print(&peers, place, if options.long { 2 } else { 1 });
+    arrival::print(&peers, place);
+    // What has a table of its own is done when the table is printed.
+    let groups: Vec<_> = scenarios(&options)
+        .into_iter()
+        .map(|one| vec![one])
+        .collect();
+    let report = rounds::run_all(&groups, &peers, place, rounds, length);
+    let longest = (!options.only_paced)
+        .then(|| long_stream::print(&peers, place, if options.long { 2 } else { 1 }));
     report.print_goals();
     if options.markdown {
         report::print_markdown_head();
         for scenario in scenarios(&options) {
             report.print_markdown(scenario);
         }
+    }
+    if let Some(longest) = longest.filter(|_| options.markdown) {
         let lines: [(&str, &[&str]); 2] = [
             ("CPU of its last tenth ÷ first", &["last ÷ first"]),
             ("memory grown, KB", &["KB grown"]),
@@ -122,32 +142,9 @@ fn finish(report: &Report, start: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs all scenarios and prints a table of each.
-fn measured(
-    options: &Options,
-    peers: &[Peer],
-    place: Place,
-    rounds: usize,
-    length: Duration,
-) -> Report {
-    let mut report = Report::default();
-    for scenario in scenarios(options) {
-        for round in 0..rounds {
-            for turn in 0..peers.len() {
-                // Each round begins with another, so that none is always the first.
-                let peer = peers[(round + turn) % peers.len()];
-                if peer.is_gateway() && round > 0 {
-                    continue;
-                }
-                match run::run(scenario, peer, place, length) {
-                    Ok(found) => report.add(scenario, peer, found),
-                    Err(error) => report.fail(scenario, peer, &error),
-                }
-            }
-        }
-        report.print(scenario);
-    }
-    report
+/// The same streams beside everything that may be beside them.
+fn beside() -> Vec<Scenario> {
+    Trouble::ALL.map(Scenario::Beside).to_vec()
 }
 
 fn scenarios(options: &Options) -> Vec<Scenario> {

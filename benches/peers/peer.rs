@@ -147,6 +147,16 @@ impl Running {
         Connection::open(self.address, &self.headers).await
     }
 
+    /// Where it takes connections.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Header lines that its requests need.
+    pub fn headers(&self) -> &str {
+        &self.headers
+    }
+
     /// Kilobytes it holds; 0 for `direct`.
     pub fn resident_kb(&self) -> anyhow::Result<f64> {
         let processes = self.processes.as_ref();
@@ -186,6 +196,7 @@ fn nginx(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Res
         events {{ worker_connections 16384; }}
         http {{
           access_log off; tcp_nodelay on; keepalive_requests 1000000;
+          client_max_body_size 0; proxy_request_buffering off;
           client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c;
           uwsgi_temp_path {path}/d; scgi_temp_path {path}/e;
           upstream backend {{ server {backend}; keepalive 4096; keepalive_requests 1000000; }}

@@ -1,18 +1,22 @@
-//! Processes: which core they run on, how much of it they used, how much memory they
-//! hold, and their end.
+//! Processes: which core they run on, how much of it they used and others took, how much
+//! memory they hold, and their end.
 
 use anyhow::Context;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setpriority_process, setrlimit,
 };
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::fs;
+use std::num::NonZeroU64;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The two cores of the benchmark: the peer has one to itself.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Cores {
     pub peer: usize,
     pub load: usize,
@@ -36,26 +40,10 @@ pub fn pin(core: usize) -> anyhow::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Puts this process, and what it starts, before others while it lives.
-pub struct Preference(());
-
-/// Where Linux keeps the weight of all that a terminal or a job started.
-const AUTOGROUP: &str = "/proc/self/autogroup";
-
-impl Preference {
-    /// Takes it where that is allowed: what else the machine does then disturbs less.
-    pub fn take() -> Option<Preference> {
-        setpriority_process(None, -15).ok()?;
-        // Not every kernel has it.
-        let _ = fs::write(AUTOGROUP, "-15");
-        Some(Preference(()))
-    }
-}
-
-impl Drop for Preference {
-    fn drop(&mut self) {
-        let _ = fs::write(AUTOGROUP, "0");
-    }
+/// Puts this process, and what it starts, before others where that is allowed: what else the
+/// machine does then disturbs less.
+pub fn go_first() -> bool {
+    setpriority_process(None, -15).is_ok()
 }
 
 /// Files that may be open here, where the limit allows it.
@@ -76,6 +64,92 @@ pub fn make_room_for_files() -> anyhow::Result<()> {
     let files = maximum.unwrap_or(FILES).min(FILES);
     fcntl_dupfd_cloexec(fs::File::open("/dev/null")?, files as i32 - 1)?;
     Ok(())
+}
+
+/// Keeps cores from going to rest while it lives: one of a virtual machine wakes up late
+/// where others want it, by milliseconds, which would be noted as latency. It naps on each
+/// core, at the end of the queue. To keep them busy instead would make the kernel's own
+/// threads wait for their turn, those that take packets among them.
+pub struct Awake {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Shorter than what a hypervisor waits for a core that has gone to rest.
+const NAP: Duration = Duration::from_micros(50);
+
+impl Awake {
+    /// From now on.
+    pub fn keep(cores: Cores) -> Awake {
+        let over = Arc::new(AtomicBool::new(false));
+        let nap = |core| {
+            let over = Arc::clone(&over);
+            thread::spawn(move || {
+                // Where one of these is not allowed, it is as it was.
+                let _ = pin(core);
+                let _ = setpriority_process(None, 19);
+                let _ = set_current_timer_slack(NonZeroU64::new(1000));
+                while !over.load(Ordering::Relaxed) {
+                    thread::sleep(NAP);
+                }
+            })
+        };
+        let threads = [cores.peer, cores.load].map(nap).into();
+        Awake { over, threads }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a hypervisor gives to others of the two cores, from when it is made.
+pub struct Theft {
+    cores: Cores,
+    since: Instant,
+    ticks: [u64; 2],
+}
+
+/// Ticks of `/proc/stat` in a second.
+const TICKS: f64 = 100.0;
+
+impl Theft {
+    /// Looks from now on.
+    pub fn watch(cores: Cores) -> Theft {
+        Theft {
+            cores,
+            since: Instant::now(),
+            ticks: stolen_ticks(cores),
+        }
+    }
+
+    /// The share that was taken of the core of which more was.
+    pub fn share(&self) -> f64 {
+        let taken = stolen_ticks(self.cores).into_iter().zip(self.ticks);
+        let most = taken
+            .map(|(now, then)| now.saturating_sub(then))
+            .max()
+            .unwrap_or(0);
+        most as f64 / TICKS / self.since.elapsed().as_secs_f64()
+    }
+}
+
+/// 0 where the kernel does not say, as it does not for a machine of its own.
+fn stolen_ticks(cores: Cores) -> [u64; 2] {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    [cores.peer, cores.load].map(|core| {
+        let name = format!("cpu{core}");
+        let mut lines = text.lines().map(str::split_ascii_whitespace);
+        let line = lines.find_map(|mut fields| (fields.next()? == name).then_some(fields));
+        // User, nice, system, idle, wait for disks, interrupts, soft ones, stolen.
+        let stolen = line.and_then(|mut fields| fields.nth(7)?.parse().ok());
+        stolen.unwrap_or(0)
+    })
 }
 
 /// A process and its children, ended when this is dropped.
@@ -166,7 +240,7 @@ impl Processes {
             if self.ended() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         let _ = self.root.kill();
         let _ = self.root.wait();

@@ -1,11 +1,9 @@
 //! The tables of the scenarios, and the goals they are held against.
 
+use crate::beside::Trouble;
 use crate::peer::Peer;
-use crate::run::{Found, Scenario};
+use crate::run::{Found, SHARES, Scenario};
 use crate::table::Table;
-
-/// The shares of the latencies that are shown.
-const SHARES: [f64; 3] = [0.5, 0.99, 0.999];
 
 /// Everything found, by scenario and peer, in the order it came.
 #[derive(Default)]
@@ -13,6 +11,10 @@ pub struct Report {
     rows: Vec<(String, Peer, Found)>,
     failures: Vec<(String, Peer, String)>,
 }
+
+/// The latencies that are shown, by their place in [`SHARES`].
+const FIGURES: [usize; SHARES.len()] = [0, P99, 2];
+const P99: usize = 1;
 
 /// What the README has of a table: a name, and the columns that it is made of.
 type Lines = &'static [(&'static str, &'static [&'static str])];
@@ -26,6 +28,8 @@ const PACED_LINES: Lines = &[
     ("resident idle, MB", &["idle MB"]),
     ("delivered, %", &["delivered %"]),
 ];
+const BESIDE_LINES: Lines = &[("p99, µs", &["p99"]), ("p99 ÷ alone", &[TO_ALONE])];
+const TO_ALONE: &str = "p99 ÷ alone";
 const FLAT_OUT_LINES: Lines = &[
     ("events/s", &["events/s"]),
     ("events per second and core", &["events/s·core"]),
@@ -62,15 +66,13 @@ impl Report {
     }
 
     /// Prints the table of a scenario.
-    pub fn print(&mut self, scenario: Scenario) {
+    pub fn print(&self, scenario: Scenario) {
         let title = title(scenario);
-        for (.., found) in self.rows.iter_mut().filter(|(of, ..)| *of == title) {
-            found.latencies.sort_unstable();
-        }
         println!("\n{title}");
         let (table, _) = self.table(scenario);
         table.print();
         table.print_ratios("nginx", "direct");
+        self.print_stolen(&title);
         for (_, peer, why) in self.failures.iter().filter(|(of, ..)| *of == title) {
             println!("FAILED: {peer}: {why}");
         }
@@ -79,6 +81,30 @@ impl Report {
                 "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} frames",
                 found.counted, found.lagged
             );
+        }
+    }
+
+    /// Prints what was thrown away, and what was taken though it was disturbed.
+    fn print_stolen(&self, title: &str) {
+        for (peer, found) in self.peers(title) {
+            let (again, disturbed) = (found.tries - found.runs, found.disturbed);
+            if again > 0 || disturbed > 0 {
+                let (runs, most) = (found.runs, 100.0 * found.stolen);
+                println!(
+                    "{peer}: others had a core in {disturbed} of {runs} runs, up to {most:.1} % of the time; {again} more were thrown away"
+                );
+            }
+        }
+    }
+
+    /// Prints the README's table of streams beside trouble.
+    pub fn print_markdown_beside(&self, scenarios: &[Scenario]) {
+        println!("\n| | direct | nginx | haproxy | tokengauge | ÷ nginx |");
+        println!("|---|---|---|---|---|---|");
+        let peers = ["direct", "nginx", "haproxy", "tokengauge"];
+        for &scenario in scenarios {
+            let (table, lines) = self.table(scenario);
+            table.print_markdown(&title(scenario), lines, &peers, ("tokengauge", "nginx"));
         }
     }
 
@@ -93,6 +119,7 @@ impl Report {
         match scenario {
             Scenario::FirstToken { .. } => (self.first_token(&title), FIRST_TOKEN_LINES),
             Scenario::Paced { .. } => (self.paced(&title), PACED_LINES),
+            Scenario::Beside(_) => (self.beside(&title), BESIDE_LINES),
             Scenario::FlatOut { .. } => (self.flat_out(&title), FLAT_OUT_LINES),
         }
     }
@@ -109,7 +136,7 @@ impl Report {
         ]);
         for (peer, found) in self.peers(title) {
             let mut figures = self.latencies(title, peer, found);
-            figures.push(Some(found.latencies.len() as f64));
+            figures.push(Some(found.noted as f64));
             table.row(peer, figures);
         }
         table
@@ -146,6 +173,38 @@ impl Report {
         table
     }
 
+    fn beside(&self, scenario: &str) -> Table {
+        let mut table = Table::new(&[
+            ("p50 µs", 1, true),
+            ("p99", 1, true),
+            ("p99.9", 1, true),
+            (TO_ALONE, 2, true),
+            ("of its core %", 0, true),
+            ("resident MB", 1, true),
+            ("delivered %", 1, false),
+        ]);
+        for (peer, found) in self.peers(scenario) {
+            let proxy = |figure| (peer != Peer::Direct).then_some(figure);
+            let mut figures = FIGURES
+                .map(|figure| Some(latency_us(found, figure)))
+                .to_vec();
+            figures.extend([
+                self.to_alone(peer, found),
+                proxy(100.0 * found.cpu_seconds / found.seconds),
+                proxy(mean(&found.busy_kb) / 1024.0),
+                Some(100.0 * found.events as f64 / found.asked as f64),
+            ]);
+            table.row(peer, figures);
+        }
+        table
+    }
+
+    /// A p99 beside trouble as a multiple of the same peer's without.
+    fn to_alone(&self, peer: Peer, found: &Found) -> Option<f64> {
+        let alone = self.find(&title(Scenario::Beside(Trouble::Nobody)), peer)?;
+        Some(latency_us(found, P99) / latency_us(alone, P99))
+    }
+
     fn flat_out(&self, title: &str) -> Table {
         let mut table = Table::new(&[
             ("events/s", 0, true),
@@ -170,11 +229,11 @@ impl Report {
 
     /// The latencies, and what they are more than `direct`'s, where that ran.
     fn latencies(&self, title: &str, peer: Peer, found: &Found) -> Vec<Option<f64>> {
-        let own = SHARES.map(|share| Some(percentile_us(found, share)));
+        let own = FIGURES.map(|figure| Some(latency_us(found, figure)));
         let direct = self.find(title, Peer::Direct);
-        let added = SHARES.map(|share| {
+        let added = FIGURES.map(|figure| {
             let direct = direct.filter(|_| peer != Peer::Direct)?;
-            Some(percentile_us(found, share) - percentile_us(direct, share))
+            Some(latency_us(found, figure) - latency_us(direct, figure))
         });
         own.into_iter().chain(added).collect()
     }
@@ -187,6 +246,11 @@ impl Report {
                 continue;
             }
             let goal = |what, value, limit| goal(title, what, value, limit);
+            if title.starts_with("beside") {
+                let to_alone = self.to_alone(*peer, ours).unwrap_or(f64::NAN);
+                goal("p99 within 20 % of alone", to_alone, 1.2);
+                continue;
+            }
             if let Some(nginx) = self.find(title, Peer::Nginx) {
                 self.print_goals_beside(title, ours, nginx);
             }
@@ -201,7 +265,7 @@ impl Report {
         let goal = |what, value, limit| goal(title, what, value, limit);
         if title.starts_with("paced") {
             // Both are against the same `direct`.
-            let p99 = |found| percentile_us(found, 0.99);
+            let p99 = |found| latency_us(found, P99);
             let direct = self.find(title, Peer::Direct).map_or(0.0, p99);
             let cpu = "CPU per event at most nginx's, µs";
             goal(cpu, cpu_per_event(ours), cpu_per_event(nginx));
@@ -245,26 +309,31 @@ pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
     println!("{verdict:6} {title}: {what}: {value:.2} (goal {limit:.2})");
 }
 
-fn title(scenario: Scenario) -> String {
+pub fn title(scenario: Scenario) -> String {
     match scenario {
         Scenario::FirstToken { .. } => "time to the first token, one by one".to_owned(),
         Scenario::Paced {
             streams,
             per_second,
         } => format!("paced, {streams} streams of {per_second} events a second"),
+        Scenario::Beside(trouble) => format!("beside {}", trouble.name()),
         Scenario::FlatOut { per_write } => {
             format!("flat out, {per_write} events a write of the backend")
         }
     }
 }
 
-/// Of sorted latencies, in microseconds.
-fn percentile_us(found: &Found, share: f64) -> f64 {
-    let rank = (found.latencies.len() as f64 * share) as usize;
-    let at = found
-        .latencies
-        .get(rank.min(found.latencies.len().saturating_sub(1)));
-    at.map_or(f64::NAN, |nanoseconds| *nanoseconds as f64 / 1000.0)
+/// A figure of the latencies, in microseconds: the median of the runs', so that one in which
+/// somebody else had the core does not decide.
+fn latency_us(found: &Found, figure: usize) -> f64 {
+    let mut of_runs: Vec<f64> = found.latencies.iter().map(|run| run[figure]).collect();
+    of_runs.sort_unstable_by(f64::total_cmp);
+    let middle = of_runs.len() / 2;
+    match of_runs.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => of_runs[middle],
+        _ => (of_runs[middle - 1] + of_runs[middle]) / 2.0,
+    }
 }
 
 fn cpu_per_event(found: &Found) -> f64 {

@@ -1,8 +1,10 @@
-//! The scenarios: first tokens, paced streams, flat out.
+//! The scenarios: first tokens, paced streams, the same beside trouble, flat out.
 
+use crate::beside::{self, Trouble};
 use crate::client::Board;
 use crate::peer::{Peer, Running};
-use crate::process::Cores;
+use crate::process::{Cores, Theft};
+use crate::rounds::MAY_BE_STOLEN;
 use crate::wire::Ask;
 use anyhow::Context;
 use std::net::SocketAddr;
@@ -11,6 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout, timeout_at};
 
+/// Streams beside trouble, and between two events of each.
+const STREAMS_BESIDE: usize = 50;
+const INTERVAL_BESIDE_US: u64 = 20_000;
 /// Streams of a flat-out run.
 const FLAT_OUT_STREAMS: usize = 16;
 /// Writes to each of them per second of the run: more than any backend manages.
@@ -31,15 +36,23 @@ pub enum Scenario {
     FirstToken { requests: usize },
     /// So many streams at once, at so many events a second each.
     Paced { streams: usize, per_second: u32 },
+    /// A few streams beside agents and backends that ask too much.
+    Beside(Trouble),
     /// As fast as it goes, so many events in each write of the backend.
     FlatOut { per_write: u32 },
 }
 
+/// The shares of the latencies that are shown.
+pub const SHARES: [f64; 3] = [0.5, 0.99, 0.999];
+
 /// What one run of a scenario found; runs add up.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Nanoseconds: to the first event, or of each event, by scenario.
-    pub latencies: Vec<u64>,
+    /// Microseconds to the first event, or of each event, by scenario: those of [`SHARES`],
+    /// by run.
+    pub latencies: Vec<[f64; SHARES.len()]>,
+    /// Latencies that these are of.
+    pub noted: usize,
     /// Events in the time in which `seconds` and `cpu_seconds` were taken.
     pub events: u64,
     /// Events that were due in that time; 0 where they were not paced.
@@ -49,29 +62,57 @@ pub struct Found {
     /// Kilobytes resident before the streams and per stream while they are open, by run.
     pub idle_kb: Vec<f64>,
     pub kb_per_stream: Vec<f64>,
+    /// Kilobytes resident in the middle, by run.
+    pub busy_kb: Vec<f64>,
     /// Streams that were open in the middle, by run.
     pub open: Vec<f64>,
     /// Tokens that tokengauge says it counted, and frames it skipped.
     pub counted: f64,
     pub lagged: f64,
+    /// The share that a hypervisor took of a core in that time, of the worst run.
+    pub stolen: f64,
+    /// Runs that lost more than they may.
+    pub disturbed: u32,
+    /// Runs that are in it, and those that were made for it.
+    pub runs: u32,
+    pub tries: u32,
     /// Streams that failed, and why the first of them did.
     pub failed: u64,
     pub why: Option<String>,
 }
 
 impl Found {
+    /// Notes the latencies of a run, in nanoseconds.
+    fn note(&mut self, mut nanoseconds: Vec<u64>) {
+        self.noted = nanoseconds.len();
+        nanoseconds.sort_unstable();
+        let Some(last) = nanoseconds.len().checked_sub(1) else {
+            return;
+        };
+        self.latencies.push(SHARES.map(|share| {
+            let rank = (nanoseconds.len() as f64 * share) as usize;
+            nanoseconds[rank.min(last)] as f64 / 1000.0
+        }));
+    }
+
     /// Adds another run of the same.
     pub fn add(&mut self, other: Found) {
         self.latencies.extend(other.latencies);
+        self.noted += other.noted;
         self.events += other.events;
         self.asked += other.asked;
         self.seconds += other.seconds;
         self.cpu_seconds += other.cpu_seconds;
         self.idle_kb.extend(other.idle_kb);
         self.kb_per_stream.extend(other.kb_per_stream);
+        self.busy_kb.extend(other.busy_kb);
         self.open.extend(other.open);
         self.counted += other.counted;
         self.lagged += other.lagged;
+        self.stolen = self.stolen.max(other.stolen);
+        self.disturbed += other.disturbed;
+        self.runs += other.runs;
+        self.tries += other.tries;
         self.failed += other.failed;
         self.why = self.why.take().or(other.why);
     }
@@ -93,7 +134,7 @@ pub fn run(
 ) -> anyhow::Result<Found> {
     let limit = Duration::from_secs(30) + length * 2;
     with_peer(peer, place, limit, async |running| {
-        measure(scenario, running, length).await
+        measure(scenario, running, place.cores, length).await
     })
 }
 
@@ -114,21 +155,27 @@ pub fn with_peer<T>(
     })
 }
 
-async fn measure(scenario: Scenario, running: &Running, length: Duration) -> anyhow::Result<Found> {
+async fn measure(
+    scenario: Scenario,
+    running: &Running,
+    cores: Cores,
+    length: Duration,
+) -> anyhow::Result<Found> {
     let mut found = match scenario {
-        Scenario::FirstToken { requests } => first_tokens(running, requests).await?,
+        Scenario::FirstToken { requests } => first_tokens(running, cores, requests).await?,
         Scenario::Paced {
             streams,
             per_second,
         } => {
-            let seconds = (WARM_UP * 2 + length).as_secs_f64();
-            let ask = Ask {
-                events: (seconds * f64::from(per_second)) as u32,
-                interval_us: 1_000_000 / u64::from(per_second),
-                phase_us: 0,
-                per_write: 1,
-            };
-            streams_at_once(running, streams, ask, length).await?
+            let ask = paced(1_000_000 / u64::from(per_second), length);
+            streams_at_once(running, cores, streams, ask, length).await?
+        }
+        Scenario::Beside(trouble) => {
+            let mut under_way = trouble.begin(running);
+            let ask = paced(INTERVAL_BESIDE_US, length);
+            let found = streams_at_once(running, cores, STREAMS_BESIDE, ask, length).await?;
+            beside::check(&mut under_way)?;
+            found
         }
         Scenario::FlatOut { per_write } => {
             let ask = Ask {
@@ -136,16 +183,29 @@ async fn measure(scenario: Scenario, running: &Running, length: Duration) -> any
                 per_write,
                 ..Ask::default()
             };
-            streams_at_once(running, FLAT_OUT_STREAMS, ask, length).await?
+            streams_at_once(running, cores, FLAT_OUT_STREAMS, ask, length).await?
         }
     };
     let metric = async |name| anyhow::Ok(running.metric(name).await?.unwrap_or(0.0));
+    (found.runs, found.tries) = (1, 1);
+    found.disturbed = u32::from(found.stolen > MAY_BE_STOLEN);
     found.counted = metric("tokengauge_tokens_total").await?;
     found.lagged = metric("tokengauge_meter_lagged_frames_total").await?;
     Ok(found)
 }
 
-async fn first_tokens(running: &Running, requests: usize) -> anyhow::Result<Found> {
+/// A stream that goes on before and behind the time that is looked at.
+fn paced(interval_us: u64, length: Duration) -> Ask {
+    let time = (WARM_UP * 2 + length).as_micros() as u64;
+    Ask {
+        events: (time / interval_us) as u32,
+        interval_us,
+        per_write: 1,
+        ..Ask::default()
+    }
+}
+
+async fn first_tokens(running: &Running, cores: Cores, requests: usize) -> anyhow::Result<Found> {
     let board = Board::default();
     let mut connection = running.connect().await?;
     let ask = Ask {
@@ -158,15 +218,22 @@ async fn first_tokens(running: &Running, requests: usize) -> anyhow::Result<Foun
         connection.stream(ask, &board).await?;
         sleep(Duration::from_millis(5)).await;
     }
-    let (mut found, start) = (Found::default(), Instant::now());
-    while found.latencies.len() < requests && start.elapsed() < FIRST_TOKENS_TIME {
-        found.latencies.push(connection.stream(ask, &board).await?);
+    let (mut latencies, start) = (Vec::new(), Instant::now());
+    let theft = Theft::watch(cores);
+    while latencies.len() < requests && start.elapsed() < FIRST_TOKENS_TIME {
+        latencies.push(connection.stream(ask, &board).await?);
     }
+    let mut found = Found {
+        stolen: theft.share(),
+        ..Found::default()
+    };
+    found.note(latencies);
     Ok(found)
 }
 
 async fn streams_at_once(
     running: &Running,
+    cores: Cores,
     streams: usize,
     ask: Ask,
     length: Duration,
@@ -179,6 +246,7 @@ async fn streams_at_once(
     let mut under_way = open_streams(running, streams, ask, &board).await?;
     sleep(WARM_UP).await;
 
+    let theft = Theft::watch(cores);
     let (start, cpu, events) = (
         Instant::now(),
         running.cpu_nanoseconds()?,
@@ -190,11 +258,13 @@ async fn streams_at_once(
     sleep(length / 2).await;
     board.noting.set(false);
     found.seconds = start.elapsed().as_secs_f64();
+    found.stolen = theft.share();
     found.cpu_seconds = running.cpu_nanoseconds()?.saturating_sub(cpu) as f64 / 1e9;
     found.events = board.events.get() - events;
-    found.latencies = board.latencies.take();
+    found.note(board.latencies.take());
     found.open.push(open as f64);
     found.idle_kb.push(idle);
+    found.busy_kb.push(busy);
     found.kb_per_stream.push((busy - idle) / open.max(1) as f64);
 
     // Flat out is over when its time is; paced streams run to their end, which checks them.

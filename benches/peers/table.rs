@@ -90,7 +90,7 @@ impl Table {
                     let ratios = columns.iter().map(|column| {
                         let base = self.figure(base, column)?.1;
                         let ours = self.figure(ours, column)?.1;
-                        (base > 0.0).then(|| format!("{:.2}", ours / base))
+                        (base > 0.0 && ours >= 0.0).then(|| format!("{:.2}", ours / base))
                     });
                     print!(" {} |", joined(ratios));
                 }

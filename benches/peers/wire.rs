@@ -38,20 +38,33 @@ pub struct Ask {
     pub phase_us: u64,
     /// Events of one write; a multiple of it is sent, unpaced, where it is above 1.
     pub per_write: u32,
+    /// Bytes of one chunk of a paced event; 0 sends it as one.
+    pub per_chunk: u32,
+    /// Whether the end says nothing of tokens, so that who wants to know has to count.
+    pub untold: bool,
 }
 
 impl Ask {
     /// The request for it, as an SDK would send it, with the header lines that a peer wants.
     pub fn request(self, headers: &str) -> Vec<u8> {
+        self.request_with(headers, "")
+    }
+
+    /// The same with a prompt that goes on with `more`, which needs no escaping.
+    pub fn request_with(self, headers: &str, more: &str) -> Vec<u8> {
         let Ask {
             events,
             interval_us,
             phase_us,
             per_write,
+            per_chunk,
+            untold,
         } = self;
+        let untold = u32::from(untold);
         let body = format!(
             "{{\"model\":\"bench\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Tell me of rivers: \
-             {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write.\"}}]}}"
+             {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write, \
+             {per_chunk} bytes a chunk, {untold} for none told.{more}\"}}]}}"
         );
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
@@ -61,7 +74,7 @@ impl Ask {
         .into_bytes()
     }
 
-    /// What a request's body asks for; none where it is none of ours.
+    /// What the beginning of a request's body asks for; none where it is none of ours.
     pub fn of_body(body: &[u8]) -> Option<Ask> {
         let start = memmem::find(body, PROMPT)? + PROMPT.len();
         let numbers = body[start..].split(|byte| !byte.is_ascii_digit());
@@ -73,15 +86,23 @@ impl Ask {
             interval_us: numbers.next()?,
             phase_us: numbers.next()?,
             per_write: numbers.next()? as u32,
+            per_chunk: numbers.next()? as u32,
+            untold: numbers.next()? > 0,
         })
     }
 }
 
-/// Appends an event with text, stamped with the present, as one chunk of a chunked body.
-pub fn push_event(index: u32, scratch: &mut String, out: &mut Vec<u8>) {
+/// Appends an event with text, stamped with the present, in chunks of so many bytes.
+pub fn push_event(index: u32, per_chunk: u32, scratch: &mut String, out: &mut Vec<u8>) {
     scratch.clear();
     write_event(index, now(), scratch);
-    push_chunk(scratch, out);
+    let size = match per_chunk as usize {
+        0 => scratch.len(),
+        size => size,
+    };
+    for chunk in scratch.as_bytes().chunks(size) {
+        push_chunk(chunk, out);
+    }
 }
 
 /// Writes the event of that number as it leaves the backend at `instant`.
@@ -97,8 +118,12 @@ pub fn write_event(index: u32, instant: u64, out: &mut String) {
 }
 
 /// Appends what ends a stream, and the last chunk.
-pub fn push_end(events: u32, out: &mut Vec<u8>) {
-    push_chunk(&end(events), out);
+pub fn push_end(ask: Ask, out: &mut Vec<u8>) {
+    let end = match ask.untold {
+        true => "data: [DONE]\n\n".to_owned(),
+        false => end(ask.events),
+    };
+    push_chunk(end.as_bytes(), out);
     out.extend_from_slice(b"0\r\n\r\n");
 }
 
@@ -112,9 +137,9 @@ pub fn end(events: u32) -> String {
     )
 }
 
-fn push_chunk(payload: &str, out: &mut Vec<u8>) {
+fn push_chunk(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
-    out.extend_from_slice(payload.as_bytes());
+    out.extend_from_slice(payload);
     out.extend_from_slice(b"\r\n");
 }
 

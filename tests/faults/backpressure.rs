@@ -2,7 +2,7 @@
 //!
 //! The bounds, on top of what the process takes at rest: [`PER_STREAM`] for each slow
 //! stream, and [`MEMORY`] for all measuring together. Speed beside such peers is measured
-//! by `cargo bench --bench backpressure`.
+//! by `cargo bench --bench peers -- --beside`.
 
 use super::message::{self, Ending};
 use super::play::{Gone, PATIENCE};
