@@ -75,26 +75,8 @@ impl Trouble {
     /// Begins it; it goes on until what is given is dropped.
     pub fn begin(self, running: &Running) -> JoinSet<anyhow::Result<()>> {
         let mut under_way = JoinSet::new();
-        let size = match self {
-            Trouble::CountedPrompts => COUNTED,
-            Trouble::LongPrompts => LONG,
-            _ => 0,
-        };
-        let (address, headers) = (running.address(), running.headers());
-        let events = if size == 0 { ENDLESS } else { 1 };
-        let ask = Ask {
-            events,
-            per_write: if self.floods() { FLOOD } else { 1 },
-            interval_us: if self == Trouble::TinyChunks {
-                TINY_US
-            } else {
-                0
-            },
-            per_chunk: u32::from(self == Trouble::TinyChunks),
-            untold: size > 0,
-            ..Ask::default()
-        };
-        let request = ask.request_with(headers, &WORDS.repeat(size / WORDS.len()));
+        let address = running.address();
+        let request = self.ask().request_with(running.headers(), &self.prompt());
         let request: Rc<[u8]> = request.into();
         for number in 0..self.number() {
             let request = Rc::clone(&request);
@@ -107,8 +89,40 @@ impl Trouble {
         under_way
     }
 
-    fn floods(self) -> bool {
-        matches!(self, Trouble::SlowReaders | Trouble::NonReaders)
+    /// How the backend shall answer each of its requests.
+    fn ask(self) -> Ask {
+        let endless = Ask {
+            events: ENDLESS,
+            per_write: 1,
+            ..Ask::default()
+        };
+        match self {
+            Trouble::Nobody => Ask::default(),
+            Trouble::SlowReaders | Trouble::NonReaders => Ask {
+                per_write: FLOOD,
+                ..endless
+            },
+            Trouble::TinyChunks => Ask {
+                interval_us: TINY_US,
+                per_chunk: 1,
+                ..endless
+            },
+            Trouble::CountedPrompts | Trouble::LongPrompts => Ask {
+                events: 1,
+                untold: true,
+                ..endless
+            },
+        }
+    }
+
+    /// What its prompts go on with.
+    fn prompt(self) -> String {
+        let size = match self {
+            Trouble::CountedPrompts => COUNTED,
+            Trouble::LongPrompts => LONG,
+            _ => 0,
+        };
+        WORDS.repeat(size / WORDS.len())
     }
 
     async fn go_on(self, address: SocketAddr, request: &[u8]) -> anyhow::Result<()> {

@@ -309,6 +309,7 @@ pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
     println!("{verdict:6} {title}: {what}: {value:.2} (goal {limit:.2})");
 }
 
+/// As tables and messages call it.
 pub fn title(scenario: Scenario) -> String {
     match scenario {
         Scenario::FirstToken { .. } => "time to the first token, one by one".to_owned(),
