@@ -34,6 +34,8 @@ struct Socket<I> {
     flushed: bool,
     /// The server waits for what comes next, since it was polled last.
     reading: bool,
+    /// The server read much, since the agent's leaving was looked for last.
+    taking: bool,
     /// What came while the server read nothing.
     ahead: Vec<u8>,
 }
@@ -46,6 +48,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Served<I> {
             writes: 0,
             flushed: true,
             reading: false,
+            taking: false,
             ahead: Vec::new(),
         }));
         (Served(Arc::clone(&socket)), Direct(socket))
@@ -77,7 +80,8 @@ impl Direct {
     /// Ready when the agent has left while the server, polled just before, reads nothing.
     /// The server would hold a buffer to see it for as long as it writes an answer. What the
     /// agent sent ahead is kept for the server: unread, it would make the connection's end a
-    /// reset. Behind that, nothing is known.
+    /// reset. Behind that, nothing is known. A server that is amid a long body goes first: it
+    /// reads more at a time.
     pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_left(cx)
     }
@@ -176,9 +180,17 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut socket = locked(self);
         let Socket {
-            io, reading, ahead, ..
+            io,
+            reading,
+            taking,
+            ahead,
+            ..
         } = &mut *socket;
         if std::mem::take(reading) || !ahead.is_empty() {
+            return Poll::Pending;
+        }
+        if std::mem::take(taking) {
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let mut buffer = [const { MaybeUninit::uninit() }; AHEAD];
@@ -209,14 +221,17 @@ impl<I: AsyncRead + Unpin> AsyncRead for Served<I> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut socket = locked(&self.0);
-        if !socket.ahead.is_empty() {
+        let before = buf.filled().len();
+        let polled = if socket.ahead.is_empty() {
+            Pin::new(&mut socket.io).poll_read(cx, buf)
+        } else {
             let length = buf.remaining().min(socket.ahead.len());
             buf.put_slice(&socket.ahead[..length]);
             socket.ahead.drain(..length);
-            return Poll::Ready(Ok(()));
-        }
-        let polled = Pin::new(&mut socket.io).poll_read(cx, buf);
+            Poll::Ready(Ok(()))
+        };
         socket.reading = polled.is_pending();
+        socket.taking |= buf.filled().len() - before >= AHEAD;
         polled
     }
 }
@@ -257,5 +272,86 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Served<I> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut locked(&self.0).io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    /// Always has something to read, and notes how much was asked for.
+    #[derive(Debug, Default)]
+    struct Endless(Arc<Mutex<Vec<usize>>>);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            locked(&self.0).push(buf.remaining());
+            buf.initialize_unfilled().fill(b'x');
+            buf.advance(buf.remaining());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Endless {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_long_body_is_read_by_the_server_and_not_piece_by_piece_ahead_of_it() {
+        let asked = Arc::default();
+        let (mut served, direct) = Served::new(Endless(Arc::clone(&asked)));
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let mut read = |size| {
+            let mut bytes = vec![0; size];
+            let mut buf = ReadBuf::new(&mut bytes);
+            assert!(
+                Pin::new(&mut served)
+                    .poll_read(&mut Context::from_waker(Waker::noop()), &mut buf)
+                    .is_ready()
+            );
+            buf.filled().len()
+        };
+        let large = 8 * AHEAD;
+        for _ in 0..3 {
+            assert_eq!(read(large), large);
+            assert!(direct.poll_left(&mut cx).is_pending());
+        }
+        assert_eq!(*locked(&asked), [large; 3]);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 3, "it looks again");
+        // The server reads no more: what comes is kept for it.
+        assert!(direct.poll_left(&mut cx).is_pending());
+        assert_eq!(*locked(&asked), [large, large, large, AHEAD]);
+        assert_eq!(read(large), AHEAD);
     }
 }

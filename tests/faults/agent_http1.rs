@@ -4,7 +4,9 @@ use super::backend::Visit;
 use super::message::Ending;
 use super::play::{End, PATIENCE, Play};
 use super::upstream::{Recorded, complete, recorded};
-use super::world::{GIVES_UP, STREAM, World, ask, chat, chunk, ordinary, request, the_end};
+use super::world::{
+    GIVES_UP, STREAM, World, ask, chat, chat_about, chunk, ordinary, request, the_end,
+};
 use crate::meter_support::words;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,6 +31,11 @@ fn part(session: &str) -> Play {
     Play::default()
         .send(&request[..request.len() - 40])
         .wait(200)
+}
+
+/// A request that the proxy reads in several pieces.
+fn long(session: &str) -> Play {
+    Play::default().send(chat_about(session, "HTTP/1.1", &"Hi ".repeat(30_000)))
 }
 
 fn faults() -> Vec<Fault> {
@@ -68,6 +75,12 @@ fn faults() -> Vec<Fault> {
         fault(
             "agent resets before the head",
             |s| request(s).wait(200).reset(),
+            listens(),
+            left(None),
+        ),
+        fault(
+            "agent closes behind a long request, before the head",
+            |s| long(s).wait(200).close(),
             listens(),
             left(None),
         ),

@@ -268,8 +268,13 @@ pub fn request(session: &str) -> Play {
 }
 
 pub fn chat(session: &str, version: &str) -> String {
-    let body =
-        "{\"model\":\"m-1\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}";
+    chat_about(session, version, "Hi")
+}
+
+pub fn chat_about(session: &str, version: &str, prompt: &str) -> String {
+    let body = format!(
+        "{{\"model\":\"m-1\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}]}}"
+    );
     let length = body.len();
     format!(
         "POST /v1/chat/completions {version}\r\nHost: backend\r\nConnection: close\r\n\
