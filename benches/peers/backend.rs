@@ -1,7 +1,7 @@
 //! A bare, fast backend: HTTP/1.1 with keep-alive, a chunk and a write per event.
 
+use crate::process::end_with_parent;
 use crate::wire::{Ask, push_end, push_event};
-use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -13,12 +13,9 @@ const BEGINNING: usize = 4096;
 /// As much is read of it at once.
 const READ: usize = 64 * 1024;
 
-/// Serves until standard input ends, which it does when the parent does. Prints its address.
+/// Serves until its parent ends. Prints its address.
 pub fn serve() -> anyhow::Result<()> {
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(0);
-    });
+    end_with_parent();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

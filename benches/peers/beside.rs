@@ -1,18 +1,25 @@
-//! Peers that ask too much, and those beside them: who they are, and what they do.
+//! Agents that ask too much, beside the streams that are looked at: who they are, and what
+//! they do. They and their backend are processes that run when no other wants the load's
+//! core: what is shown is what they cost a peer, not what they cost those who look.
 
-use crate::peer::Running;
+use crate::peer::GREEDY;
+use crate::process::{Cores, Processes, behind_all, end_with_parent};
 use crate::wire::Ask;
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use std::future::pending;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 /// Who is there beside the streams that are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Trouble {
     Nobody,
     SlowReaders,
@@ -72,11 +79,35 @@ impl Trouble {
         }
     }
 
-    /// Begins it; it goes on until what is given is dropped.
-    pub fn begin(self, running: &Running) -> JoinSet<anyhow::Result<()>> {
+    /// Begins it in a process of its own; it goes on until that is dropped.
+    pub fn begin(self, address: SocketAddr, cores: Cores) -> anyhow::Result<Processes> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("", PossibleValue::get_name);
+        command.args(["--trouble", name, "--to", &address.to_string()]);
+        let mut command = behind_all(&command);
+        command.stdin(Stdio::piped());
+        Processes::start(command, cores.load, cores.load)
+    }
+
+    /// Is that process, until its parent ends.
+    pub fn be(self, address: SocketAddr) -> anyhow::Result<()> {
+        end_with_parent();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        LocalSet::new().block_on(&runtime, async {
+            let mut under_way = self.spawn(address);
+            match under_way.join_next().await {
+                Some(ended) => ended?,
+                None => pending().await,
+            }
+        })
+    }
+
+    fn spawn(self, address: SocketAddr) -> JoinSet<anyhow::Result<()>> {
         let mut under_way = JoinSet::new();
-        let address = running.address();
-        let request = self.ask().request_with(running.headers(), &self.prompt());
+        let request = self.ask().request_to(GREEDY, "", &self.prompt());
         let request: Rc<[u8]> = request.into();
         for number in 0..self.number() {
             let request = Rc::clone(&request);
@@ -151,17 +182,6 @@ impl Trouble {
             if self == Trouble::SlowReaders {
                 stream.read_exact(&mut [0; SIP]).await?;
             }
-        }
-    }
-}
-
-/// Whether all of it still goes on, as it must.
-pub fn check(under_way: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
-    match under_way.try_join_next() {
-        None => Ok(()),
-        Some(ended) => {
-            ended?.context("what was beside the streams went wrong")?;
-            anyhow::bail!("what was beside the streams ended")
         }
     }
 }

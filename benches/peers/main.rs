@@ -24,8 +24,8 @@ mod wire;
 use anyhow::{Context, ensure};
 use beside::Trouble;
 use clap::Parser;
-use peer::Peer;
-use process::{Awake, Cores, Processes};
+use peer::{Backends, Peer};
+use process::{Awake, Cores, Processes, behind_all};
 use report::Report;
 use run::{Place, Scenario};
 use std::io::{BufRead, BufReader};
@@ -67,15 +67,24 @@ struct Options {
     /// What cargo adds
     #[arg(long, hide = true)]
     bench: bool,
-    /// Be the backend
+    /// Be a backend
     #[arg(long, hide = true)]
     backend: bool,
+    /// Be greedy agents
+    #[arg(long, hide = true, value_enum, requires = "to")]
+    trouble: Option<Trouble>,
+    /// Where they connect
+    #[arg(long, hide = true)]
+    to: Option<SocketAddr>,
 }
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     if options.backend {
         return backend::serve();
+    }
+    if let (Some(trouble), Some(address)) = (options.trouble, options.to) {
+        return trouble.be(address);
     }
     let cores = Cores::choose()?;
     process::pin(cores.load)?;
@@ -86,9 +95,10 @@ fn main() -> anyhow::Result<()> {
     let _awake = Awake::keep(cores);
     let peers = installed_peers(&options);
     let start = Instant::now();
-    let (_backend, address) = start_backend(cores)?;
+    let (_backend, backend) = start_backend(cores, false)?;
+    let (_greedy, greedy) = start_backend(cores, true)?;
     let place = Place {
-        backend: address,
+        backends: Backends { backend, greedy },
         cores,
     };
     let rounds = options.rounds.unwrap_or(if options.long { 5 } else { 3 });
@@ -190,13 +200,14 @@ fn installed_peers(options: &Options) -> Vec<Peer> {
     installed
 }
 
-/// Runs this program again as the backend, on the load's core.
-fn start_backend(cores: Cores) -> anyhow::Result<(Processes, SocketAddr)> {
+/// Runs this program again as a backend, on the load's core; `behind` the others there, or not.
+fn start_backend(cores: Cores, behind: bool) -> anyhow::Result<(Processes, SocketAddr)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command
-        .arg("--backend")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    command.arg("--backend");
+    if behind {
+        command = behind_all(&command);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut processes = Processes::start(command, cores.load, cores.load)?;
     let output = processes.stdout().context("the backend has no output")?;
     let mut line = String::new();

@@ -24,6 +24,8 @@ pub enum Peer {
     Portkey,
 }
 
+/// The beginning of the paths that lead to the greedy agents' backend.
+pub const GREEDY: &str = "/greedy";
 /// Names another build of tokengauge, to be beside this one.
 const OTHER: &str = "TOKENGAUGE_OTHER";
 
@@ -41,9 +43,18 @@ impl fmt::Display for Peer {
     }
 }
 
+/// Who answers: the streams that are looked at, and greedy agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Backends {
+    pub backend: SocketAddr,
+    pub greedy: SocketAddr,
+}
+
 /// A peer that takes connections.
 pub struct Running {
     address: SocketAddr,
+    /// Where greedy agents connect: the same, but for `direct`.
+    greedy: SocketAddr,
     /// Header lines that its requests need.
     headers: String,
     /// None for `direct`.
@@ -97,29 +108,32 @@ impl Peer {
         }
     }
 
-    /// Starts it in front of `backend`, with a core to itself.
-    pub fn start(self, backend: SocketAddr, cores: Cores) -> anyhow::Result<Running> {
+    /// Starts it in front of the backends, with a core to itself. The gateways know but one
+    /// backend.
+    pub fn start(self, backends: Backends, cores: Cores) -> anyhow::Result<Running> {
+        let Backends { backend, greedy } = backends;
         let folder = tempfile::tempdir()?;
         let (address, admin) = (free_address()?, free_address()?);
         let command = match self {
             Peer::Direct => {
                 return Ok(Running {
                     address: backend,
+                    greedy,
                     headers: String::new(),
                     processes: None,
                     admin: None,
                     _folder: folder,
                 });
             }
-            Peer::Nginx => nginx(folder.path(), address, backend)?,
-            Peer::Haproxy => haproxy(folder.path(), address, backend)?,
+            Peer::Nginx => nginx(folder.path(), address, backends)?,
+            Peer::Haproxy => haproxy(folder.path(), address, backends)?,
             Peer::Tokengauge => {
                 let program = env!("CARGO_BIN_EXE_tokengauge").into();
-                tokengauge(program, address, admin, backend)
+                tokengauge(program, folder.path(), [address, admin], backends)?
             }
             Peer::Other => {
                 let program = std::env::var_os(OTHER).context(OTHER)?;
-                tokengauge(program, address, admin, backend)
+                tokengauge(program, folder.path(), [address, admin], backends)?
             }
             Peer::Litellm => gateways::litellm(folder.path(), address, backend)?,
             Peer::Portkey => gateways::portkey(address),
@@ -133,6 +147,7 @@ impl Peer {
         let admin = matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin);
         Ok(Running {
             address,
+            greedy: address,
             headers,
             processes: Some(processes),
             admin,
@@ -147,14 +162,9 @@ impl Running {
         Connection::open(self.address, &self.headers).await
     }
 
-    /// Where it takes connections.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Header lines that its requests need.
-    pub fn headers(&self) -> &str {
-        &self.headers
+    /// Where greedy agents connect.
+    pub fn greedy(&self) -> SocketAddr {
+        self.greedy
     }
 
     /// Kilobytes it holds; 0 for `direct`.
@@ -184,7 +194,8 @@ impl Running {
     }
 }
 
-fn nginx(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
+fn nginx(folder: &Path, address: SocketAddr, backends: Backends) -> anyhow::Result<Command> {
+    let Backends { backend, greedy } = backends;
     let user = if rustix::process::geteuid().is_root() {
         "user root;"
     } else {
@@ -199,13 +210,14 @@ fn nginx(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Res
           client_max_body_size 0; proxy_request_buffering off;
           client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c;
           uwsgi_temp_path {path}/d; scgi_temp_path {path}/e;
+          proxy_http_version 1.1; proxy_set_header Connection \"\";
+          proxy_buffering off; proxy_read_timeout 600s;
           upstream backend {{ server {backend}; keepalive 4096; keepalive_requests 1000000; }}
+          upstream greedy {{ server {greedy}; keepalive 4096; keepalive_requests 1000000; }}
           server {{
             listen {address} backlog=4096;
-            location / {{
-              proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection \"\";
-              proxy_buffering off; proxy_read_timeout 600s;
-            }}
+            location / {{ proxy_pass http://backend; }}
+            location {GREEDY}/ {{ proxy_pass http://greedy; }}
           }}
         }}"
     );
@@ -221,7 +233,8 @@ fn nginx(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Res
     Ok(with_sbin(command))
 }
 
-fn haproxy(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
+fn haproxy(folder: &Path, address: SocketAddr, backends: Backends) -> anyhow::Result<Command> {
+    let Backends { backend, greedy } = backends;
     let text = format!(
         "global
   nbthread 1
@@ -235,9 +248,12 @@ defaults
   timeout server 600s
 frontend agents
   bind {address} backlog 4096
+  use_backend greedy if {{ path_beg {GREEDY}/ }}
   default_backend backend
 backend backend
   server one {backend} pool-max-conn -1
+backend greedy
+  server one {greedy} pool-max-conn -1
 "
     );
     let config = folder.join("haproxy.cfg");
@@ -254,22 +270,37 @@ backend backend
 
 fn tokengauge(
     program: OsString,
-    address: SocketAddr,
-    admin: SocketAddr,
-    backend: SocketAddr,
-) -> Command {
+    folder: &Path,
+    [address, admin]: [SocketAddr; 2],
+    backends: Backends,
+) -> anyhow::Result<Command> {
+    let Backends { backend, greedy } = backends;
+    let text = format!(
+        "listen = \"{address}\"
+admin.listen = \"{admin}\"
+[[upstream]]
+name = \"greedy\"
+url = \"http://{greedy}\"
+[[upstream]]
+name = \"backend\"
+url = \"http://{backend}\"
+[[route]]
+path = \"{GREEDY}\"
+strip = true
+upstream = \"greedy\"
+[[route]]
+upstream = \"backend\"
+"
+    );
+    let config = folder.join("proxy-config.toml");
+    std::fs::write(&config, text)?;
     let mut command = Command::new(program);
     command
-        .args(["run", "--upstream", &format!("http://{backend}")])
-        .args([
-            "--listen",
-            &address.to_string(),
-            "--admin",
-            &admin.to_string(),
-        ])
+        .args(["run", "--config"])
+        .arg(config)
         .env("TOKIO_WORKER_THREADS", "1")
         .stderr(Stdio::null());
-    command
+    Ok(command)
 }
 
 fn with_sbin(mut command: Command) -> Command {

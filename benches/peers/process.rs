@@ -8,6 +8,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::fs;
+use std::io::{self, Read};
 use std::num::NonZeroU64;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -150,6 +151,25 @@ fn stolen_ticks(cores: Cores) -> [u64; 2] {
         let stolen = line.and_then(|mut fields| fields.nth(7)?.parse().ok());
         stolen.unwrap_or(0)
     })
+}
+
+/// Ends this process when its standard input ends, which it does when the parent does.
+pub fn end_with_parent() {
+    thread::spawn(|| {
+        let _ = io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+}
+
+/// Makes a process one that runs only where no other wants its core: a command of
+/// util-linux does it.
+pub fn behind_all(command: &Command) -> Command {
+    let mut behind = Command::new("chrt");
+    behind
+        .args(["--idle", "0"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    behind
 }
 
 /// A process and its children, ended when this is dropped.

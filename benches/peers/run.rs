@@ -1,13 +1,12 @@
 //! The scenarios: first tokens, paced streams, the same beside trouble, flat out.
 
-use crate::beside::{self, Trouble};
+use crate::beside::Trouble;
 use crate::client::Board;
-use crate::peer::{Peer, Running};
+use crate::peer::{Backends, Peer, Running};
 use crate::process::{Cores, Theft};
 use crate::rounds::MAY_BE_STOLEN;
 use crate::wire::Ask;
-use anyhow::Context;
-use std::net::SocketAddr;
+use anyhow::{Context, ensure};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
@@ -118,10 +117,10 @@ impl Found {
     }
 }
 
-/// The backend, and the cores.
+/// The backends, and the cores.
 #[derive(Clone, Copy)]
 pub struct Place {
-    pub backend: SocketAddr,
+    pub backends: Backends,
     pub cores: Cores,
 }
 
@@ -148,7 +147,7 @@ pub fn with_peer<T>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let running = peer.start(place.backend, place.cores)?;
+    let running = peer.start(place.backends, place.cores)?;
     LocalSet::new().block_on(&runtime, async {
         let done = timeout(limit, what(&running)).await;
         done.with_context(|| format!("given up after {limit:?}"))?
@@ -171,10 +170,13 @@ async fn measure(
             streams_at_once(running, cores, streams, ask, length).await?
         }
         Scenario::Beside(trouble) => {
-            let mut under_way = trouble.begin(running);
+            let mut greedy = trouble.begin(running.greedy(), cores)?;
             let ask = paced(INTERVAL_BESIDE_US, length);
             let found = streams_at_once(running, cores, STREAMS_BESIDE, ask, length).await?;
-            beside::check(&mut under_way)?;
+            ensure!(
+                !greedy.ended(),
+                "what was beside the streams ended: see above"
+            );
             found
         }
         Scenario::FlatOut { per_write } => {

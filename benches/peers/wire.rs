@@ -47,11 +47,12 @@ pub struct Ask {
 impl Ask {
     /// The request for it, as an SDK would send it, with the header lines that a peer wants.
     pub fn request(self, headers: &str) -> Vec<u8> {
-        self.request_with(headers, "")
+        self.request_to("", headers, "")
     }
 
-    /// The same with a prompt that goes on with `more`, which needs no escaping.
-    pub fn request_with(self, headers: &str, more: &str) -> Vec<u8> {
+    /// The same below a prefix of its path, with a prompt that goes on with `more`, which needs
+    /// no escaping.
+    pub fn request_to(self, prefix: &str, headers: &str, more: &str) -> Vec<u8> {
         let Ask {
             events,
             interval_us,
@@ -67,7 +68,7 @@ impl Ask {
              {per_chunk} bytes a chunk, {untold} for none told.{more}\"}}]}}"
         );
         format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+            "POST {prefix}/v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
              authorization: Bearer {KEY}\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         )

@@ -3,20 +3,22 @@
 use super::backend::Backend;
 use super::message::Ending;
 use super::upstream::{Recorded, recorded};
-use super::world::{GIVES_UP, Setup, World, ask, ordinary, request};
+use super::world::{GIVES_UP, Setup, World, ask, chat, ordinary, request};
 use crate::certificates::Authority;
 use crate::meter_support::words;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, crypto::ring};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
-use tokio_rustls::TlsAcceptor;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// What a backend does with a new connection.
 #[derive(Clone)]
@@ -80,6 +82,41 @@ async fn backend(does: Arc<Mutex<Does>>) -> SocketAddr {
     address
 }
 
+/// What comes to an agent that trusts the authority and calls the backend without the proxy,
+/// and how that ends.
+struct Alone {
+    heard: Vec<u8>,
+    end: io::Result<()>,
+}
+
+async fn alone(backend: SocketAddr, authority: &Authority) -> Alone {
+    let mut heard = Vec::new();
+    let patience = Duration::from_millis(GIVES_UP);
+    let end = timeout(patience, call(backend, authority, &mut heard)).await;
+    Alone {
+        heard,
+        end: end.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+async fn call(backend: SocketAddr, authority: &Authority, heard: &mut Vec<u8>) -> io::Result<()> {
+    let mut roots = RootCertStore::empty();
+    let own = CertificateDer::from_pem_file(&authority.file).expect("a certificate");
+    roots.add(own).expect("an authority");
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut tls = connector
+        .connect(name, TcpStream::connect(backend).await?)
+        .await?;
+    tls.write_all(chat("alone", "HTTP/1.1").as_bytes()).await?;
+    tls.read_to_end(heard).await.map(drop)
+}
+
 struct Fault {
     name: &'static str,
     does: Does,
@@ -139,6 +176,9 @@ async fn upstreams_whose_tls_is_wrong() {
     let world = world.await;
     let works = || async {
         *does.lock().expect("no panic") = Does::Tls(good.clone(), WHOLE);
+        let alone = alone(address, &authority).await;
+        assert!(alone.end.is_ok(), "{:?}", alone.end);
+        assert_eq!(alone.heard, WHOLE.as_bytes());
         let seen = ask(world.proxy(), &request("ordinary")).await;
         assert_eq!(
             (seen.body.as_slice(), seen.end),
@@ -150,6 +190,9 @@ async fn upstreams_whose_tls_is_wrong() {
     for fault in faults(&authority, &strange) {
         let session = fault.name.replace(' ', "-");
         *does.lock().expect("no panic") = fault.does;
+        let alone = alone(address, &authority).await;
+        assert!(alone.end.is_err(), "{}: no fault without us", fault.name);
+        assert!(alone.heard.is_empty(), "{}: {:?}", fault.name, alone.heard);
         let seen = ask(world.proxy(), &request(&session)).await;
         assert_eq!(
             seen.what.as_deref(),
@@ -183,6 +226,10 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
     });
     let world = world.await;
+    let alone = alone(address, &authority).await;
+    assert_eq!(alone.heard, answer.as_bytes());
+    let cut = alone.end.expect_err("a cut").kind();
+    assert_eq!(cut, io::ErrorKind::UnexpectedEof);
     let seen = ask(world.proxy(), &request("tls-cut")).await;
     assert_eq!(
         (seen.body, seen.end),
@@ -190,6 +237,21 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     );
     assert_eq!(world.record("tls-cut").await["outcome"], "upstream_reset");
     world.rests("a cut").await;
+}
+
+/// What a shell does first, so that the names of the machine are those of a file.
+fn with_names(file: &Path, then: &str) -> String {
+    format!("mount --bind {} /etc/hosts && {then}", file.display())
+}
+
+/// What a process sees that asks for the name itself: an agent without the proxy.
+async fn resolved(names: &Path) -> Option<String> {
+    let script = with_names(names, "exec getent ahostsv4 engine.test");
+    let mut command = Command::new("unshare");
+    let output = command.args(["-m", "sh", "-c", &script]).output().await;
+    let output = output.expect("getent runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.split_whitespace().next().map(str::to_owned)
 }
 
 /// The names of the machine are those of a file of its own for this process.
@@ -216,10 +278,7 @@ async fn an_upstream_whose_name_changes_is_followed() {
     let world = World::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", first.address.port());
         let mut command = Command::new("unshare");
-        let script = format!(
-            "mount --bind {} /etc/hosts && exec \"$0\" \"$@\"",
-            names.display()
-        );
+        let script = with_names(&names, "exec \"$0\" \"$@\"");
         command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
         setup.command = command;
     });
@@ -229,11 +288,13 @@ async fn an_upstream_whose_name_changes_is_followed() {
         let proxy = world.proxy();
         async move { ask(proxy, &play).await }
     };
+    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
     assert_eq!(whole("one").await.end, Ending::Whole);
     assert_eq!((first.visits().len(), second.visits().len()), (1, 0));
     // The connection that is kept does not outlive its name for long.
     tokio::time::sleep(Duration::from_millis(300)).await;
     resolves("").expect("written");
+    assert_eq!(resolved(&names).await, None);
     let seen = whole("nowhere").await;
     assert_eq!(seen.what.as_deref(), Some("502"), "{seen:?}");
     let record = world.record("nowhere").await;
@@ -243,6 +304,7 @@ async fn an_upstream_whose_name_changes_is_followed() {
     );
     world.rests("a name that is gone").await;
     resolves("127.0.0.2 engine.test").expect("written");
+    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.2"));
     assert_eq!(whole("two").await.end, Ending::Whole);
     assert_eq!((first.visits().len(), second.visits().len()), (0, 1));
     world.rests("a name that moved").await;
