@@ -1,20 +1,22 @@
 //! The threads that traffic runs on: as many as there are cores.
 
 use crate::Error;
+use std::ffi::OsStr;
 use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Sets their number; tokio reads it, too.
+/// Sets their number, as it does of other programs that run on tokio.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
 /// Runs `command` on this thread, and what it spawns on those of traffic. What is still
 /// blocked when it is done (a disk, a name look-up) does not hold up the end.
 pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    if workers() == 1 {
+    let workers = workers(std::env::var_os(WORKERS).as_deref())?;
+    if workers == 1 {
         return on_one_core(command);
     }
-    let runtime = made(&mut Builder::new_multi_thread())?;
+    let runtime = made(Builder::new_multi_thread().worker_threads(workers))?;
     let result = runtime.block_on(command);
     runtime.shutdown_background();
     result
@@ -50,9 +52,35 @@ fn no_threads(error: std::io::Error) -> Error {
     Error::Failed(format!("cannot start threads: {error}"))
 }
 
-/// The limit on processor time that a container has counts as cores.
-fn workers() -> usize {
-    let set = std::env::var(WORKERS).ok();
-    let set = set.and_then(|number| number.parse().ok());
-    set.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+/// The number that was set, else that of the cores: the limit on processor time that a
+/// container has counts as cores.
+fn workers(set: Option<&OsStr>) -> Result<usize, Error> {
+    let Some(set) = set else {
+        return Ok(thread::available_parallelism().map_or(1, usize::from));
+    };
+    let number = set.to_str().and_then(|number| number.parse().ok());
+    number.filter(|number| *number > 0).ok_or_else(|| {
+        Error::Configuration(format!(
+            "{WORKERS} is {set:?}: set it to a number of threads, 1 or more, or not at all"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_threads_is_one_that_was_set_or_that_of_the_cores() {
+        assert_eq!(workers(Some(OsStr::new("3"))).ok(), Some(3));
+        assert!(workers(None).is_ok_and(|cores| cores > 0));
+        for wrong in ["", "0", "-1", "2.5", "many"] {
+            let error = workers(Some(OsStr::new(wrong))).expect_err(wrong);
+            let said = error.to_string();
+            assert!(
+                said.starts_with(&format!("{WORKERS} is {wrong:?}: ")),
+                "{said}"
+            );
+        }
+    }
 }
