@@ -1,6 +1,7 @@
 # The image: one static binary, the CA roots and nothing else. No shell, no root, nothing that has to be written to.
 #
 #   docker build -t tokengauge .                        builds the binary, too
+#   buildah bud --build-arg FROM=build -t tokengauge .  the same; left to itself, buildah 1.28 skips that stage
 #   buildah bud --build-arg FROM=prebuilt --build-context binary=DIR -t tokengauge .
 #                                                       takes DIR/tokengauge and DIR/ca-certificates.crt
 #
