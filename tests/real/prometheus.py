@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import http.server
 import json
 import math
 import pathlib
 import subprocess
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -70,8 +72,39 @@ class Prometheus:
         return value
 
     def wait_for_recordings(self, seconds):
-        """Until rules that are evaluated every so many seconds have seen all that happened before."""
-        time.sleep(seconds + 2 * SCRAPE_SECONDS + 0.5)
+        """Until rules that are evaluated every so many seconds have seen all that happened before.
+
+        They look at what was a fifth of that time ago.
+        """
+        time.sleep(seconds * 6 / 5 + 2 * SCRAPE_SECONDS + 0.5)
+
+
+@contextlib.contextmanager
+def exporter(exposition, seconds=0):
+    """The address of an endpoint whose scrapes tell what `exposition` gives, so many seconds later."""
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = exposition().encode()
+            time.sleep(seconds)
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("content-length", str(len(body)))
+            # A Prometheus that ends does not wait.
+            with contextlib.suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def finite(points):

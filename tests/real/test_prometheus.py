@@ -136,7 +136,7 @@ def test_the_budget_of_the_rules_is_that_of_the_process_within_one_scrape(observ
     values = finite(points)
     events, one_scrape = values[-1], max(later - sooner for sooner, later in zip(values, values[1:]))
     assert events > 100
-    # A scrape that is stored while a rule is evaluated can be missed by it.
+    # A scrape that takes longer than the rules wait for can be missed by them.
     assert value("sum(sum_over_time(slo:events:increase5s{SLO}[1d]))") == pytest.approx(events, abs=one_scrape)
     own = value("tokengauge_slo_error_budget_remaining_ratio{SLO}")
     assert own < 1, "something was bad"

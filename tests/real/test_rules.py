@@ -3,17 +3,18 @@
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 
 import table
-from prometheus import checked
+from prometheus import checked, exporter, prometheus
 
 HERE = pathlib.Path(__file__).parent / "rules"
 sys.path.insert(0, str(HERE))
 
-from cases import DAY, check, counter, events, firing  # noqa: E402
+from cases import DAY, EVENTS, check, counter, events, firing  # noqa: E402
 
 OBJECTIVES = HERE / "objectives.toml"
 # Of Prometheus itself.
@@ -205,3 +206,26 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
 def test_every_alert_on_the_proxy_is_tried(rules):
     alerts = {rule["alert"] for rule in yaml.safe_load(rules.read_text())["groups"][0]["rules"]}
     assert alerts == OWN.keys()
+
+
+def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengauge, tmp_path):
+    file = tmp_path / "rules.yaml"
+    file.write_text(written(tokengauge, "--resolution", "5s"))
+    slos = ["chat-ttft", "chat-speed", "engine-up", "never-down"]
+    begun, lasts, each = None, 12, 100
+
+    def exposition():
+        seconds = min(time.monotonic() - begun, lasts) if begun else 0
+        series = [f'{EVENTS}{{slo="{slo}",verdict="good",reason="met"}} {int(seconds * each)}\n' for slo in slos]
+        return f"# TYPE {EVENTS} counter\n{''.join(series)}"
+
+    with (
+        exporter(exposition, seconds=0.8) as address,
+        prometheus(tmp_path / "prometheus", {"tokengauge": [address]}, [file]) as watching,
+    ):
+        watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == len(slos))
+        begun = time.monotonic()
+        time.sleep(lasts)
+        watching.wait_for_recordings(5)
+        summed = watching.query("sum by (slo) (sum_over_time(slo:events:increase5s[1d]))")
+        assert {labels["slo"]: value for labels, value in summed} == dict.fromkeys(slos, lasts * each)

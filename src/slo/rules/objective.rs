@@ -49,11 +49,20 @@ impl Subject<'_> {
     /// `increase()` estimates what came between its first sample and the one before, so
     /// the difference is taken where there is one. It is not for a proxy that is new,
     /// gone or started anew: for these the estimate stands.
+    ///
+    /// A scrape is stored when it ends, under the time of its beginning, and in a remote
+    /// storage later still. One that is under way at an evaluation would be missed by it,
+    /// and by the next one, to which it is from before its start. So both ends lie a fifth
+    /// of the length back, where every scrape has been stored.
     fn exactly(&self, verdicts: &str) -> String {
         let counter = format!("{}{}", SLO_EVENTS.name, self.selector(verdicts));
-        let every = label(self.place.resolution);
+        let every = self.place.resolution;
+        let stored = Duration::from_secs(every.as_secs() / 5);
+        let (end, start) = (label(stored), label(every + stored));
+        let every = label(every);
         format!(
-            "sum by (slo) (\n  {counter} - {counter} offset {every} >= 0\n  or increase({counter}[{every}])\n)"
+            "sum by (slo) (\n  {counter} offset {end} - {counter} offset {start} >= 0\n  \
+             or increase({counter}[{every}] offset {end})\n)"
         )
     }
 
