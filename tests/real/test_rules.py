@@ -149,6 +149,29 @@ def test_a_fleets_budget_is_that_of_all_its_events(rules, tmp_path):
     check(tmp_path, rules, series, [(DAY, ratio, 0.02), (DAY, budget, -1)])
 
 
+def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengauge, tmp_path):
+    file = tmp_path / "rules.yaml"
+    file.write_text(written(tokengauge, "--resolution", "5s"))
+    slos = ["chat-ttft", "chat-speed", "engine-up", "never-down"]
+    begun, lasts, each = None, 12, 100
+
+    def exposition():
+        seconds = min(time.monotonic() - begun, lasts) if begun else 0
+        series = [f'{EVENTS}{{slo="{slo}",verdict="good",reason="met"}} {int(seconds * each)}\n' for slo in slos]
+        return f"# TYPE {EVENTS} counter\n{''.join(series)}"
+
+    with (
+        exporter(exposition, seconds=0.8) as address,
+        prometheus(tmp_path / "prometheus", {"tokengauge": [address]}, [file]) as watching,
+    ):
+        watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == len(slos))
+        begun = time.monotonic()
+        time.sleep(lasts)
+        watching.wait_for_recordings(5)
+        summed = watching.query("sum by (slo) (sum_over_time(slo:events:increase5s[1d]))")
+        assert {labels["slo"]: value for labels, value in summed} == dict.fromkeys(slos, lasts * each)
+
+
 # Alert → what makes it fire, and what does not.
 OWN = {
     "TokengaugeDown": ({'up{job="tokengauge",instance="a"}': "0x60"}, {'up{job="tokengauge",instance="a"}': "1x60"}),
@@ -168,6 +191,10 @@ OWN = {
     "TokengaugeExportFailing": (
         {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': counter((60, 1))},
         {'tokengauge_export_failures_total{exporter="call_log",reason="write"}': "9x60"},
+    ),
+    "TokengaugeLedgerLosing": (
+        {'tokengauge_ledger_lost_records_total{reason="disk_full"}': counter((55, 0), (5, 1))},
+        {'tokengauge_ledger_lost_records_total{reason="disk_full"}': counter((10, 1), (50, 0))},
     ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
@@ -206,26 +233,3 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
 def test_every_alert_on_the_proxy_is_tried(rules):
     alerts = {rule["alert"] for rule in yaml.safe_load(rules.read_text())["groups"][0]["rules"]}
     assert alerts == OWN.keys()
-
-
-def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengauge, tmp_path):
-    file = tmp_path / "rules.yaml"
-    file.write_text(written(tokengauge, "--resolution", "5s"))
-    slos = ["chat-ttft", "chat-speed", "engine-up", "never-down"]
-    begun, lasts, each = None, 12, 100
-
-    def exposition():
-        seconds = min(time.monotonic() - begun, lasts) if begun else 0
-        series = [f'{EVENTS}{{slo="{slo}",verdict="good",reason="met"}} {int(seconds * each)}\n' for slo in slos]
-        return f"# TYPE {EVENTS} counter\n{''.join(series)}"
-
-    with (
-        exporter(exposition, seconds=0.8) as address,
-        prometheus(tmp_path / "prometheus", {"tokengauge": [address]}, [file]) as watching,
-    ):
-        watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == len(slos))
-        begun = time.monotonic()
-        time.sleep(lasts)
-        watching.wait_for_recordings(5)
-        summed = watching.query("sum by (slo) (sum_over_time(slo:events:increase5s[1d]))")
-        assert {labels["slo"]: value for labels, value in summed} == dict.fromkeys(slos, lasts * each)

@@ -75,6 +75,15 @@ const ALERTS: &[Own] = &[
             {{ $labels.reason }}.",
     },
     Own {
+        alert: "TokengaugeLedgerLosing",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (instance, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
+        summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
+        description: "{{ $value | humanize }} calls of the last 15 minutes are missing in the ledger, reason: \
+            {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
+    },
+    Own {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,
