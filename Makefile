@@ -17,9 +17,10 @@ help: ## list the targets
 test: lint deny unit real fuzz-short soak-short ## everything, installing what is missing: what CI runs
 
 .PHONY: lint
-lint: compiler ## formatting and clippy, warnings are errors
+lint: compiler ## formatting, clippy and the links of the documentation, warnings are errors
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
 
 # nextest runs the tests of one binary in parallel processes, but no doc tests.
 .PHONY: unit

@@ -152,7 +152,7 @@ pub struct AdminArgs {
     /// Where the proxy's operators connect; with TLS `https://HOST:PORT`
     #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN.to_string())]
     pub admin: String,
-    /// A file with the token of its [admin]
+    /// A file with the token of that address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// The token itself, from the environment alone: a command line can be seen by others

@@ -11,7 +11,7 @@ pub enum SloCommand {
     Suggest(SuggestArgs),
     /// Judge recorded calls by the objectives of a configuration
     Test(TestArgs),
-    /// Print the [[slo]] of a file of OpenSLO v1 documents
+    /// Print the objectives of a file of OpenSLO v1 documents as the configuration has them
     Import(ImportArgs),
     /// Print the objectives of the configuration as OpenSLO v1 documents
     Export(CheckArgs),

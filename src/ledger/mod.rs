@@ -1,7 +1,7 @@
 //! The ledger: every call record and the sums of every session, in SQLite.
 //!
-//! One thread writes ([`writer`]), fed with finished calls through a bounded queue; a
-//! batch is one transaction ([`store`]). Whoever asks reads through connections of their
+//! One thread writes (`writer`), fed with finished calls through a bounded queue; a
+//! batch is one transaction (`store`). Whoever asks reads through connections of their
 //! own ([`Reader`]). Nothing here can hold up traffic: what cannot be written is counted.
 
 mod busy;

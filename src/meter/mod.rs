@@ -1,9 +1,9 @@
 //! Chunks and instants in, call records out.
 //!
 //! [`Meter`] watches every call. What a frame says is read and counted inline, behind
-//! the forwarding of it: `wire` decodes, [`counts`] counts, [`timeline`] keeps the
+//! the forwarding of it: `wire` decodes, `counts` counts, `timeline` keeps the
 //! instants. What is big (bodies that came whole, compressed bulk, prompts to count)
-//! waits for one background [`worker`], bounded in bytes and in jobs. The end of a
+//! waits for one background `worker`, bounded in bytes and in jobs. The end of a
 //! call makes one [`CallRecord`](crate::call::CallRecord), which [`Subscriber`]s take
 //! from there on a thread of their own. No clock is read: every instant is given.
 

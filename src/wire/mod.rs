@@ -2,7 +2,7 @@
 //!
 //! A [`Decoder`] takes a response body in pieces of any size and calls back with
 //! [`Event`]s. It undoes the content encoding, then the framing, then reads the
-//! dialect: `encoding` → one of the framings → one [`Reader`] per dialect.
+//! dialect: `encoding` → one of the framings → one `Reader` per dialect.
 
 mod anthropic;
 mod bedrock;
