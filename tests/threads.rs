@@ -9,12 +9,15 @@ use tokio::process::Command;
 
 /// What has time, and by how much nicer it is; what has none: traffic, and the probes of
 /// whoever runs it.
-const EXPECTED: [(&str, i64); 6] = [
+const EXPECTED: [(&str, i64); 9] = [
     ("admin", 0),
     ("call-log", 5),
     ("findings", 5),
     ("ledger", 5),
+    ("ledger-look", 5),
     ("meter", 10),
+    ("slo", 5),
+    ("slo-state", 5),
     ("traffic", 0),
 ];
 
@@ -24,7 +27,8 @@ async fn what_measures_makes_way_for_traffic() {
     let file = folder.path().join("proxy.toml");
     let text = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n",
+         [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n\
+         [[slo]]\nname = \"s\"\navailability = true\n",
         folder.path().join("state"),
     );
     std::fs::write(&file, text).expect("written");
