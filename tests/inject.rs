@@ -2,6 +2,7 @@
 
 use json_patch::Patch;
 use serde_json::{Value, json};
+use std::path::Path;
 use tokengauge::config::Config;
 use tokengauge::inject::{Asked, Outcome, Settings, inject, patch};
 
@@ -140,6 +141,17 @@ fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not
         arguments(&pod),
         "run --config /etc/tokengauge/proxy-config.toml --listen 127.0.0.1:4000 --admin 0.0.0.0:9464"
     );
+}
+
+#[test]
+fn counts_of_objectives_are_kept_in_a_little_memory_and_no_calls_beside_them() {
+    let base = "state_dir = \"/data\"\n[ledger]\npath = \"/data/calls.sqlite\"\n\
+        [[upstream]]\nname = \"u\"\nurl = \"http://u\"\n[[route]]\nupstream = \"u\"\n";
+    let (pod, _) = injected_by("job", &settings(&format!("base_config = {base:?}\n")));
+    let config = config(&pod);
+    let folder = config.state_dir.as_deref();
+    assert_eq!(folder, Some(Path::new("/var/lib/tokengauge")));
+    assert!(config.ledger.is_none(), "{:?}", config.ledger);
 }
 
 #[test]

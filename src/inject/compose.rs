@@ -14,7 +14,7 @@ pub(super) const STATE: &str = "/var/lib/tokengauge";
 
 /// What concerns the place where a configuration runs: the sidecar's is told by its
 /// arguments, and files that it names are not in the pod.
-const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "notify"];
+const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "ledger", "notify"];
 /// Seconds that are left of the grace period when streams have been cut off.
 const MARGIN: u64 = 5;
 
@@ -88,6 +88,10 @@ fn finish(mut table: Table, wishes: &Wishes, grace: u64) -> Result<String, Strin
     }
     if table.contains_key("slo") {
         table.insert("state_dir".to_owned(), STATE.into());
+        // It is a little memory: enough for counts, not for calls.
+        let mut ledger = Table::new();
+        ledger.insert("enabled".to_owned(), false.into());
+        table.insert("ledger".to_owned(), ledger.into());
     }
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     match Config::parse(&text, "annotations") {
