@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import table
-from prometheus import checked, exporter, prometheus
+from prometheus import SCRAPE_SECONDS, checked, exporter, prometheus
 
 HERE = pathlib.Path(__file__).parent / "rules"
 sys.path.insert(0, str(HERE))
@@ -161,7 +161,7 @@ def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengaug
         return f"# TYPE {EVENTS} counter\n{''.join(series)}"
 
     with (
-        exporter(exposition, seconds=0.8) as address,
+        exporter(exposition, seconds=SCRAPE_SECONDS / 2) as address,
         prometheus(tmp_path / "prometheus", {"tokengauge": [address]}, [file]) as watching,
     ):
         watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == len(slos))
