@@ -63,7 +63,8 @@ struct Recording {
     body: Vec<u8>,
 }
 
-fn corpus() -> Option<PathBuf> {
+/// Where they are, if anywhere.
+pub fn corpus() -> Option<PathBuf> {
     let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = named.unwrap_or_else(|| root.join("../shared/corpus"));
@@ -73,7 +74,7 @@ fn corpus() -> Option<PathBuf> {
     assert_ne!(
         std::env::var("CI").as_deref(),
         Ok("true"),
-        "the corpus is missing"
+        "the corpus is missing: set TOKENGAUGE_CORPUS to its folder"
     );
     println!("SKIPPED: no corpus; set TOKENGAUGE_CORPUS to its folder");
     None

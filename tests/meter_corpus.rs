@@ -4,6 +4,7 @@
 //! They are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without them
 //! this says so and passes, except under `CI=true`, where that is a failure.
 
+use crate::corpus::corpus;
 use crate::meter_support::{Bench, dialect, header_map};
 use bytes::Bytes;
 use http::StatusCode;
@@ -14,19 +15,6 @@ use tokengauge::observer::{End, Side};
 
 /// Bytes of a frame; small enough to cut most events.
 const FRAME: usize = 97;
-
-fn corpus() -> Option<PathBuf> {
-    let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
-    let path =
-        named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"));
-    if path.join("index.tsv").exists() {
-        return Some(path);
-    }
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(!ci, "the corpus is missing");
-    println!("SKIPPED: no corpus; set TOKENGAUGE_CORPUS to its folder");
-    None
-}
 
 fn json(path: PathBuf) -> Value {
     let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));

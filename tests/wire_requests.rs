@@ -4,6 +4,7 @@
 //! The recordings are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without
 //! them these tests say so and pass, except under `CI=true`, where that is a failure.
 
+use crate::corpus::corpus;
 use http::{Method, Uri};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -18,22 +19,6 @@ struct Request {
     meta: Value,
     expected: Value,
     body: Option<Vec<u8>>,
-}
-
-fn corpus() -> Option<PathBuf> {
-    let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = named.unwrap_or_else(|| root.join("../shared/corpus"));
-    if path.join("index.tsv").exists() {
-        return Some(path);
-    }
-    assert_ne!(
-        std::env::var("CI").as_deref(),
-        Ok("true"),
-        "the corpus is missing"
-    );
-    println!("SKIPPED: no corpus; set TOKENGAUGE_CORPUS to its folder");
-    None
 }
 
 fn folders(of: &Path) -> impl Iterator<Item = PathBuf> {
