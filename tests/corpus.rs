@@ -63,7 +63,7 @@ struct Recording {
     body: Vec<u8>,
 }
 
-/// Where they are, if anywhere.
+/// The folder of the recordings; `None` where there is none and nobody insists on it.
 pub fn corpus() -> Option<PathBuf> {
     let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-"""A real Prometheus on a free port, and how to ask it."""
+"""A real Prometheus on a free port, how to ask it, and targets that are no proxy."""
 
 import contextlib
 import dataclasses
