@@ -16,7 +16,7 @@ pub(crate) enum Work {
 #[cfg(target_os = "linux")]
 impl Work {
     /// How much nicer it is than traffic: where both want one core, it gets a quarter of
-    /// it or a tenth.
+    /// it or a tenth. Added to what the process was started with.
     fn niceness(self) -> i32 {
         match self {
             Work::Steady => 5,
@@ -50,7 +50,16 @@ pub(crate) fn give_way() {
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 fn step_back(work: Work) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, work.niceness()) {
+    if let Err(error) = set_niceness(work.niceness()) {
         tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
     }
+}
+
+/// Makes this thread so much nicer than the process's first one, which traffic's threads are
+/// started from. 19 is the most there is.
+#[cfg(target_os = "linux")]
+fn set_niceness(more: i32) -> rustix::io::Result<()> {
+    use rustix::process::{getpid, getpriority_process, setpriority_process};
+    let traffic = getpriority_process(Some(getpid()))?;
+    setpriority_process(None, (traffic + more).min(19))
 }

@@ -21,8 +21,22 @@ const EXPECTED: [(&str, i64); 9] = [
     ("traffic", 0),
 ];
 
+/// There is no lower priority.
+const NICEST: i64 = 19;
+
 #[tokio::test]
 async fn what_measures_makes_way_for_traffic() {
+    makes_way(0).await;
+}
+
+/// A batch job's sidecar, say: what measures still comes after traffic.
+#[tokio::test]
+async fn what_measures_makes_way_in_a_process_that_is_nice_itself() {
+    makes_way(15).await;
+}
+
+/// In a process that is so much nicer than this one.
+async fn makes_way(nicer: i64) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
     let text = format!(
@@ -32,14 +46,18 @@ async fn what_measures_makes_way_for_traffic() {
         folder.path().join("state"),
     );
     std::fs::write(&file, text).expect("written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    let mut command = Command::new("nice");
+    command.args(["-n", &nicer.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["run", "--config"]).arg(&file);
     command.arg("--call-log").arg(folder.path().join("calls"));
     // One thread of traffic has a name of its own.
     command.env("TOKIO_WORKER_THREADS", "1");
     let process = Process::start_by(command).await;
 
-    let expected = EXPECTED.map(|(name, nice)| (name.to_owned(), nice));
+    let own = of_thread(Path::new("/proc/self")).expect("it runs").1;
+    let base = (own + nicer).min(NICEST);
+    let expected = EXPECTED.map(|(name, nice)| (name.to_owned(), (base + nice).min(NICEST)));
     let expected = BTreeMap::from(expected);
     // A thread has its name, and steps back, a moment after it was started.
     let end = Instant::now() + PATIENCE;
