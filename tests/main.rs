@@ -22,6 +22,7 @@ mod forward_express;
 mod forward_failures;
 mod forward_http2;
 mod forward_measure;
+mod forward_poisoning;
 mod forward_smuggling;
 mod forward_timeouts;
 mod forward_tls;

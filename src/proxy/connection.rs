@@ -9,7 +9,9 @@ use crate::observer::{Failure, FailureKind};
 use bytes::BytesMut;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::SockRef;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -49,9 +51,17 @@ pub(super) struct Http1 {
 }
 
 impl Http1 {
-    /// Makes a socket speak HTTP/1.
+    /// Makes a new socket speak HTTP/1.
     pub fn new(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        let heads = Heads::new(io, head_bytes);
+        Http1::over(Heads::new(io, head_bytes), head_bytes)
+    }
+
+    /// Makes a socket serve one more request.
+    pub fn reused(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
+        Http1::over(Heads::reused(io, head_bytes), head_bytes)
+    }
+
+    fn over(heads: Heads<Io>, head_bytes: usize) -> hyper::Result<Http1> {
         let control = heads.control();
         let mut builder = http1::Builder::new();
         builder
@@ -97,13 +107,6 @@ impl Http1 {
         let (io, ahead) = parts.io.into_inner().into_inner();
         // The client is shown heads alone.
         parts.read_buf.is_empty().then_some((io, ahead))
-    }
-
-    /// Whether it can take a request now. Nobody is woken by it until it is polled again.
-    pub fn is_idle(&mut self) -> bool {
-        self.control.next();
-        let mut unobserved = Context::from_waker(Waker::noop());
-        self.poll(&mut unobserved).is_pending() && self.send.is_ready()
     }
 }
 
@@ -210,6 +213,30 @@ async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
     }
     Ok(found)
+}
+
+impl Io {
+    /// Whether an open connection has nothing to be read: the system is asked at this moment,
+    /// since what the runtime knows of the socket is as old as its last look.
+    pub fn is_quiet(&mut self) -> bool {
+        let tcp = match self {
+            Io::Tcp(tcp) => &*tcp,
+            Io::Tls(tls) => {
+                // Text that is decrypted already, and records that hold none.
+                let mut unobserved = Context::from_waker(Waker::noop());
+                let (mut byte, tls) = ([0], &mut **tls);
+                if Pin::new(&mut *tls)
+                    .poll_read(&mut unobserved, &mut ReadBuf::new(&mut byte))
+                    .is_ready()
+                {
+                    return false;
+                }
+                tls.get_ref().0
+            }
+        };
+        let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
 }
 
 impl AsyncRead for Io {

@@ -103,7 +103,7 @@ pub fn asks_for_upgrade(parts: &request::Parts) -> bool {
         && !has_token(&parts.headers, &UPGRADE, "h2c")
 }
 
-fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers: bool) {
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers: bool) {
     let named = named_by_connection(headers);
     let goes = |name: &HeaderName| match *name {
         CONNECTION | UPGRADE => !upgrade,

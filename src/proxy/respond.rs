@@ -198,11 +198,7 @@ fn http1_source(
 ) -> Source {
     if watch.when_sent().is_none() || !http1.control().is_flushed() {
         http1.control().open();
-        return Source::Duplex {
-            incoming,
-            http1,
-            endpoint,
-        };
+        return Source::Duplex { incoming, http1 };
     }
     // The client has judged the head.
     let length = if incoming.is_end_stream() {

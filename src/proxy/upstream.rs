@@ -337,18 +337,9 @@ impl Endpoint {
         self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
     }
 
-    /// Gives the socket of an HTTP/1 connection back.
-    pub fn take_back(self: &Arc<Self>, io: Io) {
-        if self.kept.keeps()
-            && let Ok(http1) = Http1::new(io, self.head_bytes)
-        {
-            self.give_back(Box::new(http1));
-        }
-    }
-
-    /// Gives an HTTP/1 connection back; it is kept if it can serve once more.
-    pub fn give_back(self: &Arc<Self>, http1: Box<Http1>) {
-        if self.kept.keep(http1) {
+    /// Gives the socket of an HTTP/1 connection back; it is kept if it can serve once more.
+    pub fn give_back(self: &Arc<Self>, io: Io) {
+        if self.kept.keep(io) {
             self.sweep_later();
         }
     }
@@ -359,7 +350,8 @@ impl Endpoint {
         {
             return Some(wire);
         }
-        self.kept.take(wish.once).map(Wire::Http1)
+        let http1 = Http1::reused(self.kept.take(wish.once)?, self.head_bytes).ok()?;
+        Some(Wire::Http1(Box::new(http1)))
     }
 
     fn reuse_http2(&self) -> Option<Wire> {

@@ -1,6 +1,8 @@
-//! A socket that shows an HTTP client response heads, one at a time, and keeps the bodies
-//! behind them for somebody else.
+//! The socket under an HTTP client. It alone reads from the connection until the final
+//! response head has come, and shows the client one head at a time: what follows the final
+//! head is for the reader of the body.
 
+use super::interim;
 use bytes::{Buf, Bytes, BytesMut};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,19 +29,21 @@ pub(in crate::proxy) struct Heads<I> {
 }
 
 /// What its owner can see and say while the client has the socket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::proxy) struct HeadsControl {
     stage: AtomicU8,
     flushed: AtomicBool,
     interim: Mutex<Vec<Bytes>>,
 }
 
+/// No request was written yet: a byte that comes answers nothing, and ends the connection.
+const UNASKED: u8 = 0;
 /// Heads are shown, one by one.
-const HEADS: u8 = 0;
+const HEADS: u8 = 1;
 /// The final head has been shown; what follows is kept back.
-const FINAL: u8 = 1;
+const FINAL: u8 = 2;
 /// Everything is shown.
-const OPEN: u8 = 2;
+const OPEN: u8 = 3;
 
 impl HeadsControl {
     /// Whether all that the client wrote has left.
@@ -47,17 +51,12 @@ impl HeadsControl {
         self.flushed.load(Ordering::Relaxed)
     }
 
-    /// Shows everything from now on.
+    /// Shows everything from now on: the client reads the body, too.
     pub fn open(&self) {
         self.stage.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Expects the head of another response.
-    pub fn next(&self) {
-        self.stage.store(HEADS, Ordering::Relaxed);
-    }
-
-    /// Interim responses that came since the last time, as they came; not `100 Continue`.
+    /// Interim responses since the last time, written anew for the agent; not `100 Continue`.
     pub fn interim(&self) -> Vec<Bytes> {
         std::mem::take(&mut *self.locked())
     }
@@ -65,7 +64,8 @@ impl HeadsControl {
     fn came(&self, head: &[u8]) {
         let mut interim = self.locked();
         if interim.len() < INTERIM {
-            interim.push(Bytes::copy_from_slice(head));
+            // One that cannot be read is the client's to judge.
+            interim.extend(interim::rewritten(head));
         }
     }
 
@@ -76,16 +76,40 @@ impl HeadsControl {
     fn stage(&self) -> u8 {
         self.stage.load(Ordering::Relaxed)
     }
+
+    /// A request is being written: what comes now may answer it.
+    fn asked(&self) {
+        if self.stage() == UNASKED {
+            self.stage.store(HEADS, Ordering::Relaxed);
+        }
+        self.flushed.store(false, Ordering::Relaxed);
+    }
 }
 
 impl<I> Heads<I> {
+    /// A new connection. An endpoint that answers before it is asked is judged by the client.
     pub fn new(io: I, head_bytes: usize) -> Heads<I> {
+        Heads::at(HEADS, io, head_bytes)
+    }
+
+    /// A connection that has served a request before: what comes before the next one is
+    /// written would be taken for the answer to it, and ends the connection.
+    pub fn reused(io: I, head_bytes: usize) -> Heads<I> {
+        Heads::at(UNASKED, io, head_bytes)
+    }
+
+    fn at(stage: u8, io: I, head_bytes: usize) -> Heads<I> {
+        let control = HeadsControl {
+            stage: AtomicU8::new(stage),
+            flushed: AtomicBool::new(false),
+            interim: Mutex::default(),
+        };
         Heads {
             io,
             ahead: BytesMut::new(),
             shown: 0,
             head_bytes,
-            control: Arc::default(),
+            control: Arc::new(control),
         }
     }
 
@@ -115,6 +139,22 @@ impl<I> Heads<I> {
         }
         self.shown = end;
         true
+    }
+}
+
+impl<I: AsyncRead + Unpin> Heads<I> {
+    /// Before a request: ready when the endpoint closes, or says what nobody asked for.
+    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let mut buf = ReadBuf::new(&mut byte);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
+        if buf.filled().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "bytes behind the end of a response",
+        )))
     }
 }
 
@@ -154,8 +194,10 @@ impl<I: AsyncRead + Unpin> AsyncRead for Heads<I> {
                 this.shown -= length;
                 return Poll::Ready(Ok(()));
             }
-            if this.control.stage() == FINAL {
-                return Poll::Pending;
+            match this.control.stage() {
+                UNASKED => return this.poll_unasked(cx),
+                FINAL => return Poll::Pending,
+                _ => {}
             }
             if !this.ahead.is_empty() && this.look() {
                 continue;
@@ -202,7 +244,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Heads<I> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.control.flushed.store(false, Ordering::Relaxed);
+        self.control.asked();
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -211,7 +253,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Heads<I> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.control.flushed.store(false, Ordering::Relaxed);
+        self.control.asked();
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 

@@ -4,6 +4,7 @@
 mod body;
 mod chunked;
 mod heads;
+mod interim;
 
 pub(super) use body::{Piece, Response};
 pub use chunked::{Chunked, Read as ChunkedRead};

@@ -252,7 +252,7 @@ impl Relay {
     fn over(&mut self, at: Instant, end: End) {
         let response = self.response.take();
         if let Some(io) = response.and_then(Response::into_reusable) {
-            self.endpoint.take_back(io);
+            self.endpoint.give_back(io);
         }
         self.outstanding = None;
         if let Some(call) = self.call.take() {

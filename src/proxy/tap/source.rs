@@ -27,11 +27,11 @@ pub(in crate::proxy) enum Source {
         response: Box<Response<Io>>,
         endpoint: Arc<Endpoint>,
     },
-    /// HTTP/1 while the request is still on its way: its client moves both.
+    /// HTTP/1 while the request is still on its way: its client moves both, and the connection
+    /// serves no other request.
     Duplex {
         incoming: Incoming,
         http1: Box<Http1>,
-        endpoint: Arc<Endpoint>,
     },
     /// HTTP/2: a task of the connection's own drives it.
     Http2 { incoming: Incoming, _stream: Taken },
@@ -52,9 +52,7 @@ impl Source {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         match self {
             Source::Http1 { response, .. } => poll_response(response, cx),
-            Source::Duplex {
-                incoming, http1, ..
-            } => poll_duplex(incoming, http1, cx),
+            Source::Duplex { incoming, http1 } => poll_duplex(incoming, http1, cx),
             Source::Http2 { incoming, .. } => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
@@ -98,23 +96,13 @@ impl Source {
         matches!(self, Source::Http1 { response, .. } if response.is_between_chunks())
     }
 
-    /// Lets go of what is over; the connection goes home.
+    /// Ends what is over. A connection that was read to exactly the end of its response is
+    /// given back.
     pub fn finish(&mut self) {
-        match std::mem::replace(self, Source::Over) {
-            Source::Http1 { response, endpoint } => {
-                if let Some(io) = response.into_reusable() {
-                    endpoint.take_back(io);
-                }
-            }
-            Source::Duplex {
-                incoming,
-                http1,
-                endpoint,
-            } => {
-                drop(incoming);
-                endpoint.give_back(http1);
-            }
-            Source::Http2 { .. } | Source::Lost | Source::Over => {}
+        if let Source::Http1 { response, endpoint } = std::mem::replace(self, Source::Over)
+            && let Some(io) = response.into_reusable()
+        {
+            endpoint.give_back(io);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{locked, millis};
 use crate::config;
-use crate::proxy::connection::Http1;
+use crate::proxy::connection::Io;
 use crate::proxy::tap::now;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ pub(super) struct Kept {
 
 struct Idle {
     since: Instant,
-    http1: Box<Http1>,
+    io: Io,
 }
 
 impl Kept {
@@ -55,12 +55,13 @@ impl Kept {
         self.max > 0 && self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
     }
 
-    /// Keeps a connection if it can serve once more; tells whether it does.
-    pub fn keep(&self, mut http1: Box<Http1>) -> bool {
+    /// Keeps a connection whose response was read to exactly its end, unless more came
+    /// already; tells whether it does.
+    pub fn keep(&self, mut io: Io) -> bool {
         if !self.keeps() {
             return false;
         }
-        if !http1.is_idle() {
+        if !io.is_quiet() {
             self.closed_after(Duration::ZERO);
             return false;
         }
@@ -69,13 +70,13 @@ impl Kept {
             idle.pop_front();
         }
         let since = now();
-        idle.push_back(Idle { since, http1 });
+        idle.push_back(Idle { since, io });
         true
     }
 
     /// A connection for a request, which must not be sent a second time if `once`: until the
     /// endpoint is trusted such a one takes only what has stayed open long enough.
-    pub fn take(&self, once: bool) -> Option<Box<Http1>> {
+    pub fn take(&self, once: bool) -> Option<Io> {
         loop {
             let wary = once && !self.trusted.load(Ordering::Relaxed);
             let mut next = {
@@ -88,7 +89,7 @@ impl Kept {
                 }
             }?;
             let age = next.since.elapsed();
-            if !next.http1.is_idle() {
+            if !next.io.is_quiet() {
                 self.closed_after(age);
                 continue;
             }
@@ -99,7 +100,7 @@ impl Kept {
                 return None;
             }
             if age < self.idle_for {
-                return Some(next.http1);
+                return Some(next.io);
             }
         }
     }
@@ -108,7 +109,7 @@ impl Kept {
     pub fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);
         idle.retain_mut(|idle| {
-            let (age, open) = (idle.since.elapsed(), idle.http1.is_idle());
+            let (age, open) = (idle.since.elapsed(), idle.io.is_quiet());
             if open {
                 self.stayed_open(age);
             } else {

@@ -1,0 +1,337 @@
+//! What an upstream sends behind the end of a response never becomes part of another agent's
+//! answer, however late it comes, and in however many pieces. Whatever cannot be told from
+//! an answer, because it came behind the next request, is held against nginx and haproxy in
+//! `tests/real/test_late_bytes.py`.
+
+use crate::certificates::Authority;
+use crate::support::proxy::{Proxy, Setup};
+use crate::support::upstream::Raw;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge::config::ClientTls;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+
+/// Nothing here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What every agent but the attacker's is answered.
+const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim";
+
+/// A whole response, the beginning of one, and what is none.
+const PLANTED: [&str; 4] = [
+    "HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nContent-Length: 7\r\n\r\nplanted",
+    "HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nX-Rest: ",
+    "HTTP/1.1 103 Early Hints\r\nLink: </planted>\r\n\r\n",
+    "planted",
+];
+
+/// A response that is complete: the request's method, and what the upstream sends.
+const COMPLETE: [(&str, &str); 9] = [
+    ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    (
+        "GET",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    ),
+    (
+        "GET",
+        "HTTP/1.1 200 OK\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n",
+    ),
+    ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"),
+    (
+        "HEAD",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ),
+    ("GET", "HTTP/1.1 204 No Content\r\n\r\n"),
+    (
+        "GET",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+    ),
+    (
+        "GET",
+        "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+    ),
+];
+
+/// How the planted bytes come: in so many pieces, each so long after what was before.
+const LATE: [(usize, Duration); 6] = [
+    (1, Duration::ZERO),
+    (1, Duration::from_millis(1)),
+    (2, Duration::from_millis(5)),
+    (3, Duration::from_millis(5)),
+    (1, Duration::from_millis(50)),
+    (3, Duration::from_millis(20)),
+];
+
+#[derive(Clone, Copy)]
+struct Attack {
+    response: &'static str,
+    planted: &'static str,
+    pieces: usize,
+    each_after: Duration,
+}
+
+/// Answers the first request of each connection with the attack, and others as they should be.
+struct Attacker {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    attack: Attack,
+    connections: Arc<AtomicUsize>,
+    /// How often all of the planted bytes had been written, or were refused.
+    planted: Arc<AtomicUsize>,
+}
+
+impl Attacker {
+    async fn serve(self) {
+        while let Ok((tcp, _)) = self.listener.accept().await {
+            tcp.set_nodelay(true).unwrap();
+            self.connections.fetch_add(1, Ordering::SeqCst);
+            let (attack, planted) = (self.attack, Arc::clone(&self.planted));
+            match self.tls.clone() {
+                None => tokio::spawn(converse(tcp, attack, planted)),
+                Some(tls) => tokio::spawn(async move {
+                    if let Ok(tls) = tls.accept(tcp).await {
+                        converse(tls, attack, planted).await;
+                    }
+                }),
+            };
+        }
+    }
+}
+
+async fn converse<I>(mut io: I, attack: Attack, planted: Arc<AtomicUsize>)
+where
+    I: AsyncReadExt + AsyncWriteExt + Unpin,
+{
+    let mut bytes = Vec::new();
+    loop {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            match io.read_buf(&mut bytes).await {
+                Ok(length) if length > 0 => continue,
+                _ => return,
+            }
+        };
+        let head: Vec<u8> = bytes.drain(..end + 4).collect();
+        if !String::from_utf8_lossy(&head).contains("/attack") {
+            if write(&mut io, ANSWER.as_bytes()).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        let _ = plant(&mut io, attack).await;
+        planted.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn plant(io: &mut (impl AsyncWriteExt + Unpin), attack: Attack) -> std::io::Result<()> {
+    let bytes = attack.planted.as_bytes();
+    let mut pieces = bytes.chunks(bytes.len().div_ceil(attack.pieces).max(1));
+    let mut first = attack.response.as_bytes().to_vec();
+    if attack.each_after.is_zero() {
+        first.extend_from_slice(pieces.next().unwrap_or_default());
+    }
+    write(io, &first).await?;
+    for piece in pieces {
+        sleep(attack.each_after).await;
+        write(io, piece).await?;
+    }
+    Ok(())
+}
+
+async fn write(io: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    io.write_all(bytes).await?;
+    io.flush().await
+}
+
+struct Scene {
+    proxy: Proxy,
+    connections: Arc<AtomicUsize>,
+    planted: Arc<AtomicUsize>,
+}
+
+impl Scene {
+    async fn start(attack: Attack, tls: Option<&Tls>) -> Scene {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut setup = Setup::to(listener.local_addr().unwrap());
+        let tls = tls.map(|tls| {
+            setup.scheme = http::uri::Scheme::HTTPS;
+            setup.tls = ClientTls {
+                ca: Some(tls.authority.file.clone()),
+                ..ClientTls::default()
+            };
+            tls.acceptor.clone()
+        });
+        let (connections, planted) = (Arc::default(), Arc::default());
+        let attacker = Attacker {
+            listener,
+            tls,
+            attack,
+            connections: Arc::clone(&connections),
+            planted: Arc::clone(&planted),
+        };
+        tokio::spawn(attacker.serve());
+        Scene {
+            proxy: setup.start().await,
+            connections,
+            planted,
+        }
+    }
+
+    /// One agent is answered with the attack; another one asks once all of it was sent.
+    async fn play(&self, method: &str, what: &str) {
+        let mut attacked = Raw::connect(self.proxy.address).await;
+        let head = format!("{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n");
+        attacked.write(head).await;
+        attacked.read_head().await;
+        let end = Instant::now() + PATIENCE;
+        while self.planted.load(Ordering::SeqCst) == 0 {
+            assert!(Instant::now() < end, "{what}: the upstream is not done");
+            sleep(Duration::from_millis(1)).await;
+        }
+        // What was written is there: it goes through no more than the loopback interface.
+        sleep(Duration::from_millis(2)).await;
+        self.victim(what).await;
+    }
+
+    async fn victim(&self, what: &str) {
+        let mut victim = Raw::connect(self.proxy.address).await;
+        victim
+            .write("GET /victim HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            .await;
+        let answer = String::from_utf8(victim.read_to_end().await).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nvictim"),
+            "{what}: {answer:?}"
+        );
+        assert!(!answer.contains("planted"), "{what}: {answer:?}");
+    }
+}
+
+/// An upstream's certificate, and who signed it.
+struct Tls {
+    authority: Authority,
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    fn new() -> Tls {
+        let authority = Authority::new();
+        let (certificate, key) = authority.issue("upstream", "127.0.0.1");
+        let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Tls {
+            authority,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+        }
+    }
+}
+
+fn attacks() -> impl Iterator<Item = (&'static str, Attack)> {
+    COMPLETE.into_iter().flat_map(|(method, response)| {
+        PLANTED.into_iter().flat_map(move |planted| {
+            LATE.into_iter().map(move |(pieces, each_after)| {
+                let attack = Attack {
+                    response,
+                    planted,
+                    pieces,
+                    each_after,
+                };
+                (method, attack)
+            })
+        })
+    })
+}
+
+async fn nobody_is_poisoned(tls: Option<Tls>) {
+    let mut playing = tokio::task::JoinSet::new();
+    let tls = tls.map(Arc::new);
+    for (method, attack) in attacks() {
+        let what = format!(
+            "{method} {:?} + {:?} in {} pieces after {:?}",
+            attack.response, attack.planted, attack.pieces, attack.each_after
+        );
+        let tls = tls.clone();
+        playing.spawn(async move {
+            let scene = Scene::start(attack, tls.as_deref()).await;
+            scene.play(method, &what).await;
+            assert_eq!(scene.planted.load(Ordering::SeqCst), 1, "{what}");
+            let connections = scene.connections.load(Ordering::SeqCst);
+            assert_eq!(connections, 2, "{what}: the connection was used again");
+        });
+        if playing.len() >= 12 {
+            playing.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(played) = playing.join_next().await {
+        played.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_behind_a_response_reach_no_other_agent() {
+    nobody_is_poisoned(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
+    nobody_is_poisoned(Some(Tls::new())).await;
+}
+
+/// The same agent, on the same connection, with its next request already there.
+#[tokio::test]
+async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
+    for (method, response) in COMPLETE {
+        let attack = Attack {
+            response,
+            planted: PLANTED[0],
+            pieces: 1,
+            each_after: Duration::ZERO,
+        };
+        let scene = Scene::start(attack, None).await;
+        let mut agent = Raw::connect(scene.proxy.address).await;
+        agent
+            .write(format!(
+                "{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n\
+                 GET /victim HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+            ))
+            .await;
+        let both = String::from_utf8(agent.read_to_end().await).unwrap();
+        assert!(both.ends_with("\r\n\r\nvictim"), "{response:?}: {both:?}");
+        assert!(!both.contains("planted"), "{response:?}: {both:?}");
+    }
+}
+
+/// Without an attack the connection serves the next agent, too: the tests above would
+/// pass for a proxy that keeps none.
+#[tokio::test]
+async fn a_connection_whose_response_was_read_to_its_end_is_used_again() {
+    for tls in [None, Some(Tls::new())] {
+        for (method, response) in COMPLETE {
+            let attack = Attack {
+                response,
+                planted: "",
+                pieces: 1,
+                each_after: Duration::ZERO,
+            };
+            let scene = Scene::start(attack, tls.as_ref()).await;
+            scene.play(method, response).await;
+            scene.victim(response).await;
+            let connections = scene.connections.load(Ordering::SeqCst);
+            assert_eq!(connections, 1, "{method} {response:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+"""Bytes that an upstream sends behind the end of a response, held against nginx and haproxy: none of them may become
+a part of the next agent's answer. Those that come behind the next request cannot be told from its answer in HTTP/1.1:
+there the proxy is no worse than the others."""
+
+import collections
+import concurrent.futures
+
+import pytest
+
+from late_bytes import CASES, CONTROLS, Upstream, play, proxies
+
+
+@pytest.fixture(scope="module")
+def played(tokengauge, tmp_path_factory):
+    """What the second agent got, by case and proxy; and the connections of the cases without an attack."""
+    upstreams = [Upstream(case) for case in CASES + CONTROLS]
+    got, connections = collections.defaultdict(dict), collections.defaultdict(dict)
+    with proxies(tokengauge, tmp_path_factory.mktemp("late"), upstreams) as ports:
+        for proxy, port in ports.items():
+
+            def one(at, port=port):
+                return upstreams[at].case, play(port, at, upstreams[at]), upstreams[at].connections
+
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                for case, answer, opened in pool.map(one, range(len(upstreams))):
+                    got[case][proxy] = answer
+                    connections[case][proxy] = opened
+    counts = collections.Counter(
+        (proxy, case.while_asked, answer) for case in CASES for proxy, answer in got[case].items()
+    )
+    for (proxy, while_asked, answer), count in sorted(counts.items()):
+        print(f"{proxy}: {'while asked' if while_asked else 'before'}: {answer}: {count}")
+    return got, connections
+
+
+def test_what_comes_before_the_next_request_reaches_nobody(played):
+    got, _ = played
+    wrong = {case.name: got[case] for case in CASES if not case.while_asked and got[case]["tokengauge"] != "its own"}
+    assert not wrong
+
+
+def test_what_comes_behind_the_next_request_does_no_more_harm_than_with_others(played):
+    got, _ = played
+    worse = {
+        case.name: got[case]
+        for case in CASES
+        if case.while_asked
+        and got[case]["tokengauge"] == "planted"
+        and "planted" not in (got[case]["nginx"], got[case]["haproxy"])
+    }
+    assert not worse
+
+
+def test_connections_are_used_again_where_nothing_is_behind_a_response(played):
+    got, connections = played
+    for case in CONTROLS:
+        assert set(got[case].values()) == {"its own"}, case.name
+        assert connections[case] == {"tokengauge": 1, "nginx": 1, "haproxy": 1}, case.name
