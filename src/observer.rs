@@ -167,6 +167,8 @@ pub enum FailureKind {
     NoRoute,
     /// The request is malformed.
     BadRequest,
+    /// The request body has a transfer coding that is not known here.
+    UnsupportedCoding,
     /// A limit of the operator's refused it.
     RateLimited,
     /// A budget of the operator's is spent.
@@ -189,6 +191,7 @@ impl FailureKind {
             FailureKind::Protocol => "upstream_protocol",
             FailureKind::NoRoute => "no_route",
             FailureKind::BadRequest => "bad_request",
+            FailureKind::UnsupportedCoding => "unsupported_coding",
             FailureKind::RateLimited => "rate_limited",
             FailureKind::OverBudget => "budget_spent",
             FailureKind::Overloaded => "overloaded",
@@ -203,6 +206,7 @@ impl FailureKind {
             }
             FailureKind::NoRoute => StatusCode::NOT_FOUND,
             FailureKind::BadRequest => StatusCode::BAD_REQUEST,
+            FailureKind::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
             FailureKind::RateLimited | FailureKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
             FailureKind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,

@@ -49,7 +49,7 @@ async fn respond(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>
     let response = Response::builder()
         .status(101)
         .header("connection", "upgrade")
-        .header("upgrade", "shout");
+        .header("upgrade", "websocket");
     Ok(response.body(Full::default()).unwrap())
 }
 
@@ -165,7 +165,7 @@ async fn an_upgrade_gets_http1_where_alpn_would_choose_http2() {
     let proxy = setup(&backend, &authority).start().await;
     let mut agent = Raw::connect(proxy.address).await;
     agent
-        .write("GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
+        .write("GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
         .await;
     assert!(agent.read_head().await.starts_with("HTTP/1.1 101 "));
     agent.write("hello").await;

@@ -136,7 +136,9 @@ async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
     let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
     let mut agent = proxy.agent().await;
     agent
-        .send("GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+        .send(
+            "GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        )
         .await;
     agent.until("\r\n\r\n").await;
     agent.send("ping").await;

@@ -20,6 +20,7 @@ mod forward_bulk;
 mod forward_bytes;
 mod forward_express;
 mod forward_failures;
+mod forward_heads;
 mod forward_http2;
 mod forward_measure;
 mod forward_poisoning;

@@ -396,4 +396,5 @@ pub(super) struct Route {
     pub(super) via: bool,
     #[serde(default)]
     pub(super) forwarded: bool,
+    pub(super) upgrades: Option<Vec<Spanned<String>>>,
 }

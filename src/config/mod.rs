@@ -41,6 +41,11 @@ const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
 /// How long a failed endpoint is left alone when nothing is named.
 const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
 
+/// What connections may become when nothing is named.
+fn default_upgrades() -> Vec<String> {
+    vec!["websocket".to_owned()]
+}
+
 /// Everything the process needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -190,6 +195,8 @@ pub struct Route {
     pub add_via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     pub add_forwarded: bool,
+    /// The protocols that an agent's connection may become, as `upgrade` names them.
+    pub upgrades: Vec<String>,
 }
 
 /// What a request must look like for a route. Absent parts match anything.

@@ -364,6 +364,7 @@ fn route(
     if let Some(name) = &written.name {
         check_label(name, problems);
     }
+    let upgrades = upgrades(written.upgrades, problems);
     Some(Route {
         name: written
             .name
@@ -380,7 +381,30 @@ fn route(
         inject_usage: written.inject_usage,
         add_via: written.via,
         add_forwarded: written.forwarded,
+        upgrades,
     })
+}
+
+fn upgrades(written: Option<Vec<Spanned<String>>>, problems: &mut Problems<'_>) -> Vec<String> {
+    let Some(written) = written else {
+        return default_upgrades();
+    };
+    for protocol in &written {
+        let name = protocol.get_ref().to_ascii_lowercase();
+        if name.is_empty() || name.contains([',', ' ']) || name.parse::<HeaderValue>().is_err() {
+            problems.at(
+                protocol,
+                "is not the name of a protocol, such as `websocket`",
+            );
+        } else if name.split('/').next() == Some("h2c") {
+            problems.at(
+                protocol,
+                "would carry requests past routing and measuring; agents may speak HTTP/2 from \
+                 the start",
+            );
+        }
+    }
+    written.into_iter().map(Spanned::into_inner).collect()
 }
 
 fn path_prefix(written: Option<Spanned<String>>, problems: &mut Problems<'_>) -> String {

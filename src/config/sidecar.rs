@@ -33,6 +33,7 @@ impl Config {
             inject_usage: false,
             add_via: false,
             add_forwarded: false,
+            upgrades: default_upgrades(),
         };
         Ok(Config {
             listeners: vec![Listener {

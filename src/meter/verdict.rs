@@ -48,6 +48,7 @@ fn failed(kind: FailureKind) -> Outcome {
         FailureKind::Reset | FailureKind::Protocol => Outcome::UpstreamReset,
         FailureKind::NoRoute
         | FailureKind::BadRequest
+        | FailureKind::UnsupportedCoding
         | FailureKind::RateLimited
         | FailureKind::OverBudget
         | FailureKind::Overloaded => Outcome::Rejected,

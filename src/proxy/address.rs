@@ -3,12 +3,13 @@
 use super::refusal::failure;
 use super::upstream::Endpoint;
 use crate::observer::{Failure, FailureKind};
-use http::header::{COOKIE, HOST};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderValue, Request, Version};
+use http_body::Body;
 
 /// Points a request at an endpoint, over HTTP/1.
-pub(super) fn http1<B>(
+pub(super) fn http1<B: Body>(
     request: &mut Request<B>,
     endpoint: &Endpoint,
     target: PathAndQuery,
@@ -19,7 +20,19 @@ pub(super) fn http1<B>(
     *request.uri_mut() = Uri::from(target);
     join_cookies(request.headers_mut());
     request.headers_mut().insert(HOST, host);
+    say_chunked(request);
     Ok(())
+}
+
+/// A body without a length is sent in chunks, whatever the method: the client would take a GET
+/// or HEAD for one without a body.
+fn say_chunked<B: Body>(request: &mut Request<B>) {
+    let body = request.body();
+    let sized = body.is_end_stream() || body.size_hint().exact().is_some();
+    if !sized && !request.headers().contains_key(CONTENT_LENGTH) {
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(TRANSFER_ENCODING, chunked);
+    }
 }
 
 /// Points a request at an endpoint, over HTTP/2.
@@ -30,7 +43,9 @@ pub(super) fn http2<B>(
 ) -> Result<(), Failure> {
     *request.version_mut() = Version::HTTP_2;
     *request.uri_mut() = absolute(endpoint, target)?;
-    super::headers::remove_in_order(request.headers_mut(), &HOST);
+    for field in [HOST, TRANSFER_ENCODING] {
+        super::headers::remove_in_order(request.headers_mut(), &field);
+    }
     Ok(())
 }
 

@@ -108,8 +108,8 @@ impl Forwarder {
             );
         };
         let route = &routing.config.routes[place];
-        if let Some(problem) = unacceptable(route, &parts) {
-            let mut response = refuse(call, &failure(FailureKind::BadRequest, problem));
+        if let Some((kind, problem)) = unacceptable(route, &parts) {
+            let mut response = refuse(call, &failure(kind, problem));
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
             return response;
@@ -255,7 +255,7 @@ impl Forwarding<'_> {
         let upgrade = parts
             .extensions
             .remove::<OnUpgrade>()
-            .filter(|_| headers::asks_for_upgrade(&parts));
+            .filter(|_| headers::asks_for_upgrade(&parts, self.route));
         let wants_body = self.route.inject_usage || self.admitted_by_body;
         let reads = upgrade.is_none() && wants_body && rewrite::readable(&parts, &body);
         headers::upstream_request(&mut parts, self.route, self.connection);
@@ -350,12 +350,13 @@ impl Forwarding<'_> {
 }
 
 /// Why a request is not forwarded, whatever the upstream would make of it.
-fn unacceptable(route: &Route, parts: &request::Parts) -> Option<&'static str> {
+fn unacceptable(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
+    let bad = |problem| Some((FailureKind::BadRequest, problem));
     if parts.method == Method::CONNECT {
-        return Some("CONNECT is for forward proxies; send requests to this address itself");
+        return bad("CONNECT is for forward proxies; send requests to this address itself");
     }
     if route::climbs(route, parts.uri.path()) {
-        return Some("the path climbs with `..` out of the prefix of its route");
+        return bad("the path climbs with `..` out of the prefix of its route");
     }
     headers::two_readings(parts)
 }

@@ -3,12 +3,13 @@
 
 use super::ConnectionInfo;
 use crate::config::Route;
-use crate::observer::UpstreamTrace;
+use crate::observer::{FailureKind, UpstreamTrace};
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
     COOKIE, EXPECT, FORWARDED, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, request, response};
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, request, response};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -45,9 +46,10 @@ pub(super) fn upstream_request(
     route: &Route,
     connection: &ConnectionInfo,
 ) {
-    let upgrade = asks_for_upgrade(parts);
+    let upgrade = asks_for_upgrade(parts, route);
     let trailers = has_token(&parts.headers, &TE, "trailers");
     remove_hop_by_hop(&mut parts.headers, upgrade, trailers);
+    join_lengths(&mut parts.headers);
     if route.add_via {
         add_via(&mut parts.headers, parts.version);
     }
@@ -58,19 +60,63 @@ pub(super) fn upstream_request(
 
 /// Why a head is refused that another reader could understand differently, in front of this
 /// proxy or behind it (RFC 9112 §3.2, §6.1).
-pub fn two_readings(parts: &request::Parts) -> Option<&'static str> {
+pub fn two_readings(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
+    let bad = |problem| Some((FailureKind::BadRequest, problem));
+    let hosts = || parts.headers.get_all(HOST).iter();
+    let authority = parts.uri.authority().map(|named| named.as_str().as_bytes());
+    if !hosts().map(HeaderValue::as_bytes).all(is_host) || !authority.is_none_or(is_host) {
+        return bad("`host` is not a host name or address with an optional port");
+    }
     if parts.version >= Version::HTTP_2 {
         return None;
     }
-    let several = |name| parts.headers.get_all(name).iter().nth(1).is_some();
-    if several(HOST) {
-        return Some("the request has more than one `host`; send one");
+    if !has_plain_target(parts) {
+        return bad("the request target is neither a path that begins with `/` nor an http URL");
     }
-    if parts.version == Version::HTTP_11 && !parts.headers.contains_key(HOST) {
-        return Some("the request has no `host`, which HTTP/1.1 asks for; send one");
+    match hosts().count() {
+        0 if parts.version == Version::HTTP_11 => {
+            return bad("the request has no `host`, which HTTP/1.1 asks for; send one");
+        }
+        0 | 1 => {}
+        _ => return bad("the request has more than one `host`; send one"),
     }
-    several(TRANSFER_ENCODING)
-        .then_some("the request has more than one `transfer-encoding`; send one")
+    let mut codings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if codings.next().is_some() {
+        return bad("the request has more than one `transfer-encoding`; send one");
+    }
+    coding.is_some_and(|coding| !is_chunked(coding)).then_some((
+        FailureKind::UnsupportedCoding,
+        "the only `transfer-encoding` known here is `chunked`; compress with `content-encoding`",
+    ))
+}
+
+/// `uri-host [":" port]` (RFC 9110 §7.2). Empty where the target has no authority.
+fn is_host(value: &[u8]) -> bool {
+    if value.is_empty() {
+        return true;
+    }
+    let Ok(authority) = Authority::try_from(value) else {
+        return false;
+    };
+    let port = &authority.as_str()[authority.host().len().min(authority.as_str().len())..];
+    let port = port.strip_prefix(':').unwrap_or(port);
+    !authority.as_str().contains('@') && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Origin form, absolute form, or the asterisk of OPTIONS (RFC 9112 §3.2).
+fn has_plain_target(parts: &request::Parts) -> bool {
+    match (parts.uri.scheme(), parts.uri.authority()) {
+        (Some(scheme), _) => *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS,
+        (None, Some(_)) => parts.method == Method::CONNECT,
+        (None, None) => parts.uri.path() != "*" || parts.method == Method::OPTIONS,
+    }
+}
+
+/// Whether a `transfer-encoding` is `chunked` and nothing else.
+pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
+    let coding = coding.as_bytes().trim_ascii();
+    coding.eq_ignore_ascii_case(b"chunked")
 }
 
 /// Carries a trace on to the upstream.
@@ -83,24 +129,59 @@ pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
 
 /// Makes an upstream's head fit for the agent.
 pub fn agent_response(parts: &mut response::Parts, route: &Route) {
-    // A 426 has to say which protocol it wants, and we tunnel whatever that is.
+    // A 426 has to say which protocol it wants.
     let upgrade = matches!(
         parts.status,
         StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED
     );
     remove_hop_by_hop(&mut parts.headers, upgrade, false);
+    if matches!(
+        parts.status,
+        StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT
+    ) {
+        // They have no body, and may not name its length (RFC 9110 §8.6).
+        remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
+    }
+    join_lengths(&mut parts.headers);
     if route.add_via {
         add_via(&mut parts.headers, parts.version);
     }
 }
 
-/// Whether the agent asks for another protocol on its connection, and may. HTTP/2 without
-/// TLS is not offered this way: it would carry requests past routing and measuring.
-pub fn asks_for_upgrade(parts: &request::Parts) -> bool {
+/// Whether the agent asks for another protocol on its connection, and may: one of its route's
+/// `upgrades`, and no other beside it. HTTP/2 without TLS, for one, would carry requests
+/// past routing and measuring.
+pub fn asks_for_upgrade(parts: &request::Parts, route: &Route) -> bool {
     parts.version == Version::HTTP_11
-        && parts.headers.contains_key(UPGRADE)
         && has_token(&parts.headers, &CONNECTION, "upgrade")
-        && !has_token(&parts.headers, &UPGRADE, "h2c")
+        && names_allowed_protocol(&parts.headers, route)
+}
+
+/// Whether `upgrade` names one protocol, and the route allows it.
+pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool {
+    let mut lines = headers.get_all(UPGRADE).iter();
+    let (Some(named), None) = (lines.next(), lines.next()) else {
+        return false;
+    };
+    let mut allowed = route.upgrades.iter();
+    let named = named.as_bytes().trim_ascii();
+    allowed.any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(named))
+}
+
+/// One length instead of several that are equal: readers differ on what to make of those.
+/// Whether they are equal was judged by whoever read the head.
+fn join_lengths(headers: &mut HeaderMap) {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return };
+    let list = |value: &HeaderValue| value.as_bytes().contains(&b',');
+    if lengths.next().is_none() && !list(first) {
+        return;
+    }
+    let first = first.as_bytes().split(|byte| *byte == b',').next();
+    let first = first.unwrap_or_default().trim_ascii();
+    if let Ok(one) = HeaderValue::from_bytes(first) {
+        headers.insert(CONTENT_LENGTH, one);
+    }
 }
 
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers: bool) {
@@ -176,8 +257,10 @@ fn add_via(headers: &mut HeaderMap, received: Version) {
 }
 
 fn add_forwarded(parts: &mut request::Parts, connection: &ConnectionInfo) {
-    let host = parts.headers.get(HOST).cloned();
-    let host = host.or_else(|| HeaderValue::from_str(parts.uri.authority()?.as_str()).ok());
+    // The target's goes before the field (RFC 9112 §3.2.2, RFC 9113 §8.3.1).
+    let named = parts.uri.authority();
+    let named = named.and_then(|named| HeaderValue::from_str(named.as_str()).ok());
+    let host = named.or_else(|| parts.headers.get(HOST).cloned());
     let peer = connection.peer.ip().to_canonical().to_string();
     let proto = if connection.tls { "https" } else { "http" };
     append_to_list(&mut parts.headers, X_FORWARDED_FOR, peer.as_bytes());

@@ -37,21 +37,19 @@ impl Forwarding<'_> {
         let watch = Arc::clone(call.watch());
         watch.tell(|observer| observer.head(at, parts.status, &parts.headers));
         let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-        let delivery = Delivery::of(&mut parts);
-        if !has_plain_length(&parts.headers) {
-            let failure = failure(
-                FailureKind::Protocol,
-                "sent a content-length that is not a number".to_owned(),
-            );
+        let asked_for = switching && headers::names_allowed_protocol(&parts.headers, self.route);
+        if let Some(problem) = unreadable(&parts.headers) {
+            let failure = failure(FailureKind::Protocol, problem);
             return refuse(
                 call,
                 &blame(failure, &self.upstream.settings, &endpoint, &watch),
             );
         }
+        let delivery = Delivery::of(&mut parts);
         headers::agent_response(&mut parts, self.route);
         parts.version = Version::HTTP_11;
         let body = match (wire, upgrade) {
-            (Wire::Http1(http1), Some(agent)) if switching => {
+            (Wire::Http1(http1), Some(agent)) if asked_for => {
                 let (idle, drain) = (
                     self.upstream.settings.timeouts.idle,
                     self.connection.drain.clone(),
@@ -137,17 +135,18 @@ struct Delivery {
 
 impl Delivery {
     /// Reads it from a head before the fields of the connection go. A length beside
-    /// chunks is wrong and goes, too (RFC 9112 §6.3).
+    /// chunks is wrong: it goes, too, and the connection with it (RFC 9112 §6.3).
     fn of(parts: &mut response::Parts) -> Delivery {
-        let coded = parts.headers.contains_key(TRANSFER_ENCODING);
-        if coded {
+        let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
+        let doubtful = chunked && parts.headers.contains_key(CONTENT_LENGTH);
+        if doubtful {
             headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
         }
         let closes = headers::has_token(&parts.headers, &CONNECTION, "close");
         let stays = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
         Delivery {
-            chunked: coded && is_chunked(&parts.headers),
-            last: closes || (parts.version < Version::HTTP_11 && !stays),
+            chunked,
+            last: doubtful || closes || (parts.version < Version::HTTP_11 && !stays),
         }
     }
 }
@@ -165,11 +164,14 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether the last coding is `chunked`.
-fn is_chunked(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
-    let last = last.and_then(|value| value.to_str().ok()?.rsplit(',').next());
-    last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
+/// Why nobody can be sure where the response's body ends.
+fn unreadable(headers: &HeaderMap) -> Option<&'static str> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let known = codings.next().is_none_or(headers::is_chunked) && codings.next().is_none();
+    if !known {
+        return Some("sent a transfer-encoding other than `chunked`");
+    }
+    (!has_plain_length(headers)).then_some("sent a content-length that is not a number")
 }
 
 fn source(

@@ -88,8 +88,9 @@ pub(super) fn target(
         .as_str()
         .strip_prefix(stripped)
         .unwrap_or(target.as_str());
-    let slash = if rest.starts_with('/') { "" } else { "/" };
-    PathAndQuery::try_from(format!("{}{slash}{rest}", endpoint.base_path)).ok()
+    // One slash: what begins with two could be read as the name of another host.
+    let rest = rest.trim_start_matches('/');
+    PathAndQuery::try_from(format!("{}/{rest}", endpoint.base_path)).ok()
 }
 
 #[cfg(test)]
@@ -123,6 +124,7 @@ mod tests {
             inject_usage: false,
             add_via: false,
             add_forwarded: false,
+            upgrades: vec![],
         }
     }
 

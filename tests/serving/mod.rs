@@ -278,7 +278,7 @@ async fn answer(tcp: TcpStream, mut finish: watch::Receiver<bool>) {
                 peer.send("4\r\nlast\r\n0\r\n\r\n").await;
             }
             "/tunnel" => {
-                peer.send("HTTP/1.1 101 Switching Protocols\r\nupgrade: echo\r\nconnection: Upgrade\r\n\r\n").await;
+                peer.send("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\r\n").await;
                 let (mut reader, mut writer) = peer.io.split();
                 let _ = tokio::io::copy(&mut reader, &mut writer).await;
                 return;

@@ -24,6 +24,7 @@ pub struct Setup {
     pub idle_for: Duration,
     pub eject_for: Duration,
     pub inject_usage: bool,
+    pub forwarded: bool,
     pub limits: Limits,
     pub manners: Manners,
 }
@@ -46,6 +47,7 @@ impl Setup {
             idle_for: Duration::from_secs(30),
             eject_for: Duration::from_secs(5),
             inject_usage: false,
+            forwarded: false,
             limits: Limits::default(),
             manners: Manners::default(),
         }
@@ -117,7 +119,8 @@ impl Setup {
             workload: None,
             inject_usage: self.inject_usage,
             add_via: false,
-            add_forwarded: false,
+            add_forwarded: self.forwarded,
+            upgrades: vec!["websocket".to_owned()],
         };
         Config {
             listeners: vec![],

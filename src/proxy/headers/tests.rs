@@ -32,6 +32,7 @@ fn route(add_via: bool, add_forwarded: bool) -> Route {
         inject_usage: false,
         add_via,
         add_forwarded,
+        upgrades: vec!["websocket".to_owned()],
     }
 }
 
@@ -198,7 +199,10 @@ fn an_upgrade_that_is_none_goes() {
             version,
             &[("connection", "upgrade"), ("upgrade", "websocket")],
         );
-        assert!(!asks_for_upgrade(&parts), "{version:?}");
+        assert!(
+            !asks_for_upgrade(&parts, &route(false, false)),
+            "{version:?}"
+        );
     }
 }
 

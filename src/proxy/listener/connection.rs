@@ -89,6 +89,7 @@ fn http1(limits: &Limits) -> http1::Builder {
         // `Pace` knows an idle connection from a slow head; hyper's timer takes both for one.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
+        .max_header_size(limits.head_bytes)
         // Who leaves amid an answer is seen by `Direct::poll_left`, without a buffer.
         .half_close(true)
         // Only what the upstream sent.
