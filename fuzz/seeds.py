@@ -158,6 +158,16 @@ ANSWERS = (
 for at, answer in enumerate(ANSWERS):
     write("answers", f"answer-{at}", bytes([at % 3 + 1]) + answer)
 
+# Behind a whole response: another one, the beginning of one, and what is none.
+BEHIND = (b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nContent-Length: 7\r\n\r\nplanted", b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nX-Rest: ", b"HTTP/1.1 103 Early Hints\r\nLink: </planted>\r\n\r\n", b"\r\n", b"planted")
+WHOLE = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+)
+for at, whole in enumerate(WHOLE):
+    for behind_at, behind in enumerate(BEHIND):
+        write("poisoning", f"behind-{at}-{behind_at}", bytes([(behind_at * 40 + at * 6 + (at & 1)) % 256]) + whole + behind)
+
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
 REQUESTS = (
     b"GET /open/a HTTP/1.1\r\nHost: h\r\n\r\n", b"POST /open HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab", b"POST /open/b?c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nx: y\r\n\r\n",

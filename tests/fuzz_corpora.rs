@@ -30,8 +30,8 @@ macro_rules! targets {
 }
 
 targets! {
-    admission answers chunked config counter engine framed inject manifests query request
-    smuggling wire
+    admission answers chunked config counter engine framed inject manifests poisoning query
+    request smuggling wire
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod framed;
 pub mod inject;
 pub mod manifests;
+pub mod poisoning;
 mod proxy;
 pub mod query;
 pub mod request;

@@ -1,5 +1,6 @@
 //! A running proxy between an agent and an upstream, all on one thread.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub struct Between {
     pub proxy: SocketAddr,
     pub upstream: TcpListener,
     pub upstream_address: SocketAddr,
+    forwarder: Arc<Forwarder>,
+    max_idle: usize,
+    changes: Cell<u64>,
 }
 
 impl Between {
@@ -33,13 +37,10 @@ impl Between {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let upstream = runtime.block_on(TcpListener::bind(any)).expect("bound");
         let upstream_address = upstream.local_addr().expect("an address");
-        let text = format!(
-            "[[upstream]]\nname = \"u\"\nurl = \"http://{upstream_address}/base\"\nmax_idle = {max_idle}\ntimeouts.head = \"5s\"\n\
-             timeouts.idle = \"5s\"\n[[route]]\npath = \"/open\"\nupstream = \"u\"\n"
-        );
-        let config = Config::parse(&text, "fuzzed").unwrap_or_else(|error| panic!("{error}"));
+        let config = config(upstream_address, max_idle, 0);
         let meter = Meter::new(config.measure.clone(), Vec::new());
-        let forwarder = Forwarder::new(Arc::new(config), meter).expect("usable");
+        let forwarder = Arc::new(Forwarder::new(Arc::new(config), meter).expect("usable"));
+        let serving = Arc::clone(&forwarder);
         let listener = Listener {
             address: any,
             tls: None,
@@ -50,7 +51,7 @@ impl Between {
             let (limits, shutdown) = (Limits::default(), Shutdown::new());
             serve(
                 vec![bound],
-                Arc::new(forwarder),
+                serving,
                 &limits,
                 shutdown,
                 PATIENCE,
@@ -62,6 +63,29 @@ impl Between {
             proxy,
             upstream,
             upstream_address,
+            forwarder,
+            max_idle,
+            changes: Cell::new(0),
         }
     }
+
+    /// Forgets the connections to the upstream, and what was learned of how it treats them.
+    pub fn forget_upstream(&self) {
+        let _entered = self.runtime.enter();
+        self.changes.set(self.changes.get() + 1);
+        let config = config(self.upstream_address, self.max_idle, self.changes.get());
+        let routing = self.forwarder.prepare(Arc::new(config)).expect("usable");
+        self.forwarder.change(routing);
+    }
+}
+
+/// Connections of a configuration with another number of `changes` serve no requests of this one.
+fn config(upstream: SocketAddr, max_idle: usize, changes: u64) -> Config {
+    let idle_for = 50_000 + changes % 10_000;
+    let text = format!(
+        "[[upstream]]\nname = \"u\"\nurl = \"http://{upstream}/base\"\nmax_idle = {max_idle}\n\
+         idle_for = \"{idle_for}ms\"\ntimeouts.head = \"5s\"\ntimeouts.idle = \"5s\"\n\
+         [[route]]\npath = \"/open\"\nupstream = \"u\"\n"
+    );
+    Config::parse(&text, "fuzzed").unwrap_or_else(|error| panic!("{error}"))
 }
