@@ -49,14 +49,7 @@ impl Between {
         let proxy = bound.address();
         runtime.spawn(async move {
             let (limits, shutdown) = (Limits::default(), Shutdown::new());
-            serve(
-                vec![bound],
-                serving,
-                &limits,
-                shutdown,
-                PATIENCE,
-            )
-            .await
+            serve(vec![bound], serving, &limits, shutdown, PATIENCE).await
         });
         Between {
             runtime,

@@ -88,9 +88,13 @@ pub(super) fn target(
         .as_str()
         .strip_prefix(stripped)
         .unwrap_or(target.as_str());
-    // One slash: what begins with two could be read as the name of another host.
-    let rest = rest.trim_start_matches('/');
-    PathAndQuery::try_from(format!("{}/{rest}", endpoint.base_path)).ok()
+    let slash = if rest.starts_with('/') { "" } else { "/" };
+    let path = format!("{}{slash}{rest}", endpoint.base_path);
+    // What begins with two slashes could be read as the name of another host.
+    match path.strip_prefix("//") {
+        Some(rest) => PathAndQuery::try_from(format!("/{}", rest.trim_start_matches('/'))).ok(),
+        None => PathAndQuery::try_from(path).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -230,7 +234,7 @@ mod tests {
             ("/o", true, "/api", "/o?a=b", "/api/?a=b"),
             ("/o", true, "/api", "/o/v1/", "/api/v1/"),
             ("", true, "/api", "//v1/chat", "/api//v1/chat"),
-            ("/o", true, "", "/o//v1", "//v1"),
+            ("/o", true, "", "/o//v1", "/v1"),
             ("", false, "", "*", "*"),
             ("", false, "", "http://elsewhere/path?q", "/path?q"),
         ] {
