@@ -238,6 +238,8 @@ pub enum Outcome {
     Rejected,
     /// No connection to the upstream could be made.
     Unreachable,
+    /// The proxy ended before the response did: the time to drain was over.
+    Drained,
 }
 
 impl Outcome {
@@ -252,6 +254,7 @@ impl Outcome {
             Outcome::Timeout => "timeout",
             Outcome::Rejected => "rejected",
             Outcome::Unreachable => "unreachable",
+            Outcome::Drained => "drained",
         }
     }
 }

@@ -138,6 +138,8 @@ pub enum End {
     Complete,
     /// The agent left.
     ClientCancelled,
+    /// The proxy ended: the time to drain was over before the response was.
+    Drained,
     /// The upstream connection was lost after the response head.
     UpstreamReset,
     /// The proxy answered in the upstream's place, or gave up on the body.
@@ -159,6 +161,10 @@ pub enum FailureKind {
     HeadTimeout,
     /// Nothing moved for too long.
     IdleTimeout,
+    /// The upstream took nothing of the request for too long.
+    SendTimeout,
+    /// The agent took nothing of the response for too long. Its own fault.
+    AgentSendTimeout,
     /// The connection was lost before a response head.
     Reset,
     /// The upstream did not speak HTTP.
@@ -187,6 +193,8 @@ impl FailureKind {
             FailureKind::ConnectTimeout => "upstream_connect_timeout",
             FailureKind::HeadTimeout => "upstream_head_timeout",
             FailureKind::IdleTimeout => "upstream_idle_timeout",
+            FailureKind::SendTimeout => "upstream_send_timeout",
+            FailureKind::AgentSendTimeout => "agent_send_timeout",
             FailureKind::Reset => "upstream_reset",
             FailureKind::Protocol => "upstream_protocol",
             FailureKind::NoRoute => "no_route",
@@ -201,9 +209,11 @@ impl FailureKind {
     /// The status the agent gets.
     pub fn status(self) -> StatusCode {
         match self {
-            FailureKind::ConnectTimeout | FailureKind::HeadTimeout | FailureKind::IdleTimeout => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
+            FailureKind::ConnectTimeout
+            | FailureKind::HeadTimeout
+            | FailureKind::IdleTimeout
+            | FailureKind::SendTimeout => StatusCode::GATEWAY_TIMEOUT,
+            FailureKind::AgentSendTimeout => StatusCode::REQUEST_TIMEOUT,
             FailureKind::NoRoute => StatusCode::NOT_FOUND,
             FailureKind::BadRequest => StatusCode::BAD_REQUEST,
             FailureKind::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,

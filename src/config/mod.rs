@@ -275,6 +275,8 @@ pub struct Timeouts {
     pub head: Duration,
     /// Without a byte either way while a body is under way.
     pub idle: Duration,
+    /// Without a byte taken of what waits to be written: to the agent, or to the upstream.
+    pub send: Duration,
 }
 
 /// Bounds of the process.
@@ -364,6 +366,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             head: Duration::from_secs(600),
             idle: Duration::from_secs(300),
+            send: Duration::from_secs(300),
         }
     }
 }

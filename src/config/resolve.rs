@@ -261,6 +261,7 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
                 .map_or(default.connect, |span| span.0),
             head: written.timeouts.head.map_or(default.head, |span| span.0),
             idle: written.timeouts.idle.map_or(default.idle, |span| span.0),
+            send: written.timeouts.send.map_or(default.send, |span| span.0),
         },
         max_idle: written.max_idle.unwrap_or(DEFAULT_MAX_IDLE),
         idle_for: written.idle_for.map_or(DEFAULT_IDLE_FOR, |span| span.0),

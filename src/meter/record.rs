@@ -222,7 +222,9 @@ fn error_type(
 ) -> Option<String> {
     let of_body = generation.error.as_deref().map(str::to_owned);
     match (outcome, end) {
-        (_, End::Failed(kind)) => Some(kind.as_str().to_owned()),
+        (outcome, End::Failed(kind)) if outcome != Outcome::Complete => {
+            Some(kind.as_str().to_owned())
+        }
         (Outcome::HttpError, _) => of_body.or(status.map(|status| status.to_string())),
         (Outcome::UpstreamReset, End::Complete) => Some("unterminated".to_owned()),
         (Outcome::UpstreamReset, _) => Some("upstream_reset".to_owned()),

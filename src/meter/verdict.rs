@@ -29,22 +29,26 @@ pub(crate) struct Facts {
 pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outcome {
     let refused = facts.status.is_some_and(|status| status >= 400);
     match end {
-        End::Failed(kind) => failed(*kind),
+        // Its own status and errors come first, as for an agent that left.
+        End::Failed(kind) if *kind != FailureKind::AgentSendTimeout => failed(*kind),
         _ if refused => Outcome::HttpError,
         _ if generation.error.is_some() => Outcome::ErrorEvent,
-        End::ClientCancelled if !generation.terminated => Outcome::ClientCancelled,
+        End::Drained if !generation.terminated => Outcome::Drained,
+        End::ClientCancelled | End::Failed(_) if !generation.terminated => Outcome::ClientCancelled,
         End::UpstreamReset => Outcome::UpstreamReset,
         End::Complete if unterminated(facts, generation) => Outcome::UpstreamReset,
-        End::Complete | End::ClientCancelled => Outcome::Complete,
+        End::Complete | End::ClientCancelled | End::Drained | End::Failed(_) => Outcome::Complete,
     }
 }
 
 fn failed(kind: FailureKind) -> Outcome {
     match kind {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls => Outcome::Unreachable,
-        FailureKind::ConnectTimeout | FailureKind::HeadTimeout | FailureKind::IdleTimeout => {
-            Outcome::Timeout
-        }
+        FailureKind::ConnectTimeout
+        | FailureKind::HeadTimeout
+        | FailureKind::IdleTimeout
+        | FailureKind::SendTimeout => Outcome::Timeout,
+        FailureKind::AgentSendTimeout => Outcome::ClientCancelled,
         FailureKind::Reset | FailureKind::Protocol => Outcome::UpstreamReset,
         FailureKind::NoRoute
         | FailureKind::BadRequest

@@ -77,6 +77,11 @@ impl Direct {
         self.0.reset_at_end();
     }
 
+    /// Ends the connection now, with a reset: what was written and not read is given up.
+    pub(super) fn abort(&self) {
+        self.0.abort();
+    }
+
     /// Ready when the agent has left while the server, polled just before, reads nothing.
     /// The server would hold a buffer to see it for as long as it writes an answer. What the
     /// agent sent ahead is kept for the server: unread, it would make the connection's end a
@@ -136,6 +141,11 @@ impl Past {
         Ok(())
     }
 
+    /// How much of what was sent the socket did not take yet.
+    pub fn left(&self) -> usize {
+        self.unsent.len() - self.sent
+    }
+
     /// Writes what was left over.
     pub fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.unsent.len() {
@@ -153,6 +163,7 @@ trait Beside: Send + Sync {
     fn written(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     fn reset_at_end(&self);
+    fn abort(&self);
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
@@ -174,6 +185,13 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket
         // Where it cannot be set, the connection is gone already.
         if let Some(tcp) = tcp(&locked(self).io) {
             let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn abort(&self) {
+        self.reset_at_end();
+        if let Some(tcp) = tcp(&locked(self).io) {
+            let _ = SockRef::from(tcp).shutdown(std::net::Shutdown::Both);
         }
     }
 

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::sleep;
+
+/// How often it is looked, at the end, whether every call has been told.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// How far ending has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +73,7 @@ impl Shutdown {
     pub(super) fn drain(&self) -> Drain {
         Drain {
             stage: self.stage.subscribe(),
+            load: Arc::clone(&self.load),
             _lease: None,
         }
     }
@@ -81,6 +87,7 @@ impl Shutdown {
         };
         Drain {
             stage: self.stage.subscribe(),
+            load: Arc::clone(&self.load),
             _lease: Some(Arc::new(lease)),
         }
     }
@@ -96,6 +103,14 @@ impl Shutdown {
         let mut connections = self.load.connections.subscribe();
         // The sender lives in `self`.
         let _ = connections.wait_for(|count| *count == 0).await;
+    }
+
+    /// Resolves when the end of every call has been told, so that none is missing in what is
+    /// recorded last.
+    pub(super) async fn all_told(&self) {
+        while self.load.calls.load(Ordering::Relaxed) > 0 {
+            sleep(LOOK).await;
+        }
     }
 
     /// Connections that were open when the rest was cut off.
@@ -126,6 +141,7 @@ impl Default for Shutdown {
 struct Load {
     connections: watch::Sender<usize>,
     requests: AtomicUsize,
+    calls: AtomicUsize,
     cut: AtomicUsize,
 }
 
@@ -134,6 +150,7 @@ impl Default for Load {
         Load {
             connections: watch::Sender::new(0),
             requests: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             cut: AtomicUsize::new(0),
         }
     }
@@ -144,10 +161,17 @@ impl Default for Load {
 #[derive(Clone, Debug)]
 pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
+    load: Arc<Load>,
     _lease: Option<Arc<Lease>>,
 }
 
 impl Drain {
+    /// For a new call, whose end has not been told until this is gone.
+    pub fn call(&self) -> OpenCall {
+        self.load.calls.fetch_add(1, Ordering::Relaxed);
+        OpenCall(Arc::clone(&self.load))
+    }
+
     /// Resolves when no more should be begun.
     pub async fn begun(&mut self) {
         self.reached(Stage::Draining).await;
@@ -184,5 +208,22 @@ pub(super) struct UnderWay(Arc<Load>);
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A call whose end has not been told yet.
+#[derive(Debug)]
+pub(super) struct OpenCall(Arc<Load>);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+impl Default for OpenCall {
+    fn default() -> Self {
+        Shutdown::new().drain().call()
     }
 }

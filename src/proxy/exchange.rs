@@ -139,7 +139,8 @@ impl Wait<'_> {
         let (watch, timeouts) = (self.watch, self.timeouts);
         let deadline = || match watch.when_sent() {
             Some(sent) => sent + timeouts.head,
-            None => watch.last_moved() + timeouts.idle,
+            None if watch.awaits_upload() => watch.last_moved() + timeouts.idle,
+            None => watch.last_moved() + timeouts.send,
         };
         self.timer
             .poll(cx, deadline)
@@ -153,6 +154,13 @@ impl Wait<'_> {
                 failure(
                     FailureKind::HeadTimeout,
                     format!("did not begin to respond within {limit:?}"),
+                )
+            }
+            None if !self.watch.awaits_upload() => {
+                let limit = self.timeouts.send;
+                failure(
+                    FailureKind::SendTimeout,
+                    format!("took nothing of the request for {limit:?}"),
                 )
             }
             None => {

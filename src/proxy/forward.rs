@@ -10,6 +10,7 @@ use super::refusal::{blame, failure, refuse, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
 use super::routing::Routing;
+use super::sending::{AgentSide, SendState};
 use super::tap::now;
 use super::tls;
 use super::upload::{self, Gate, Upload};
@@ -82,22 +83,25 @@ impl Forwarder {
         &self,
         request: Request<Incoming>,
         connection: &ConnectionInfo,
+        stream: Option<&Arc<SendState>>,
     ) -> Response<Body> {
         // Servers keep room for this future in every connection: it has to be small.
-        Box::pin(self.answer(request, connection)).await
+        Box::pin(self.answer(request, connection, stream)).await
     }
 
     async fn answer(
         &self,
         request: Request<Incoming>,
         connection: &ConnectionInfo,
+        stream: Option<&Arc<SendState>>,
     ) -> Response<Body> {
         let received = now();
         let routing = self.routing.load_full();
         let (parts, body) = request.into_parts();
         let place = route::choose(&routing.config.routes, &parts);
         let chosen = place.map(|place| &*routing.config.routes[place]);
-        let call = self.begin(received, &parts, chosen, connection);
+        let agent = AgentSide::new(&connection.sending, stream, connection.drain.call());
+        let call = self.begin(received, &parts, chosen, connection, agent);
         let Some(place) = place else {
             return refuse(
                 call,
@@ -108,6 +112,7 @@ impl Forwarder {
             );
         };
         let route = &routing.config.routes[place];
+        call.agent().limit(route.upstream.timeouts.send);
         if let Some((kind, problem)) = unacceptable(route, &parts) {
             let mut response = refuse(call, &failure(kind, problem));
             let close = HeaderValue::from_static("close");
@@ -141,6 +146,7 @@ impl Forwarder {
         parts: &request::Parts,
         route: Option<&Route>,
         connection: &ConnectionInfo,
+        agent: AgentSide,
     ) -> Call {
         let start = CallStart {
             received,
@@ -155,7 +161,7 @@ impl Forwarder {
             workload: route.and_then(|route| route.workload.as_ref()),
             inject_usage: route.is_some_and(|route| route.inject_usage),
         };
-        Call::new(Watch::begin(&*self.observer, &self.panics, start))
+        Call::new(Watch::begin(&*self.observer, &self.panics, start), agent)
     }
 }
 

@@ -129,7 +129,11 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
         shutdown.now();
     }
     // What does not go within this time is dropped with the runtime.
-    let _ = timeout(CUT_WITHIN, shutdown.all_closed()).await;
+    let ended = async {
+        shutdown.all_closed().await;
+        shutdown.all_told().await;
+    };
+    let _ = timeout(CUT_WITHIN, ended).await;
     Drained {
         cut: shutdown.were_cut(),
     }

@@ -18,6 +18,7 @@ mod respond;
 mod rewrite;
 mod route;
 mod routing;
+mod sending;
 mod tap;
 mod timer;
 pub mod tls;
@@ -34,7 +35,9 @@ pub use routing::Routing;
 
 use direct::Direct;
 use drain::Drain;
+use sending::SendState;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What is known of the connection a request came on.
 #[derive(Clone, Debug)]
@@ -45,6 +48,8 @@ struct ConnectionInfo {
     tls: bool,
     /// Tells when to end; keeps the connection counted as open.
     drain: Drain,
+    /// What the agent takes of what is written, and why the connection was closed.
+    sending: Arc<SendState>,
     /// The socket itself, where chunks may leave past the server.
     direct: Option<Direct>,
 }

@@ -38,7 +38,7 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     let end = match call.watch().failed_upload() {
-        Some(Upload::Abandoned) => End::ClientCancelled,
+        Some(Upload::Abandoned) => call.agent().end(),
         _ => End::Failed(failure.kind),
     };
     call.end(now(), end);
@@ -101,6 +101,9 @@ fn advice(kind: FailureKind) -> &'static str {
         }
         FailureKind::IdleTimeout => {
             "; raise `idle` of the upstream's timeouts where such pauses are normal"
+        }
+        FailureKind::SendTimeout => {
+            "; it may be overloaded: raise `send` of the upstream's timeouts where that is normal"
         }
         FailureKind::Reset => "; see its log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",

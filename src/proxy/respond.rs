@@ -50,16 +50,13 @@ impl Forwarding<'_> {
         parts.version = Version::HTTP_11;
         let body = match (wire, upgrade) {
             (Wire::Http1(http1), Some(agent)) if asked_for => {
-                let (idle, drain) = (
-                    self.upstream.settings.timeouts.idle,
-                    self.connection.drain.clone(),
-                );
+                let drain = self.connection.drain.clone();
                 Tunnel {
                     http1,
                     agent,
                     call,
                     held,
-                    idle,
+                    timeouts: self.upstream.settings.timeouts,
                     drain,
                 }
                 .start();
@@ -90,8 +87,8 @@ impl Forwarding<'_> {
     }
 
     fn streaming(&self, source: Source, call: Call, held: Taken) -> Streaming {
-        let idle = self.upstream.settings.timeouts.idle;
-        let streaming = Streaming::new(source, call, idle, held);
+        let timeouts = &self.upstream.settings.timeouts;
+        let streaming = Streaming::new(source, call, timeouts, held);
         match &self.connection.direct {
             Some(agent) if self.is_written_chunked() => streaming.past_the_server(agent.clone()),
             _ => streaming,

@@ -11,9 +11,10 @@ pub(super) use source::Source;
 use super::body::BodyError;
 use super::direct::Direct;
 use super::filter::Filtering;
-use super::timer::{IdleTimer, LazyTimer};
+use super::timer::{IdleTimer, LazyTimer, SendTimer};
 use super::upstream::Taken;
 use super::watch::Call;
+use crate::config::Timeouts;
 use crate::observer::{End, FailureKind, Filter, Frame};
 use bytes::Bytes;
 use handover::Handover;
@@ -42,12 +43,14 @@ pub(super) struct Streaming {
     /// `None` once it is over.
     call: Option<Call>,
     idle: IdleTimer,
+    /// How long the agent may take nothing.
+    send: Duration,
     outstanding: Option<Taken>,
 }
 
 impl Streaming {
-    pub fn new(source: Source, call: Call, idle: Duration, outstanding: Taken) -> Streaming {
-        let idle = IdleTimer::new(idle);
+    pub fn new(source: Source, call: Call, timeouts: &Timeouts, outstanding: Taken) -> Streaming {
+        let idle = IdleTimer::new(timeouts.idle);
         Streaming {
             source,
             filter: None,
@@ -57,6 +60,7 @@ impl Streaming {
             kept: Kept::default(),
             call: Some(call),
             idle,
+            send: timeouts.send,
             outstanding: Some(outstanding),
         }
     }
@@ -163,6 +167,7 @@ impl Streaming {
                     kept: std::mem::take(&mut self.kept),
                     call: Some(call),
                     idle: self.idle.limit(),
+                    send: SendTimer::new(self.send),
                     outstanding: self.outstanding.take(),
                     timer: LazyTimer::default(),
                 }));
@@ -258,7 +263,8 @@ impl Drop for Streaming {
             // Nobody reads this body any more; the upstream hears of it first.
             self.source = Source::Over;
             let kept = std::mem::take(&mut self.kept);
-            drop(Last::new(kept, call, now(), End::ClientCancelled));
+            let end = call.agent().end();
+            drop(Last::new(kept, call, now(), end));
         }
     }
 }

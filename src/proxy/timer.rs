@@ -32,6 +32,43 @@ impl IdleTimer {
     }
 }
 
+/// Fires when nothing of what waits to be written was taken for too long.
+pub(super) struct SendTimer {
+    limit: Duration,
+    /// Bytes that wait, and since when it is so many.
+    waits: Option<(usize, Instant)>,
+    timer: Timer,
+}
+
+impl SendTimer {
+    pub fn new(limit: Duration) -> SendTimer {
+        SendTimer {
+            limit,
+            waits: None,
+            timer: Timer::default(),
+        }
+    }
+
+    /// Everything was taken.
+    pub fn sent(&mut self) {
+        self.waits = None;
+    }
+
+    /// So many bytes wait. Ready when none was taken for too long.
+    pub fn poll(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<()> {
+        let since = match self.waits {
+            Some((before, since)) if before == left => since,
+            _ => {
+                let at = super::tap::now();
+                self.waits = Some((left, at));
+                at
+            }
+        };
+        let limit = self.limit;
+        self.timer.poll(cx, || since + limit)
+    }
+}
+
 /// A timer whose deadline may move while it runs.
 #[derive(Default)]
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);

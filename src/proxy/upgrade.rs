@@ -5,18 +5,23 @@ use super::drain::Drain;
 use super::tap::now;
 use super::upstream::Taken;
 use super::watch::{Call, Watch};
+use crate::config::Timeouts;
 use crate::observer::{End, FailureKind, Frame, Side};
 use bytes::{Bytes, BytesMut};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until, timeout};
 
 /// What is read at once, in each direction.
 const PIECE: usize = 8 * 1024;
+
+/// How often it is looked whether a side takes again what waits for it.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Everything a tunnel needs.
 pub(super) struct Tunnel {
@@ -24,7 +29,7 @@ pub(super) struct Tunnel {
     pub agent: OnUpgrade,
     pub call: Call,
     pub held: Taken,
-    pub idle: Duration,
+    pub timeouts: Timeouts,
     pub drain: Drain,
 }
 
@@ -40,22 +45,83 @@ impl Tunnel {
             agent,
             call,
             held,
-            idle,
+            timeouts,
             mut drain,
         } = self;
-        let watch = call.watch().clone();
-        watch.moved(now());
+        let pace = TunnelPace {
+            watch: call.watch(),
+            send: timeouts.send,
+            writing: AtomicUsize::new(0),
+        };
+        pace.watch.moved(now());
         let end = tokio::select! {
-            end = connect(http1, agent, &watch) => end,
-            () = silence(&watch, idle) => End::Failed(FailureKind::IdleTimeout),
-            () = drain.cut() => End::ClientCancelled,
+            end = connect(http1, agent, &pace) => end,
+            () = pace.silence(timeouts.idle) => End::Failed(FailureKind::IdleTimeout),
+            () = drain.cut() => End::Drained,
         };
         drop(held);
         call.end(now(), end);
     }
 }
 
-async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, watch: &Watch) -> End {
+/// What moves through a tunnel, and what waits.
+struct TunnelPace<'a> {
+    watch: &'a Watch,
+    /// How long a side may take nothing of what waits for it.
+    send: Duration,
+    /// Directions in which something waits to be taken.
+    writing: AtomicUsize,
+}
+
+impl TunnelPace<'_> {
+    /// Resolves when nothing moved for too long, and nothing waits: who does not read is
+    /// judged by `send`.
+    async fn silence(&self, idle: Duration) {
+        loop {
+            let deadline = self.watch.last_moved() + idle;
+            if deadline > now() {
+                sleep_until(deadline.into()).await;
+            } else if self.writing.load(Ordering::Relaxed) > 0 {
+                sleep(LOOK.min(idle)).await;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Writes all of it, as fast as the other side takes it.
+    async fn write<W: AsyncWrite>(
+        &self,
+        write: &mut WriteHalf<W>,
+        mut bytes: &[u8],
+    ) -> Result<(), Unwritten> {
+        while !bytes.is_empty() {
+            let written = self.within(write.write(bytes)).await?;
+            if written == 0 {
+                return Err(Unwritten::Lost);
+            }
+            bytes = &bytes[written..];
+        }
+        self.within(write.flush()).await
+    }
+
+    async fn within<T>(&self, write: impl Future<Output = io::Result<T>>) -> Result<T, Unwritten> {
+        match timeout(self.send, write).await {
+            Ok(written) => written.map_err(|_| Unwritten::Lost),
+            Err(_) => Err(Unwritten::Stalled),
+        }
+    }
+}
+
+/// Why a side did not get something.
+enum Unwritten {
+    /// It is gone.
+    Lost,
+    /// It takes nothing.
+    Stalled,
+}
+
+async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelPace<'_>) -> End {
     poll_fn(|cx| http1.poll(cx)).await;
     let Some((upstream, read_already)) = http1.into_io() else {
         return End::UpstreamReset;
@@ -63,10 +129,10 @@ async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, watch: &Watch) -> End 
     let Ok(agent) = agent.await else {
         return End::ClientCancelled;
     };
-    relay(TokioIo::new(agent), upstream, read_already.freeze(), watch).await
+    relay(TokioIo::new(agent), upstream, read_already.freeze(), pace).await
 }
 
-async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, watch: &Watch) -> End
+async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, pace: &TunnelPace<'_>) -> End
 where
     A: AsyncRead + AsyncWrite,
 {
@@ -76,20 +142,19 @@ where
         from: Side::Agent,
         read: agent_read,
         write: upstream_write,
-        watch,
+        pace,
     };
     let down = Direction {
         from: Side::Upstream,
         read: upstream_read,
         write: agent_write,
-        watch,
+        pace,
     };
     let up = up.run(Bytes::new());
     let down = down.run(read_already);
     match tokio::try_join!(up, down) {
         Ok(_) => End::Complete,
-        Err(Side::Agent) => End::ClientCancelled,
-        Err(Side::Upstream) => End::UpstreamReset,
+        Err(end) => end,
     }
 }
 
@@ -97,7 +162,7 @@ struct Direction<'a, R, W> {
     from: Side,
     read: ReadHalf<R>,
     write: WriteHalf<W>,
-    watch: &'a Watch,
+    pace: &'a TunnelPace<'a>,
 }
 
 impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
@@ -105,8 +170,8 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
     ///
     /// # Errors
     ///
-    /// The side that was lost.
-    async fn run(mut self, first: Bytes) -> Result<(), Side> {
+    /// How the tunnel ends, where a side was lost.
+    async fn run(mut self, first: Bytes) -> Result<(), End> {
         if !first.is_empty() {
             self.pass(first).await?;
         }
@@ -117,9 +182,10 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
                 .read
                 .read_buf(&mut buffer)
                 .await
-                .map_err(|_| self.from)?;
+                .map_err(|_| lost(self.from))?;
             if read == 0 {
-                self.watch.tell(|call| call.tunnel_over(self.from));
+                let watch = self.pace.watch;
+                watch.tell(|call| call.tunnel_over(self.from));
                 // One that has gone already has also heard enough.
                 let _ = self.write.shutdown().await;
                 return Ok(());
@@ -128,18 +194,20 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
         }
     }
 
-    async fn pass(&mut self, bytes: Bytes) -> Result<(), Side> {
-        let at = now();
-        self.watch.moved(at);
-        self.write_all(&bytes).await.map_err(|_| other(self.from))?;
-        self.watch
-            .tell(|call| call.tunnel_frame(self.from, Frame { at, bytes }));
+    async fn pass(&mut self, bytes: Bytes) -> Result<(), End> {
+        let (at, watch) = (now(), self.pace.watch);
+        watch.moved(at);
+        self.pace.writing.fetch_add(1, Ordering::Relaxed);
+        let written = self.pace.write(&mut self.write, &bytes).await;
+        self.pace.writing.fetch_sub(1, Ordering::Relaxed);
+        let to = other(self.from);
+        written.map_err(|unwritten| match unwritten {
+            Unwritten::Lost => lost(to),
+            Unwritten::Stalled => End::Failed(takes_nothing(to)),
+        })?;
+        watch.moved(now());
+        watch.tell(|call| call.tunnel_frame(self.from, Frame { at, bytes }));
         Ok(())
-    }
-
-    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write.write_all(bytes).await?;
-        self.write.flush().await
     }
 }
 
@@ -150,13 +218,16 @@ fn other(side: Side) -> Side {
     }
 }
 
-/// Resolves when nothing moved for too long.
-async fn silence(watch: &Watch, idle: Duration) {
-    loop {
-        let deadline = watch.last_moved() + idle;
-        if deadline <= now() {
-            return;
-        }
-        sleep_until(deadline.into()).await;
+fn lost(side: Side) -> End {
+    match side {
+        Side::Agent => End::ClientCancelled,
+        Side::Upstream => End::UpstreamReset,
+    }
+}
+
+fn takes_nothing(side: Side) -> FailureKind {
+    match side {
+        Side::Agent => FailureKind::AgentSendTimeout,
+        Side::Upstream => FailureKind::SendTimeout,
     }
 }

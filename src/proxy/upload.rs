@@ -156,7 +156,9 @@ impl Body for Upload {
             ready!(waiting.poll(cx));
             self.gate = None;
         }
-        let frame = match ready!(self.source.poll_frame(cx)) {
+        let polled = self.source.poll_frame(cx);
+        self.watch.upload_awaited(polled.is_pending());
+        let frame = match ready!(polled) {
             Some(Ok(frame)) => Some(Ok(self.pass(frame))),
             Some(Err(error)) => {
                 self.watch.upload_failed(is_malformed(&error));

@@ -1,5 +1,6 @@
 //! A call's observer behind a wall: whatever goes wrong there stays there.
 
+use super::sending::AgentSide;
 use crate::observer::{
     CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
 };
@@ -23,6 +24,8 @@ pub(super) struct Watch {
     /// Why the agent's body could not be read to its end.
     upload_failed: AtomicBool,
     upload_malformed: AtomicBool,
+    /// The upstream waits for more of the agent's body.
+    upload_awaited: AtomicBool,
 }
 
 impl Watch {
@@ -47,6 +50,7 @@ impl Watch {
             sent: AtomicU64::new(0),
             upload_failed: AtomicBool::new(false),
             upload_malformed: AtomicBool::new(false),
+            upload_awaited: AtomicBool::new(false),
         }
     }
 
@@ -107,6 +111,17 @@ impl Watch {
         self.upload_failed.store(true, Ordering::Relaxed);
     }
 
+    /// The agent's body was asked for more; whether it has to send that first.
+    pub fn upload_awaited(&self, awaited: bool) {
+        self.upload_awaited.store(awaited, Ordering::Relaxed);
+    }
+
+    /// Whether it is the agent who has to send more of its body, not the upstream who has
+    /// to take what came.
+    pub fn awaits_upload(&self) -> bool {
+        self.upload_awaited.load(Ordering::Relaxed)
+    }
+
     /// Whether the agent's body could not be read to its end, and whether that is
     /// because it is malformed.
     pub fn failed_upload(&self) -> Option<Upload> {
@@ -142,19 +157,26 @@ pub(super) enum Upload {
 #[derive(Debug)]
 pub(super) struct Call {
     watch: Arc<Watch>,
+    agent: AgentSide,
     over: bool,
 }
 
 impl Call {
-    pub fn new(watch: Watch) -> Call {
+    pub fn new(watch: Watch, agent: AgentSide) -> Call {
         Call {
             watch: Arc::new(watch),
+            agent,
             over: false,
         }
     }
 
     pub fn watch(&self) -> &Arc<Watch> {
         &self.watch
+    }
+
+    /// The agent's side.
+    pub fn agent(&self) -> &AgentSide {
+        &self.agent
     }
 
     pub fn end(mut self, at: Instant, end: End) {
@@ -166,7 +188,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.over {
-            self.watch.end(super::tap::now(), End::ClientCancelled);
+            self.watch.end(super::tap::now(), self.agent.end());
         }
     }
 }

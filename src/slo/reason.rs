@@ -52,6 +52,8 @@ pub enum Reason {
     Timeout,
     /// No connection to the upstream.
     Unreachable,
+    /// The proxy ended before the response did.
+    Drained,
     /// The upstream had just come up.
     WarmUp,
     /// The answer came as one body.
@@ -95,6 +97,7 @@ impl Reason {
             Reason::ErrorEvent => "error_event",
             Reason::Timeout => "timeout",
             Reason::Unreachable => "unreachable",
+            Reason::Drained => "drained",
             Reason::WarmUp => "warm_up",
             Reason::NotStreamed => "not_streamed",
             Reason::TooFewTokens => "too_few_tokens",

@@ -204,6 +204,7 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
         Outcome::ErrorEvent => Some(Reason::ErrorEvent),
         Outcome::Timeout => Some(Reason::Timeout),
         Outcome::Unreachable => Some(Reason::Unreachable),
+        Outcome::Drained => Some(Reason::Drained),
     }
 }
 
@@ -365,7 +366,14 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
         all.push((Verdict::Excluded, NoTraffic));
         return all;
     }
-    let errors = [HttpError, UpstreamReset, ErrorEvent, Timeout, Unreachable];
+    let errors = [
+        HttpError,
+        UpstreamReset,
+        ErrorEvent,
+        Timeout,
+        Unreachable,
+        Drained,
+    ];
     let own = [ClientCancelled, ClientError, Rejected];
     let (mut bad, mut out): (Vec<Reason>, Vec<Reason>) = (Vec::new(), own.to_vec());
     match judgement.sli {

@@ -30,7 +30,7 @@ pub(super) const FILTERS: [&str; 11] = [
 /// Parameters of which part of the answer is wanted.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
 /// Every outcome.
-pub(super) const OUTCOMES: [Outcome; 8] = [
+pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Complete,
     Outcome::ClientCancelled,
     Outcome::UpstreamReset,
@@ -39,6 +39,7 @@ pub(super) const OUTCOMES: [Outcome; 8] = [
     Outcome::Timeout,
     Outcome::Rejected,
     Outcome::Unreachable,
+    Outcome::Drained,
 ];
 
 /// What was asked, by parameter; each was given once and is known.

@@ -11,7 +11,7 @@ export class Sessions {
     Object.assign(this, { filters, cursors: [null], next: null, size: 50, order: { id: "last_at", ascending: false }, query: "", outcome: "" });
     this.search = h("input", { type: "search", class: "search", placeholder: "Session or agent contains …", "aria-label": "Session or agent contains", on: { input: () => this.typed() } });
     const outcome = h("select", { on: { change: () => this.restart({ outcome: outcome.value }) } });
-    for (const [value, label] of [["", "any"], ["complete", "complete"], ["client_cancelled", "agent left"], ["http_error", "HTTP error"], ["upstream_reset", "upstream broke off"], ["error_event", "error in the stream"], ["timeout", "timeout"], ["unreachable", "unreachable"], ["rejected", "refused"]]) {
+    for (const [value, label] of [["", "any"], ["complete", "complete"], ["client_cancelled", "agent left"], ["http_error", "HTTP error"], ["upstream_reset", "upstream broke off"], ["error_event", "error in the stream"], ["timeout", "timeout"], ["unreachable", "unreachable"], ["drained", "cut by a restart"], ["rejected", "refused"]]) {
       outcome.append(h("option", { value }, label));
     }
     this.found = h("p", { class: "muted push", role: "status" });

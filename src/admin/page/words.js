@@ -28,6 +28,7 @@ export const OUTCOMES = {
   timeout: ["timeout", "bad"],
   rejected: ["refused", "warn"],
   unreachable: ["unreachable", "bad"],
+  drained: ["cut by a restart", "bad"],
 };
 
 export const outcome = (word) => OUTCOMES[word] ?? [word, "warn"];

@@ -4,8 +4,9 @@ use super::opening::{Opening, Spoken};
 use super::pace::{Overdue, Pace, Paced};
 use crate::config::Limits;
 use crate::proxy::body::Body;
-use crate::proxy::direct::Served;
+use crate::proxy::direct::{Direct, Served};
 use crate::proxy::drain::{Drain, Stage, UnderWay};
+use crate::proxy::sending::{Closed, SendState, StreamExecutor, this_stream};
 use crate::proxy::tls::Acceptor;
 use crate::proxy::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;
@@ -15,7 +16,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
@@ -51,7 +52,7 @@ pub(super) struct Server {
 /// How a connection is served.
 struct Terms {
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<StreamExecutor>,
     head_timeout: Duration,
 }
 
@@ -97,8 +98,8 @@ fn http1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(StreamExecutor);
     builder
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
@@ -123,12 +124,14 @@ pub(super) async fn serve(
     // A chunk leaves at once. Where it cannot be set the connection is gone already.
     let _ = tcp.set_nodelay(true);
     let terms = server.terms.load_full();
-    let pace = Pace::new(Instant::now(), terms.head_timeout);
+    let sending = Arc::new(SendState::new());
+    let pace = Pace::new(Instant::now(), terms.head_timeout, Arc::clone(&sending));
     let tls = acceptor.is_some();
     let info = |drain| ConnectionInfo {
         peer,
         tls,
         drain,
+        sending: Arc::clone(&sending),
         direct: None,
     };
     let Some(acceptor) = acceptor else {
@@ -158,6 +161,7 @@ async fn serve_http<I>(
 {
     let pace = Arc::new(pace);
     let (peer, mut drain) = (info.peer, info.drain.clone());
+    let sending = Arc::clone(&info.sending);
     let (io, direct) = Served::new(io);
     info.direct = Some(direct.clone());
     let shared = Arc::new(Shared {
@@ -179,6 +183,8 @@ async fn serve_http<I>(
     let attended = Attended {
         peer,
         pace: &pace,
+        sending: &sending,
+        agent: &direct,
         drain,
         timer,
     };
@@ -202,6 +208,8 @@ async fn serve_http<I>(
 struct Attended<'a> {
     peer: SocketAddr,
     pace: &'a Pace,
+    sending: &'a SendState,
+    agent: &'a Direct,
     drain: Drain,
     timer: Pin<&'a mut Sleep>,
 }
@@ -224,7 +232,7 @@ impl Attended<'_> {
                 ended = connection.as_mut() => return log_end(self.peer, ended),
                 () = &mut left => return log_end(self.peer, Err("the agent left")),
                 () = self.drain.reached(next) => match next {
-                    Stage::Cut => return,
+                    Stage::Cut => return self.sending.close(Closed::Drained),
                     _ => {
                         next = Stage::Cut;
                         close(connection.as_mut());
@@ -232,6 +240,11 @@ impl Attended<'_> {
                 },
                 overdue = self.pace.overdue(self.timer.as_mut()) => match overdue {
                     Overdue::Head => return log_late(self.peer),
+                    Overdue::Send => {
+                        self.sending.close(Closed::SendTimeout);
+                        self.agent.abort();
+                        return log_end(self.peer, Err("the agent takes nothing"));
+                    }
                     Overdue::Idle => {
                         self.pace.closes(Instant::now());
                         close(connection.as_mut());
@@ -268,13 +281,17 @@ impl Shared {
     ) -> impl Future<Output = Result<Response<Counted>, Infallible>> {
         self.pace
             .request_begins(request.version() == Version::HTTP_2);
-        let call = Call {
+        let mut call = Call {
             pace: Arc::clone(&self.pace),
+            stream: None,
             _under_way: self.server.shutdown.request(),
         };
         async move {
-            let response = self.server.forwarder.forward(request, &self.info).await;
-            Ok(response.map(|body| Counted { body, _call: call }))
+            call.stream = this_stream();
+            let stream = call.stream.as_ref();
+            let response = self.server.forwarder.forward(request, &self.info, stream);
+            let response = response.await;
+            Ok(response.map(|body| Counted { body, call }))
         }
     }
 }
@@ -282,6 +299,8 @@ impl Shared {
 /// A request until its response is over, however that comes.
 struct Call {
     pace: Arc<Pace>,
+    /// The stream it is on, over HTTP/2.
+    stream: Option<Arc<SendState>>,
     _under_way: UnderWay,
 }
 
@@ -294,7 +313,7 @@ impl Drop for Call {
 /// A response body, and with it the request that is under way as long as it lasts.
 struct Counted {
     body: Body,
-    _call: Call,
+    call: Call,
 }
 
 impl http_body::Body for Counted {
@@ -305,7 +324,15 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Some(stream) = &self.call.stream {
+            // Asked again, the server has sent what it got before.
+            stream.takes();
+            if matches!(polled, Poll::Ready(Some(Ok(_)))) {
+                stream.blocks();
+            }
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

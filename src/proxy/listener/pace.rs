@@ -1,5 +1,6 @@
 //! How long an agent may take to send a head, and keep a connection that it does not use.
 
+use crate::proxy::sending::SendState;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,6 +19,7 @@ const IDLE: Duration = Duration::from_secs(120);
 pub(super) struct Pace {
     head_timeout: Duration,
     state: Mutex<State>,
+    sending: Arc<SendState>,
 }
 
 #[derive(Debug)]
@@ -44,10 +46,12 @@ pub(super) enum Overdue {
     Head,
     /// Anything at all.
     Idle,
+    /// Taking what is written.
+    Send,
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant, head_timeout: Duration) -> Pace {
+    pub(super) fn new(now: Instant, head_timeout: Duration, sending: Arc<SendState>) -> Pace {
         let state = State {
             phase: Phase::Head(now),
             multiplexed: false,
@@ -55,6 +59,7 @@ impl Pace {
         Pace {
             head_timeout,
             state: Mutex::new(state),
+            sending,
         }
     }
 
@@ -106,7 +111,10 @@ impl Pace {
     fn deadline(&self) -> Option<(Instant, Overdue)> {
         match self.state().phase {
             Phase::Head(since) => Some((since + self.head_timeout, Overdue::Head)),
-            Phase::Requests(_) => None,
+            Phase::Requests(_) => {
+                let deadline = self.sending.deadline()?;
+                Some((deadline.into(), Overdue::Send))
+            }
             Phase::Idle(since) => Some((since + IDLE, Overdue::Idle)),
         }
     }
@@ -116,7 +124,7 @@ impl Pace {
     }
 }
 
-/// A socket that tells when something came.
+/// A socket that tells when something came, and when what is written is not taken.
 #[derive(Debug)]
 pub(super) struct Paced<I> {
     io: I,
@@ -126,6 +134,14 @@ pub(super) struct Paced<I> {
 impl<I> Paced<I> {
     pub(super) fn new(io: I, pace: Arc<Pace>) -> Self {
         Paced { io, pace }
+    }
+
+    fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
+        match polled {
+            Poll::Pending => self.pace.sending.blocks(),
+            Poll::Ready(_) => self.pace.sending.takes(),
+        }
+        polled
     }
 }
 
@@ -150,7 +166,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Paced<I> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.wrote(polled)
     }
 
     fn poll_write_vectored(
@@ -158,7 +175,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Paced<I> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.wrote(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -166,7 +184,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Paced<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let polled = Pin::new(&mut self.io).poll_flush(cx);
+        self.wrote(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -183,7 +202,7 @@ mod tests {
     #[test]
     fn a_new_connection_has_the_head_timeout_from_its_start() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD);
+        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
         pace.received(|| start + HEAD / 2);
         assert_eq!(pace.deadline(), Some((start + HEAD, Overdue::Head)));
     }
@@ -191,7 +210,7 @@ mod tests {
     #[test]
     fn nothing_is_overdue_while_any_request_is_under_way() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD);
+        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(true);
         pace.request_begins(true);
         pace.request_ends(start);
@@ -200,9 +219,23 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_takes_nothing_of_an_answer_is_overdue_until_it_takes_some() {
+        let start = Instant::now();
+        let sending = Arc::new(SendState::new());
+        let pace = Pace::new(start, HEAD, Arc::clone(&sending));
+        pace.request_begins(false);
+        assert_eq!(pace.deadline(), None);
+        sending.blocks();
+        let (_, overdue) = pace.deadline().expect("it is watched");
+        assert_eq!(overdue, Overdue::Send);
+        sending.takes();
+        assert_eq!(pace.deadline(), None);
+    }
+
+    #[test]
     fn a_later_head_is_timed_from_its_first_byte() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD);
+        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(false);
         let over = start + Duration::from_secs(50);
         pace.request_ends(over);
@@ -216,7 +249,7 @@ mod tests {
     #[test]
     fn frames_between_requests_of_http2_are_not_the_start_of_a_head() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD);
+        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(true);
         pace.request_ends(start);
         pace.received(|| start + HEAD);

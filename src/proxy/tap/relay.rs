@@ -9,7 +9,7 @@ use crate::proxy::body::BodyError;
 use crate::proxy::connection::Io;
 use crate::proxy::direct::Past;
 use crate::proxy::http1::{Piece, Response};
-use crate::proxy::timer::LazyTimer;
+use crate::proxy::timer::{LazyTimer, SendTimer};
 use crate::proxy::upstream::{Endpoint, Taken};
 use crate::proxy::watch::Call;
 use bytes::Bytes;
@@ -41,6 +41,7 @@ pub(super) struct Relay {
     /// `None` when it is over.
     pub call: Option<Call>,
     pub idle: Duration,
+    pub send: SendTimer,
     pub outstanding: Option<Taken>,
     pub timer: LazyTimer,
     /// When a byte moved last: nothing but this moves any.
@@ -104,9 +105,12 @@ impl Future for Relay {
                 Poll::Ready(Err(_)) => return self.agent_left(),
                 Poll::Pending => {
                     self.measures_later(cx, at.is_some());
-                    return Poll::Pending;
+                    let left = self.past.left();
+                    ready!(self.send.poll(cx, left));
+                    return self.agent_stalls();
                 }
             }
+            self.send.sent();
             let Relay { response, past, .. } = &mut *self;
             let response = response.as_mut().expect("polled until it is over");
             let passed = with_buffer(|buffer| {
@@ -213,7 +217,14 @@ impl Relay {
     }
 
     fn agent_left(&mut self) -> Poll<Result<Rest, BodyError>> {
-        self.over(now(), End::ClientCancelled);
+        let end = self.call.as_ref().map(|call| call.agent().end());
+        self.over(now(), end.unwrap_or(End::ClientCancelled));
+        Poll::Ready(Err(BodyError::Agent))
+    }
+
+    fn agent_stalls(&mut self) -> Poll<Result<Rest, BodyError>> {
+        self.over(now(), End::Failed(FailureKind::AgentSendTimeout));
+        self.past.agent().abort();
         Poll::Ready(Err(BodyError::Agent))
     }
 
@@ -276,7 +287,8 @@ impl Drop for Relay {
         self.response = None;
         if let Some(call) = self.call.take() {
             let kept = std::mem::take(&mut self.kept);
-            drop(Last::new(kept, call, now(), End::ClientCancelled));
+            let end = call.agent().end();
+            drop(Last::new(kept, call, now(), end));
         }
     }
 }
