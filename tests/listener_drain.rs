@@ -1,7 +1,13 @@
 //! Ending in order.
 
 use crate::serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
+use crate::support::agent::{self, Raw, none};
+use crate::support::proxy::Setup;
+use crate::support::upstream;
+use http::Request;
+use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
+use tokengauge::observer::End;
 use tokengauge::proxy::Drained;
 use tokio::net::TcpStream;
 
@@ -150,4 +156,68 @@ async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
     agent.until("pong").await;
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
     agent.rest().await;
+}
+
+/// A call under way in each of the ways in which bodies are written: chunks past the server,
+/// a known length by it, HTTP/2, a tunnel, and one whose head has not come.
+#[tokio::test]
+async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
+    let upstream = upstream::Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut backends = Vec::new();
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n";
+    let sized = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhi";
+    let tunnel =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
+    let mut agents = Vec::new();
+    for answer in [chunked, sized, tunnel, ""] {
+        let mut agent = Raw::connect(proxy.address).await;
+        let upgrade = match answer == tunnel {
+            true => "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+            false => "",
+        };
+        agent
+            .write(format!("GET / HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n"))
+            .await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(answer).await;
+        if !answer.is_empty() {
+            agent.read_until(b"hi").await;
+        }
+        // What follows the first chunk goes past the server.
+        if answer == chunked {
+            backend.write("2\r\nho\r\n").await;
+            agent.read_until(b"ho").await;
+        }
+        backends.push(backend);
+        agents.push(agent);
+    }
+    let mut http2 = agent::http2(proxy.address).await;
+    let request = Request::get("http://h/").body(none()).expect("a request");
+    let answering = http2.send_request(request);
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend.write(chunked).await;
+    let mut body = answering.await.expect("answered").into_body();
+    body.frame().await.expect("a frame").expect("data");
+
+    proxy.shutdown.now();
+    let calls = proxy.recorder.ended_calls(5).await;
+    let ends: Vec<_> = calls.iter().map(|call| call.ended()).collect();
+    assert_eq!(ends, [const { Some(End::Drained) }; 5]);
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_while_others_drain_has_left() {
+    let upstream = upstream::Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = Raw::connect(proxy.address).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    proxy.shutdown.begin();
+    drop(agent);
+    let call = proxy.recorder.only_call().await;
+    assert_eq!(call.ended(), Some(End::ClientCancelled));
 }

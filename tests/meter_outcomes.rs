@@ -63,6 +63,24 @@ fn an_agent_that_leaves_has_cancelled_unless_the_terminator_was_there() {
 }
 
 #[test]
+fn a_response_that_is_cut_by_the_end_of_the_proxy_is_drained_unless_the_terminator_was_there() {
+    let whole = [words(3), finish(None), DONE.to_owned()];
+    assert_eq!(outcome(&[words(3)], End::Drained), (Outcome::Drained, None));
+    assert_eq!(outcome(&whole, End::Drained), (Outcome::Complete, None));
+}
+
+#[test]
+fn an_agent_that_takes_nothing_has_cancelled_and_the_reason_is_named() {
+    let end = End::Failed(FailureKind::AgentSendTimeout);
+    let record = play(&Bench::default(), &[words(3)], end.clone());
+    assert_eq!(record.outcome, Outcome::ClientCancelled);
+    assert_eq!(record.error_type.as_deref(), Some("agent_send_timeout"));
+    assert_eq!(record.tokens.normalised.output, Some(3));
+    let whole = [words(3), finish(None), DONE.to_owned()];
+    assert_eq!(outcome(&whole, end), (Outcome::Complete, None));
+}
+
+#[test]
 fn an_error_inside_a_200_is_told_by_its_type_and_never_by_its_message() {
     let frames = [words(3), error_event()];
     for end in [End::Complete, End::ClientCancelled, End::UpstreamReset] {
@@ -108,6 +126,8 @@ fn failures_of_ours_have_our_status_and_their_own_name() {
         (ConnectTimeout, Outcome::Timeout),
         (HeadTimeout, Outcome::Timeout),
         (IdleTimeout, Outcome::Timeout),
+        (SendTimeout, Outcome::Timeout),
+        (AgentSendTimeout, Outcome::ClientCancelled),
         (Reset, Outcome::UpstreamReset),
         (Protocol, Outcome::UpstreamReset),
         (NoRoute, Outcome::Rejected),

@@ -80,7 +80,7 @@ fn an_answer_in_one_body_has_no_deadline_for_its_first_token() {
 }
 
 #[test]
-fn availability_is_the_upstreams() {
+fn availability_is_the_upstreams_and_the_proxys() {
     let desk = |end: &dyn Fn(&Desk)| {
         let desk = Desk::new("[[slo]]\nname = \"x\"\navailability = true\n");
         end(&desk);
@@ -112,6 +112,11 @@ fn availability_is_the_upstreams() {
         only("excluded client_cancelled", 1)
     );
     assert_eq!(ended(End::UpstreamReset), only("bad upstream_reset", 1));
+    assert_eq!(ended(End::Drained), only("bad drained", 1));
+    assert_eq!(
+        ended(End::Failed(FailureKind::AgentSendTimeout)),
+        only("excluded client_cancelled", 1)
+    );
     assert_eq!(
         ended(End::Failed(FailureKind::Connect)),
         only("bad unreachable", 1)
