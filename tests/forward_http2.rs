@@ -307,6 +307,34 @@ async fn many_streams_share_a_connection_and_too_many_open_another() {
 }
 
 #[tokio::test]
+async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() {
+    let backend = Backend::start(2).await;
+    let mut setup = Setup::to(backend.address).http2();
+    setup.max_connections = Some(2);
+    setup.max_pending = 1;
+    let proxy = setup.start().await;
+    let mut agent = agent::http2(proxy.address).await;
+    let hangs = || Request::get("http://h/hang").body(none()).unwrap();
+    let mut bodies = Vec::new();
+    for _ in 0..4 {
+        let answer = soon("a head", agent.send_request(hangs())).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        bodies.push(answer.into_body());
+    }
+    let waiting = tokio::spawn(agent.send_request(hangs()));
+    eventually("one waits", || proxy.forwarder.upstreams()[0].pending == 1).await;
+    let refused = soon("a refusal", agent.send_request(hangs())).await;
+    assert_eq!(refused.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
+    bodies.pop();
+    let answer = soon("its turn", waiting).await.unwrap().unwrap();
+    assert_eq!(answer.status(), 200);
+    let figures = &proxy.forwarder.upstreams()[0];
+    assert_eq!((figures.open, figures.pending, figures.refused), (2, 0, 1));
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
 async fn an_agent_that_leaves_resets_the_upstreams_stream() {
     let backend = Backend::start(10).await;
     let proxy = proxy(&backend).await;

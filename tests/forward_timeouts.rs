@@ -18,6 +18,7 @@ fn limits(connect: u64, head: u64, idle: u64) -> Timeouts {
         connect: limit(connect),
         head: limit(head),
         idle: limit(idle),
+        send: limit(5_000),
     }
 }
 

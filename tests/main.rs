@@ -22,8 +22,11 @@ mod forward_express;
 mod forward_failures;
 mod forward_heads;
 mod forward_http2;
+mod forward_limits;
 mod forward_measure;
 mod forward_poisoning;
+#[cfg(target_os = "linux")]
+mod forward_send;
 mod forward_smuggling;
 mod forward_timeouts;
 mod forward_tls;

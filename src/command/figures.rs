@@ -4,9 +4,10 @@ use super::operators;
 use crate::admin::Feed;
 use crate::cost::budget::{Budgets, seconds_since_1970};
 use crate::export::prometheus::Prometheus;
+use crate::export::registry::Registry;
 use crate::export::{cost, names, quota, runtime, slo};
 use crate::meter::Meter;
-use crate::proxy::Forwarder;
+use crate::proxy::{Forwarder, UpstreamConnections};
 use crate::slo::Slos;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,6 +29,13 @@ pub(super) fn keep(
         let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
         panics.absolute(count.unwrap_or(0));
     });
+    let theirs = Arc::downgrade(forwarder);
+    prometheus.before_scrape(move |registry, _| {
+        let upstreams = theirs.upgrade().map(|theirs| theirs.upstreams());
+        for upstream in upstreams.unwrap_or_default() {
+            connections(registry, &upstream);
+        }
+    });
     let theirs = Arc::clone(slos);
     prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
     let theirs = Arc::clone(feed);
@@ -44,4 +52,13 @@ pub(super) fn keep(
         }
     });
     prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
+}
+
+fn connections(registry: &Registry, upstream: &UpstreamConnections) {
+    let name = [&*upstream.upstream];
+    let gauge = |metric, value: usize| registry.gauge(metric, &name).set(value as f64);
+    gauge(&names::UPSTREAM_CONNECTIONS, upstream.open);
+    gauge(&names::UPSTREAM_PENDING, upstream.pending);
+    let refused = registry.counter(&names::UPSTREAM_REFUSED, &name);
+    refused.absolute(upstream.refused);
 }

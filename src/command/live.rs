@@ -38,8 +38,10 @@ pub(super) struct Live {
 impl Live {
     /// Runs by `next` from now on, or goes on as before where that is impossible. What
     /// is under way ends as it began. Needs a runtime; reads files.
-    pub(super) fn change(&mut self, next: Config) -> Result<(), Error> {
+    pub(super) fn change(&mut self, mut next: Config) -> Result<(), Error> {
         let now = self.config.load_full();
+        let room = super::files::make_room(next.limits.connections);
+        next.limits.connections = room.agents;
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
             return Err(Error::Configuration(format!(
@@ -57,9 +59,7 @@ impl Live {
         let listeners = self.listening.prepare(&next.listeners, &next.limits);
         let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
         // Nothing fails from here on: all of it or nothing.
-        if next.limits.connections > now.limits.connections {
-            super::files::make_room(next.limits.connections);
-        }
+        self.forwarder.limit_descriptors(room.upstreams);
         self.measure_by(&now, &next);
         self.receivers.change(receivers);
         self.watchers.change(watchers);

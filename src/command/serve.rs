@@ -52,8 +52,9 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Binds every socket and opens every file, so that what cannot work fails now.
     /// Needs a runtime.
-    pub(super) async fn bind(config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
-        super::files::make_room(config.limits.connections);
+    pub(super) async fn bind(mut config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
+        let room = super::files::make_room(config.limits.connections);
+        config.limits.connections = room.agents;
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);
@@ -86,6 +87,7 @@ impl Proxy {
         let forwarder = Forwarder::new(Arc::clone(&config), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
+        forwarder.limit_descriptors(room.upstreams);
         figures::keep(
             &prometheus,
             &forwarder,

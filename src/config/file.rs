@@ -355,6 +355,8 @@ pub(super) struct Upstream {
     pub(super) max_idle: Option<usize>,
     pub(super) idle_for: Option<Span>,
     pub(super) eject_for: Option<Span>,
+    pub(super) max_connections: Option<Spanned<usize>>,
+    pub(super) max_pending: Option<usize>,
     pub(super) gpu_usd_per_hour: Option<Spanned<f64>>,
     pub(super) gpus: Option<Spanned<u32>>,
     pub(super) metrics_url: Option<Url>,

@@ -40,6 +40,8 @@ const DEFAULT_MAX_IDLE: usize = 256;
 const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
 /// How long a failed endpoint is left alone when nothing is named.
 const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
+/// Requests of an upstream that may wait for a connection when nothing is named, as with Envoy.
+pub const DEFAULT_MAX_PENDING: usize = 1024;
 
 /// What connections may become when nothing is named.
 fn default_upgrades() -> Vec<String> {
@@ -229,6 +231,11 @@ pub struct Upstream {
     pub idle_for: Duration,
     /// How long an endpoint is left alone after a failure to connect.
     pub eject_for: Duration,
+    /// Connections open at once, to all its endpoints; `None` is its share of the process's
+    /// file descriptors.
+    pub max_connections: Option<usize>,
+    /// Requests that may wait for a connection.
+    pub max_pending: usize,
 }
 
 /// One server of an upstream.

@@ -249,6 +249,11 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
     let endpoints = endpoints(&spanned, problems);
     let written = spanned.into_inner();
     let default = Timeouts::default();
+    if let Some(connections) = written.max_connections.as_ref()
+        && *connections.get_ref() == 0
+    {
+        problems.at(connections, "must be at least 1, or no request could leave");
+    }
     Upstream {
         name: written.name.into_inner().into(),
         endpoints,
@@ -266,6 +271,8 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
         max_idle: written.max_idle.unwrap_or(DEFAULT_MAX_IDLE),
         idle_for: written.idle_for.map_or(DEFAULT_IDLE_FOR, |span| span.0),
         eject_for: written.eject_for.map_or(DEFAULT_EJECT_FOR, |span| span.0),
+        max_connections: written.max_connections.map(Spanned::into_inner),
+        max_pending: written.max_pending.unwrap_or(DEFAULT_MAX_PENDING),
     }
 }
 

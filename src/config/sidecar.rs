@@ -22,6 +22,8 @@ impl Config {
             max_idle: DEFAULT_MAX_IDLE,
             idle_for: DEFAULT_IDLE_FOR,
             eject_for: DEFAULT_EJECT_FOR,
+            max_connections: None,
+            max_pending: DEFAULT_MAX_PENDING,
         });
         let route = Route {
             name: "all".into(),

@@ -1,26 +1,20 @@
 //! One connection to an endpoint: opened, checked, spoken over.
 
 use super::http1::{Heads, HeadsControl};
-use super::refusal::failure;
 use super::upload::Upload;
-use super::upstream::Slot;
-use crate::config::Timeouts;
-use crate::observer::{Failure, FailureKind};
+use super::upstream::{CountedTcp, Slot};
 use bytes::BytesMut;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
 /// What one HTTP/1 connection may buffer in each direction.
@@ -37,8 +31,8 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// A socket to an endpoint.
 #[derive(Debug)]
 pub(super) enum Io {
-    Tcp(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tcp(CountedTcp),
+    Tls(Box<TlsStream<CountedTcp>>),
 }
 
 /// An HTTP/1 connection. Nobody drives it but who holds it: it is polled inside the
@@ -128,7 +122,8 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    pub async fn open(io: Io) -> hyper::Result<Http2> {
+    /// `streams` counts what is under way on it.
+    pub async fn open(io: Io, streams: Slot) -> hyper::Result<Http2> {
         let (send, mut connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -150,7 +145,7 @@ impl Http2 {
         Ok(Http2 {
             send,
             allowed,
-            streams: Slot::default(),
+            streams,
         })
     }
 
@@ -168,59 +163,12 @@ impl Http2 {
     }
 }
 
-/// Resolves and connects, within the limit.
-pub(super) async fn dial(host: &str, port: u16, timeouts: &Timeouts) -> Result<TcpStream, Failure> {
-    let deadline = Instant::now() + timeouts.connect;
-    let addresses = timeout_at(deadline, resolve(host, port)).await;
-    let addresses = addresses.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let addresses = addresses
-        .map_err(|error| failure(FailureKind::Dns, format!("does not resolve ({error})")))?;
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for (index, address) in addresses.iter().enumerate() {
-        // An address that does not answer leaves time for the others.
-        let share = deadline.saturating_duration_since(Instant::now())
-            / u32::try_from(addresses.len() - index).unwrap_or(1);
-        match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(tcp)) => {
-                // Without it a chunk may wait for the acknowledgement of the last.
-                let _ = tcp.set_nodelay(true);
-                return Ok(tcp);
-            }
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    if last.kind() == io::ErrorKind::TimedOut {
-        let limit = timeouts.connect;
-        return Err(failure(
-            FailureKind::ConnectTimeout,
-            format!("did not accept a connection within {limit:?}"),
-        ));
-    }
-    Err(failure(
-        FailureKind::Connect,
-        format!("cannot be connected to ({last})"),
-    ))
-}
-
-async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let found: Vec<_> = lookup_host((bare, port)).await?.collect();
-    if found.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
-    }
-    Ok(found)
-}
-
 impl Io {
     /// Whether an open connection has nothing to be read: the system is asked at this moment,
     /// since what the runtime knows of the socket is as old as its last look.
     pub fn is_quiet(&mut self) -> bool {
         let tcp = match self {
-            Io::Tcp(tcp) => &*tcp,
+            Io::Tcp(tcp) => &**tcp,
             Io::Tls(tls) => {
                 // Text that is decrypted already, and records that hold none.
                 let mut unobserved = Context::from_waker(Waker::noop());
@@ -231,7 +179,7 @@ impl Io {
                 {
                     return false;
                 }
-                tls.get_ref().0
+                &**tls.get_ref().0
             }
         };
         let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);

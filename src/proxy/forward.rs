@@ -14,7 +14,7 @@ use super::sending::{AgentSide, SendState};
 use super::tap::now;
 use super::tls;
 use super::upload::{self, Gate, Upload};
-use super::upstream::{Endpoint, Lease, Taken, Upstream, Wire, Wish};
+use super::upstream::{Endpoint, Lease, Search, Taken, Tried, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
 use crate::observer::{Admission, CallStart, Failure, FailureKind, Observer};
@@ -71,6 +71,26 @@ impl Forwarder {
     /// Forwards new requests by `routing`. Those under way end as they began.
     pub fn change(&self, routing: Routing) {
         self.routing.store(Arc::new(routing));
+    }
+
+    /// Connections to all upstreams together may be so many from now on.
+    pub fn limit_descriptors(&self, total: usize) {
+        self.routing.load().descriptors.limit(total);
+    }
+
+    /// What is open to each upstream, and what waits.
+    pub fn upstreams(&self) -> Vec<UpstreamConnections> {
+        let routing = self.routing.load();
+        let mut upstreams: Vec<_> = routing.upstreams.iter().collect();
+        upstreams.sort_by(|one, other| one.settings.name.cmp(&other.settings.name));
+        upstreams.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let connections = |upstream: &&Arc<Upstream>| UpstreamConnections {
+            upstream: Arc::clone(&upstream.settings.name),
+            open: upstream.connections.open(),
+            pending: upstream.connections.pending(),
+            refused: upstream.connections.refused(),
+        };
+        upstreams.iter().map(connections).collect()
     }
 
     /// How often an observer panicked. Each time cost the measurement of one call.
@@ -165,6 +185,19 @@ impl Forwarder {
     }
 }
 
+/// The connections of one upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConnections {
+    /// Its name.
+    pub upstream: Arc<str>,
+    /// Connections that are open, idle ones included.
+    pub open: usize,
+    /// Requests that wait for one.
+    pub pending: usize,
+    /// Requests that were refused because there was none.
+    pub refused: u64,
+}
+
 /// A request on its way.
 pub(super) struct Forwarding<'a> {
     pub route: &'a Route,
@@ -239,7 +272,8 @@ impl Forwarding<'_> {
                     wish.fresh = true;
                 }
                 Err(Unanswered::Unsent(_, failure) | Unanswered::Failed(failure)) => {
-                    return Err(blame(failure, &self.upstream.settings, &endpoint, watch));
+                    let settings = &self.upstream.settings;
+                    return Err(blame(failure, settings, &endpoint.told_as(), watch));
                 }
             }
         }
@@ -323,17 +357,22 @@ impl Forwarding<'_> {
 
     /// A connection to one endpoint or another.
     async fn lease(&self, wish: Wish, watch: &Watch) -> Result<(Arc<Endpoint>, Lease), Failure> {
-        let mut tried = Vec::new();
+        let settings = &self.upstream.settings;
+        let mut search = Search::new(self.upstream, wish);
         let mut last = failure(FailureKind::Connect, "has no endpoints");
-        while let Some(endpoint) = self.upstream.choose(&tried) {
+        if let Some((name, failure)) = search.discover().await {
+            watch.tell(|observer| observer.endpoint(&name));
+            last = blame(failure, settings, &name, watch);
+        }
+        while let Some((host, endpoint)) = search.next().await {
             watch.tell(|observer| observer.endpoint(&endpoint.name));
-            match self.upstream.lease(&endpoint, wish).await {
-                Ok(lease) => return Ok((endpoint, lease)),
-                Err(failure) => {
-                    endpoint.eject(self.upstream.settings.eject_for);
-                    last = blame(failure, &self.upstream.settings, &endpoint, watch);
-                    tried.push(endpoint);
+            match search.attempt(&host, &endpoint).await {
+                Tried::Leased(lease) => return Ok((endpoint, lease)),
+                Tried::Full(failure) => return Err(failure),
+                Tried::Failed(failure) => {
+                    last = blame(failure, settings, &endpoint.told_as(), watch)
                 }
+                Tried::Moved => {}
             }
         }
         Err(last)

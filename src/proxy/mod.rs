@@ -28,7 +28,7 @@ mod upstream;
 mod watch;
 
 pub use drain::Shutdown;
-pub use forward::Forwarder;
+pub use forward::{Forwarder, UpstreamConnections};
 pub use http1::{Broken, Chunked, ChunkedRead};
 pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
 pub use routing::Routing;

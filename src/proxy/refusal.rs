@@ -3,7 +3,6 @@
 use super::body::Body;
 use super::limit::RetryAfter;
 use super::tap::now;
-use super::upstream::Endpoint;
 use super::watch::{Call, Upload, Watch};
 use crate::config::{Route, Upstream};
 use crate::observer::{End, Failure, FailureKind};
@@ -63,7 +62,7 @@ pub(super) fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<
 pub(super) fn blame(
     failure: Failure,
     upstream: &Upstream,
-    endpoint: &Endpoint,
+    endpoint: &str,
     watch: &Watch,
 ) -> Failure {
     if watch.failed_upload() == Some(Upload::Malformed) {
@@ -73,7 +72,7 @@ pub(super) fn blame(
         );
     }
     let Failure { kind, message, .. } = failure;
-    let (upstream, endpoint) = (&upstream.name, &endpoint.name);
+    let upstream = &upstream.name;
     let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
     tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
     self::failure(kind, message)

@@ -42,7 +42,12 @@ impl Forwarding<'_> {
             let failure = failure(FailureKind::Protocol, problem);
             return refuse(
                 call,
-                &blame(failure, &self.upstream.settings, &endpoint, &watch),
+                &blame(
+                    failure,
+                    &self.upstream.settings,
+                    &endpoint.told_as(),
+                    &watch,
+                ),
             );
         }
         let delivery = Delivery::of(&mut parts);
@@ -69,7 +74,12 @@ impl Forwarding<'_> {
                 );
                 return refuse(
                     call,
-                    &blame(failure, &self.upstream.settings, &endpoint, &watch),
+                    &blame(
+                        failure,
+                        &self.upstream.settings,
+                        &endpoint.told_as(),
+                        &watch,
+                    ),
                 );
             }
             (wire, _) => {

@@ -114,6 +114,8 @@ mod tests {
             max_idle: 1,
             idle_for: Duration::ZERO,
             eject_for: Duration::ZERO,
+            max_connections: None,
+            max_pending: 0,
         };
         Route {
             name: Arc::from("r"),

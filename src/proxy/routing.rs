@@ -3,7 +3,7 @@
 
 use super::limit::Limiter;
 use super::tls::Invalid;
-use super::upstream::Upstream;
+use super::upstream::{Descriptors, Upstream};
 use crate::config::Config;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,15 @@ pub struct Routing {
     /// By place of the route in the configuration.
     pub(super) upstreams: Vec<Arc<Upstream>>,
     pub(super) limiter: Arc<Limiter>,
+    pub(super) descriptors: Arc<Descriptors>,
 }
 
 impl Routing {
     /// With no connections yet.
     pub(super) fn new(config: Arc<Config>) -> Result<Routing, Invalid> {
         let limiter = Arc::new(Limiter::new(&config.limits));
-        Routing::with(config, limiter, &HashMap::new())
+        let descriptors = Descriptors::unlimited();
+        Routing::with(config, limiter, descriptors, &HashMap::new())
     }
 
     /// The same for another configuration. Upstreams and endpoints that did not change
@@ -35,12 +37,14 @@ impl Routing {
         };
         let known = self.upstreams.iter();
         let known = known.map(|upstream| (&*upstream.settings.name, upstream));
-        Routing::with(config, limiter, &known.collect())
+        let descriptors = Arc::clone(&self.descriptors);
+        Routing::with(config, limiter, descriptors, &known.collect())
     }
 
     fn with(
         config: Arc<Config>,
         limiter: Arc<Limiter>,
+        descriptors: Arc<Descriptors>,
         known: &HashMap<&str, &Arc<Upstream>>,
     ) -> Result<Routing, Invalid> {
         let head_bytes = config.limits.head_bytes;
@@ -51,7 +55,7 @@ impl Routing {
             let upstream = match (made.get(name), known.get(name)) {
                 (Some(made), _) => Arc::clone(made),
                 (None, Some(known)) => Upstream::after(known, &route.upstream, head_bytes)?,
-                (None, None) => Arc::new(Upstream::new(&route.upstream, head_bytes)?),
+                (None, None) => Arc::new(Upstream::new(&route.upstream, head_bytes, &descriptors)?),
             };
             made.insert(name, Arc::clone(&upstream));
             upstreams.push(upstream);
@@ -61,6 +65,7 @@ impl Routing {
             config,
             upstreams,
             limiter,
+            descriptors,
         })
     }
 }

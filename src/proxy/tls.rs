@@ -14,6 +14,7 @@ use rustls::{
 };
 use std::io;
 use std::sync::{Arc, OnceLock};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
@@ -62,11 +63,10 @@ impl Connector {
     /// # Errors
     ///
     /// When the handshake fails; the message says what the operator can do.
-    pub async fn connect(
-        &self,
-        tcp: TcpStream,
-        host: &str,
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    pub async fn connect<T>(&self, tcp: T, host: &str) -> io::Result<client::TlsStream<T>>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => server_name(host).map_err(io::Error::other)?,

@@ -1,25 +1,34 @@
 //! An upstream's endpoints: which one is next, and the connections to it.
 
+mod addresses;
 mod kept;
+mod lease;
+mod limits;
+mod socket;
 
-use super::connection::{Http1, Http2, Io, dial};
-use super::refusal::failure;
+pub(super) use lease::{Search, Tried};
+pub(super) use limits::{Connections, Descriptors};
+pub(super) use socket::CountedTcp;
+
+use super::connection::{Http1, Http2, Io};
 use super::tap::now;
 use super::tls::{Connector, Invalid};
 use crate::config::{self, Protocol};
-use crate::observer::{Failure, FailureKind};
+use addresses::Host;
 use http::uri::Scheme;
 use kept::Kept;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::time::timeout;
 
 /// An upstream and what is open to it.
 pub(super) struct Upstream {
     pub settings: Arc<config::Upstream>,
-    endpoints: Vec<Arc<Endpoint>>,
-    /// Breaks ties between endpoints.
+    hosts: Vec<Arc<Host>>,
+    /// What is open, under whatever settings.
+    pub connections: Arc<Connections>,
+    /// Breaks ties between endpoints: who was chosen longest ago is next.
     turn: AtomicUsize,
     tls: Option<Tls>,
     head_bytes: usize,
@@ -34,10 +43,13 @@ struct Tls {
 /// One server of an upstream.
 pub(super) struct Endpoint {
     pub settings: config::Endpoint,
-    /// `host:port`.
+    /// `host:port`, as configured.
     pub name: String,
-    port: u16,
+    /// Where it is.
+    pub address: SocketAddr,
     outstanding: Slot,
+    /// When it was chosen last, as a number of choices.
+    turn: AtomicUsize,
     created: Instant,
     /// Milliseconds from `created` until which it is left alone.
     ejected_until: AtomicU64,
@@ -49,6 +61,16 @@ pub(super) struct Endpoint {
     sweeping: AtomicBool,
     idle_for: Duration,
     head_bytes: usize,
+    connections: Arc<Connections>,
+}
+
+/// Which server is chosen: the least. What comes first counts most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    ejected: bool,
+    fallback: bool,
+    outstanding: usize,
+    turn: usize,
 }
 
 struct Shared {
@@ -63,26 +85,41 @@ const HTTP2: u8 = 2;
 
 /// A count of what is under way. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slot(Arc<AtomicUsize>);
+pub(super) struct Slot {
+    taken: Arc<AtomicUsize>,
+    /// Whose requests may wait for it to be free again.
+    connections: Option<Arc<Connections>>,
+}
 
 /// One more that is under way, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Taken(Arc<AtomicUsize>);
+pub(super) struct Taken(Slot);
 
 impl Slot {
+    /// Wakes a request that waits when one is over.
+    pub fn of(connections: &Arc<Connections>) -> Slot {
+        Slot {
+            taken: Arc::default(),
+            connections: Some(Arc::clone(connections)),
+        }
+    }
+
     pub fn take(&self) -> Taken {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Taken(Arc::clone(&self.0))
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Taken(self.clone())
     }
 
     pub fn taken(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        if let Some(connections) = &self.0.connections {
+            connections.returned();
+        }
     }
 }
 
@@ -112,21 +149,31 @@ pub(super) struct Wish {
 }
 
 impl Upstream {
-    pub fn new(settings: &Arc<config::Upstream>, head_bytes: usize) -> Result<Upstream, Invalid> {
+    pub fn new(
+        settings: &Arc<config::Upstream>,
+        head_bytes: usize,
+        descriptors: &Arc<Descriptors>,
+    ) -> Result<Upstream, Invalid> {
+        Upstream::over(settings, head_bytes, Connections::new(descriptors))
+    }
+
+    fn over(
+        settings: &Arc<config::Upstream>,
+        head_bytes: usize,
+        connections: Arc<Connections>,
+    ) -> Result<Upstream, Invalid> {
         let tls = settings
             .endpoints
             .iter()
             .any(|endpoint| endpoint.scheme == Scheme::HTTPS);
         let tls = tls.then(|| Tls::new(settings)).transpose()?;
-        let endpoints = settings
-            .endpoints
-            .iter()
-            .map(|endpoint| Arc::new(Endpoint::new(endpoint, settings, head_bytes)))
-            .collect();
+        let host = |endpoint| Arc::new(Host::new(endpoint, settings, head_bytes, &connections));
+        let hosts = settings.endpoints.iter().map(host).collect();
         Ok(Upstream {
             settings: Arc::clone(settings),
-            endpoints,
-            turn: AtomicUsize::new(0),
+            hosts,
+            connections,
+            turn: AtomicUsize::new(1),
             tls,
             head_bytes,
         })
@@ -142,12 +189,13 @@ impl Upstream {
         if *known.settings == **settings && known.head_bytes == head_bytes {
             return Ok(Arc::clone(known));
         }
-        let mut upstream = Upstream::new(settings, head_bytes)?;
+        let connections = Arc::clone(&known.connections);
+        let mut upstream = Upstream::over(settings, head_bytes, connections)?;
         if known.speaks_like(&upstream) {
-            for endpoint in &mut upstream.endpoints {
-                let mut kept = known.endpoints.iter();
-                if let Some(kept) = kept.find(|kept| kept.settings == endpoint.settings) {
-                    *endpoint = Arc::clone(kept);
+            for host in &mut upstream.hosts {
+                let mut kept = known.hosts.iter();
+                if let Some(kept) = kept.find(|kept| kept.settings == host.settings) {
+                    *host = Arc::clone(kept);
                 }
             }
         }
@@ -164,64 +212,26 @@ impl Upstream {
             && self.head_bytes == other.head_bytes
     }
 
-    /// The endpoint with the fewest requests, but for those tried already. One that
-    /// failed lately is taken only when all have.
-    pub fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<Arc<Endpoint>> {
-        let count = self.endpoints.len();
-        let first = if count > 1 {
-            self.turn.fetch_add(1, Ordering::Relaxed)
-        } else {
-            0
-        };
-        let in_turn = (0..count).map(|step| &self.endpoints[first.wrapping_add(step) % count]);
-        in_turn
-            .filter(|endpoint| !tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint)))
-            .min_by_key(|endpoint| (endpoint.is_ejected(), endpoint.outstanding.taken()))
-            .cloned()
-    }
-
-    /// A connection to `endpoint` and a place among its requests.
-    pub async fn lease(&self, endpoint: &Arc<Endpoint>, wish: Wish) -> Result<Lease, Failure> {
-        let held = endpoint.outstanding.take();
-        if !wish.fresh
-            && let Some(wire) = endpoint.reuse(wish)
-        {
-            return Ok(Lease {
-                wire,
-                reused: true,
-                held,
+    /// The server with the fewest requests, but for those tried already. One that failed
+    /// lately is taken only when all have, one of the other family of addresses only when
+    /// none is left of the one that is connected to.
+    fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<(Arc<Host>, Arc<Endpoint>)> {
+        let mut best: Option<(Rank, &Arc<Host>, Arc<Endpoint>)> = None;
+        for host in &self.hosts {
+            host.each(|endpoint| {
+                if tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint)) {
+                    return;
+                }
+                let rank = endpoint.rank(!host.prefers(endpoint));
+                if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
+                    best = Some((rank, host, Arc::clone(endpoint)));
+                }
             });
         }
-        if wish.upgrade || !self.shares(endpoint) {
-            return Ok(Lease {
-                wire: self.open(endpoint, wish).await?,
-                reused: false,
-                held,
-            });
-        }
-        let opening = timeout(self.settings.timeouts.connect, endpoint.opening.lock()).await;
-        let opening = opening.map_err(|_| {
-            failure(
-                FailureKind::ConnectTimeout,
-                "has not accepted a connection yet",
-            )
-        })?;
-        if let Some(wire) = endpoint.reuse_http2() {
-            return Ok(Lease {
-                wire,
-                reused: true,
-                held,
-            });
-        }
-        if !self.shares(endpoint) {
-            // The first connection showed that there is nothing to wait for.
-            drop(opening);
-        }
-        Ok(Lease {
-            wire: self.open(endpoint, wish).await?,
-            reused: false,
-            held,
-        })
+        let (_, host, endpoint) = best?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        endpoint.turn.store(turn, Ordering::Relaxed);
+        Some((Arc::clone(host), endpoint))
     }
 
     /// Whether a new connection may serve several requests.
@@ -236,57 +246,12 @@ impl Upstream {
         }
     }
 
-    async fn open(&self, endpoint: &Arc<Endpoint>, wish: Wish) -> Result<Wire, Failure> {
-        let timeouts = &self.settings.timeouts;
-        let started = now();
-        let tcp = dial(endpoint.settings.authority.host(), endpoint.port, timeouts).await?;
-        let (io, http2) = match &self.tls {
-            Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
-                let connector = if wish.upgrade { &tls.http1 } else { &tls.any };
-                let left = timeouts.connect.saturating_sub(started.elapsed());
-                let handshake = timeout(
-                    left,
-                    connector.connect(tcp, endpoint.settings.authority.host()),
-                )
-                .await;
-                let stream = handshake
-                    .map_err(|_| {
-                        failure(
-                            FailureKind::ConnectTimeout,
-                            "did not finish the TLS handshake in time",
-                        )
-                    })?
-                    .map_err(|error| {
-                        failure(
-                            FailureKind::Tls,
-                            format!("failed the TLS handshake: {error}"),
-                        )
-                    })?;
-                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                (Io::Tls(Box::new(stream)), http2)
-            }
-            _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
-        };
-        if !wish.upgrade {
-            endpoint
-                .spoken
-                .store(if http2 { HTTP2 } else { HTTP1 }, Ordering::Relaxed);
+    /// Closes a connection that nobody uses, so that another can be opened.
+    fn close_an_idle_one(&self) {
+        let mut closed = false;
+        for host in &self.hosts {
+            host.each(|endpoint| closed = closed || endpoint.close_an_idle_one());
         }
-        let opened = if http2 {
-            endpoint.open_http2(io).await
-        } else {
-            self.open_http1(io)
-        };
-        opened.map_err(|error| {
-            failure(
-                FailureKind::Protocol,
-                format!("did not begin to speak HTTP ({error})"),
-            )
-        })
-    }
-
-    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
-        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
     }
 }
 
@@ -301,20 +266,18 @@ impl Tls {
 impl Endpoint {
     fn new(
         settings: &config::Endpoint,
+        name: &str,
+        address: SocketAddr,
         upstream: &config::Upstream,
         head_bytes: usize,
+        connections: &Arc<Connections>,
     ) -> Endpoint {
-        let default_port = if settings.scheme == Scheme::HTTPS {
-            443
-        } else {
-            80
-        };
-        let port = settings.authority.port_u16().unwrap_or(default_port);
         Endpoint {
             settings: settings.clone(),
-            name: format!("{}:{port}", settings.authority.host()),
-            port,
+            name: name.to_owned(),
+            address,
             outstanding: Slot::default(),
+            turn: AtomicUsize::new(0),
             created: now(),
             ejected_until: AtomicU64::new(0),
             kept: Kept::new(upstream),
@@ -324,7 +287,26 @@ impl Endpoint {
             sweeping: AtomicBool::new(false),
             idle_for: upstream.idle_for,
             head_bytes,
+            connections: Arc::clone(connections),
         }
+    }
+
+    fn rank(&self, fallback: bool) -> Rank {
+        Rank {
+            ejected: self.is_ejected(),
+            fallback,
+            outstanding: self.outstanding.taken(),
+            turn: self.turn.load(Ordering::Relaxed),
+        }
+    }
+
+    /// As messages name it: with its address, where a name may have several.
+    pub fn told_as(&self) -> String {
+        let address = self.address.to_string();
+        if self.name == address {
+            return address;
+        }
+        format!("{} ({})", self.name, self.address.ip())
     }
 
     /// Leaves it alone for a while.
@@ -341,6 +323,7 @@ impl Endpoint {
     pub fn give_back(self: &Arc<Self>, io: Io) {
         if self.kept.keep(io) {
             self.sweep_later();
+            self.connections.returned();
         }
     }
 
@@ -371,7 +354,7 @@ impl Endpoint {
     }
 
     async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<Wire> {
-        let connection = Http2::open(io).await?;
+        let connection = Http2::open(io, Slot::of(&self.connections)).await?;
         let stream = connection.streams.take();
         locked(&self.http2).push(Shared {
             http2: connection.clone(),
@@ -396,6 +379,17 @@ impl Endpoint {
                 }
             }
         });
+    }
+
+    fn close_an_idle_one(&self) -> bool {
+        if self.kept.close_oldest() {
+            return true;
+        }
+        let mut open = locked(&self.http2);
+        let idle = open
+            .iter()
+            .position(|shared| shared.http2.streams.taken() == 0);
+        idle.map(|idle| open.swap_remove(idle)).is_some()
     }
 
     /// Closes what is too old or was closed by the endpoint; tells whether to come again.

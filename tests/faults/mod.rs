@@ -5,7 +5,8 @@
 //! |---|---|---|
 //! | upstream, HTTP/1 | resets, half-closed sockets, stalls, byte by byte, chunking, gzip, UTF-8, floods | [`upstream_http1`] |
 //! | upstream, HTTP/2 | RST_STREAM, GOAWAY, floods, windows, frames that are wrong | [`upstream_http2`] |
-//! | on the way there | TLS, names that change | [`upstream_tls`] |
+//! | on the way there | TLS | [`upstream_tls`] |
+//! | on the way there | names that change, or stand for several servers | [`upstream_names`] |
 //! | agent, HTTP/1 | resets, half-closed sockets, stalls, slow heads | [`agent_http1`] |
 //! | agent, HTTP/2 | floods, too many streams, shut windows | [`agent_http2`] |
 //! | process | file descriptors, disks, receivers of telemetry, clocks, panics | [`process`] |
@@ -24,13 +25,14 @@ mod agent_http1;
 mod agent_http2;
 mod backend;
 mod backpressure;
-mod frames;
+pub mod frames;
 mod message;
 mod play;
 mod process;
 mod upstream;
 mod upstream_http1;
 mod upstream_http2;
+mod upstream_names;
 mod upstream_tls;
 mod world;
 

@@ -4,11 +4,14 @@
 use super::backend::Backend;
 use super::play::PATIENCE;
 use super::world::{Setup, World, ask, ordinary, request};
-use crate::http_client::request as call;
+use crate::http_client::{fetch, request as call};
 use crate::meter_support::{Bench, DONE, finish, words};
 use crate::otlp_support::{Manners, Receiver, exporters};
 use crate::process::{Listener, Steps};
+use crate::support::agent::{http2, none};
 use crate::support::proxy::Setup as InProcess;
+use http::Request;
+use http_body_util::BodyExt;
 use rustix::process::Signal;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -51,7 +54,12 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
                 .expect("in the queue"),
         );
     }
-    world.process.line("cannot accept connections").await;
+    world.process.line("files may be open").await;
+    // They wait, and files are left for operators.
+    for _ in 0..5 {
+        assert_eq!(fetch(world.process.admin, "/livez").await.status, 200);
+    }
+    assert!(world.open_files() < 64, "{}", world.open_files());
     for step in 1..=STEPS {
         steps.next();
         for stream in &mut streams {
@@ -67,6 +75,123 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
         assert_eq!(text, Steps::whole(&id, STEPS));
     }
     world.rests("few files").await;
+}
+
+/// Streams of a few HTTP/2 agents to a slow upstream, more than there are descriptors.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators() {
+    const FILES: usize = 400;
+    const AGENTS: usize = 5;
+    const STREAMS: usize = 100;
+    let (slow, other) = (Steps::start().await, Steps::start().await);
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://{}", slow.address);
+        setup.upstream = format!(
+            "max_pending = 50\n[[upstream]]\nname = \"other\"\nurl = \"http://{}\"\nidle_for = \"100ms\"\n\
+             [[route]]\npath = \"/other\"\nupstream = \"other\"\n",
+            other.address
+        );
+        setup.command = behind(&format!("ulimit -n {FILES}"));
+    });
+    let world = world.await;
+    let mut agents = Vec::new();
+    let mut answers = tokio::task::JoinSet::new();
+    for agent in 0..AGENTS {
+        let send = http2(world.proxy()).await;
+        for stream in 0..STREAMS {
+            let mut send = send.clone();
+            let uri = format!("http://h/stream/{agent}-{stream}");
+            answers.spawn(async move {
+                let request = Request::get(uri).body(none()).expect("a request");
+                send.send_request(request).await.expect("answered")
+            });
+        }
+        agents.push(send);
+    }
+    const REFUSED: &str = "tokengauge_upstream_refused_requests_total{upstream=\"engine\"}";
+    reaches_alone(&world, REFUSED, 300.0).await;
+    assert!(world.open_files() < FILES, "{}", world.open_files());
+    let figures = world.process.metrics().await;
+    let open = figures["tokengauge_upstream_connections{upstream=\"engine\"}"];
+    let pending = figures["tokengauge_upstream_pending_requests{upstream=\"engine\"}"];
+    // 300 descriptors for connections, half of them upstreams', a quarter of those the other's.
+    assert_eq!((open, pending), (113.0, 50.0));
+    for _ in 0..20 {
+        assert_eq!(
+            call(world.proxy(), "GET", "/other/hello").await.body,
+            "hello"
+        );
+        assert_eq!(fetch(world.process.admin, "/livez").await.status, 200);
+    }
+    slow.end();
+    let mut statuses = [0, 0];
+    while let Some(answer) = answers.join_next().await {
+        let response = answer.expect("no panic");
+        let refused = response.status() == 503;
+        assert!(refused || response.status() == 200, "{response:?}");
+        if refused {
+            let named = response.headers().get("x-tokengauge-error");
+            assert_eq!(named.expect("named"), "overloaded");
+            assert!(response.headers().contains_key("retry-after"));
+        }
+        response.into_body().collect().await.expect("whole");
+        statuses[usize::from(refused)] += 1;
+    }
+    assert_eq!(statuses, [163, 337]);
+    drop(agents);
+    world.rests("more streams than descriptors").await;
+}
+
+/// Waits for a metric, and makes no calls meanwhile.
+async fn reaches_alone(world: &World, metric: &str, least: f64) {
+    let end = Instant::now() + PATIENCE;
+    while world.metric(metric).await < least {
+        assert!(Instant::now() < end, "{}", world.metric(metric).await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
+    const STREAMS: usize = 60;
+    let steps = Steps::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("calls.jsonl");
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://{}", steps.address);
+        setup.settings = "drain_timeout = \"300ms\"\n".to_owned();
+        let file = log.to_str().expect("text").to_owned();
+        setup.arguments = vec!["--call-log".to_owned(), file];
+    });
+    let world = world.await;
+    let mut streams = Vec::new();
+    for number in 0..STREAMS {
+        streams.push(Listener::open(world.proxy(), "", format!("s{number}")).await);
+    }
+    let mut send = http2(world.proxy()).await;
+    let mut bodies = Vec::new();
+    for number in 0..STREAMS {
+        let uri = format!("http://h/stream/h{number}");
+        let request = Request::get(uri).body(none()).expect("a request");
+        bodies.push(send.send_request(request).await.expect("answered"));
+    }
+    steps.next();
+    for stream in &mut streams {
+        stream.step(1).await;
+    }
+    world.process.signal(Signal::TERM);
+    assert!(world.process.ended().await.success());
+    let log = std::fs::read_to_string(log).expect("written");
+    let outcomes = log.lines().map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).expect("a record");
+        record["outcome"].as_str().expect("an outcome").to_owned()
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    assert_eq!(outcomes.len(), 2 * STREAMS);
+    assert!(
+        outcomes.iter().all(|outcome| outcome == "drained"),
+        "{outcomes:?}"
+    );
 }
 
 /// Calls that must not notice anything: every byte of each is looked at.

@@ -1,9 +1,8 @@
-//! What goes wrong on the way to an upstream: TLS, and the name.
+//! What goes wrong on the way to an upstream: TLS.
 
-use super::backend::Backend;
 use super::message::Ending;
 use super::upstream::{Recorded, recorded};
-use super::world::{GIVES_UP, Setup, World, ask, chat, ordinary, request};
+use super::world::{GIVES_UP, Setup, World, ask, chat, request};
 use crate::certificates::Authority;
 use crate::meter_support::words;
 use rustls::pki_types::pem::PemObject;
@@ -11,12 +10,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -237,75 +235,4 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     );
     assert_eq!(world.record("tls-cut").await["outcome"], "upstream_reset");
     world.rests("a cut").await;
-}
-
-/// What a shell does first, so that the names of the machine are those of a file.
-fn with_names(file: &Path, then: &str) -> String {
-    format!("mount --bind {} /etc/hosts && {then}", file.display())
-}
-
-/// What a process sees that asks for the name itself: an agent without the proxy.
-async fn resolved(names: &Path) -> Option<String> {
-    let script = with_names(names, "exec getent ahostsv4 engine.test");
-    let mut command = Command::new("unshare");
-    let output = command.args(["-m", "sh", "-c", &script]).output().await;
-    let output = output.expect("getent runs");
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.split_whitespace().next().map(str::to_owned)
-}
-
-/// The names of the machine are those of a file of its own for this process.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_upstream_whose_name_changes_is_followed() {
-    let allowed = std::process::Command::new("unshare")
-        .args(["-m", "true"])
-        .status();
-    if !allowed.is_ok_and(|status| status.success()) {
-        assert!(
-            std::env::var("CI").is_err(),
-            "CI can give a process names of its own"
-        );
-        return eprintln!("skipped: mount namespaces are not allowed here");
-    }
-    let first = Backend::start().await;
-    let second = Backend::bind(([127, 0, 0, 2], first.address.port()).into()).await;
-    first.plays(&ordinary());
-    second.plays(&ordinary());
-    let folder = tempfile::tempdir().expect("a folder");
-    let names = folder.path().join("hosts");
-    let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
-    resolves("127.0.0.1 engine.test").expect("written");
-    let world = World::elsewhere(|setup: &mut Setup| {
-        setup.url = format!("http://engine.test:{}", first.address.port());
-        let mut command = Command::new("unshare");
-        let script = with_names(&names, "exec \"$0\" \"$@\"");
-        command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
-        setup.command = command;
-    });
-    let world = world.await;
-    let whole = |session: &'static str| {
-        let play = request(session);
-        let proxy = world.proxy();
-        async move { ask(proxy, &play).await }
-    };
-    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
-    assert_eq!(whole("one").await.end, Ending::Whole);
-    assert_eq!((first.visits().len(), second.visits().len()), (1, 0));
-    // The connection that is kept does not outlive its name for long.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    resolves("").expect("written");
-    assert_eq!(resolved(&names).await, None);
-    let seen = whole("nowhere").await;
-    assert_eq!(seen.what.as_deref(), Some("502"), "{seen:?}");
-    let record = world.record("nowhere").await;
-    assert!(
-        recorded("unreachable", Some("upstream_dns"), None).is(&record),
-        "{record}"
-    );
-    world.rests("a name that is gone").await;
-    resolves("127.0.0.2 engine.test").expect("written");
-    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.2"));
-    assert_eq!(whole("two").await.end, Ending::Whole);
-    assert_eq!((first.visits().len(), second.visits().len()), (0, 1));
-    world.rests("a name that moved").await;
 }

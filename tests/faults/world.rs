@@ -218,6 +218,8 @@ pub struct Setup {
     /// More of the one upstream.
     pub upstream: String,
     pub url: String,
+    pub idle_for: &'static str,
+    pub eject_for: &'static str,
     /// How long heads may take, and pauses in bodies, in milliseconds.
     pub gives_up: u64,
 }
@@ -230,6 +232,8 @@ impl Setup {
             settings: String::new(),
             upstream: String::new(),
             url: format!("http://{}", backend.address),
+            idle_for: "100ms",
+            eject_for: "1ms",
             gives_up: PATIENT,
         }
     }
@@ -239,13 +243,15 @@ impl Setup {
             settings,
             upstream,
             url,
+            idle_for,
+            eject_for,
             gives_up,
             ..
         } = self;
         format!(
             "{settings}{SETTINGS}[limits]\nhttp2_streams = 100\nhead_timeout = \"{gives_up}ms\"\n\
              [[upstream]]\nname = \"engine\"\nurl = \"{url}\"\n\
-             idle_for = \"100ms\"\neject_for = \"1ms\"\ntimeouts.connect = \"{gives_up}ms\"\n\
+             idle_for = \"{idle_for}\"\neject_for = \"{eject_for}\"\ntimeouts.connect = \"{gives_up}ms\"\n\
              timeouts.head = \"{gives_up}ms\"\ntimeouts.idle = \"{gives_up}ms\"\n{upstream}\
              [[route]]\nupstream = \"engine\"\n"
         )

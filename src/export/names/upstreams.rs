@@ -9,6 +9,27 @@ pub const UPSTREAM_UP: Metric = gauge(
     &["upstream"],
     "1 where the upstream's own metrics could be read last time, 0 where not.",
 );
+/// Descriptors that the upstream costs.
+pub const UPSTREAM_CONNECTIONS: Metric = gauge(
+    "tokengauge_upstream_connections",
+    Unit::Count,
+    &["upstream"],
+    "Connections that are open to the upstream, idle ones included.",
+);
+/// An upstream at its limit.
+pub const UPSTREAM_PENDING: Metric = gauge(
+    "tokengauge_upstream_pending_requests",
+    Unit::Count,
+    &["upstream"],
+    "Requests that wait for a connection to the upstream, all of `max_connections` being in use.",
+);
+/// An upstream beyond its limit.
+pub const UPSTREAM_REFUSED: Metric = counter(
+    "tokengauge_upstream_refused_requests_total",
+    Unit::Count,
+    &["upstream"],
+    "Requests refused with 503 because no connection to the upstream was free: more than `max_pending` waited, or one waited too long.",
+);
 /// Cold caches.
 pub const UPSTREAM_WARMING: Metric = gauge(
     "tokengauge_upstream_warming",

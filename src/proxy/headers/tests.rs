@@ -21,6 +21,8 @@ fn route(add_via: bool, add_forwarded: bool) -> Route {
         max_idle: 1,
         idle_for: Duration::from_secs(1),
         eject_for: Duration::from_secs(1),
+        max_connections: None,
+        max_pending: 0,
     };
     Route {
         name: "r".into(),
@@ -41,6 +43,7 @@ fn connection(peer: &str, tls: bool) -> ConnectionInfo {
         peer: peer.parse().expect("an address"),
         tls,
         drain: Shutdown::new().drain(),
+        sending: std::sync::Arc::new(crate::proxy::sending::SendState::new()),
         direct: None,
     }
 }

@@ -105,6 +105,12 @@ impl Kept {
         }
     }
 
+    /// Closes the connection that has waited longest, if any.
+    pub fn close_oldest(&self) -> bool {
+        let oldest = locked(&self.idle).pop_front();
+        oldest.is_some()
+    }
+
     /// Closes what is too old or was closed by the endpoint; tells whether any is left.
     pub fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);

@@ -1,0 +1,262 @@
+//! The addresses behind the name of an endpoint: each is a server of its own, with its own
+//! connections, requests and failures.
+
+use super::{Connections, Endpoint};
+use crate::config;
+use crate::observer::{Failure, FailureKind};
+use crate::proxy::refusal::failure;
+use crate::proxy::tap::now;
+use arc_swap::ArcSwap;
+use http::uri::Scheme;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::lookup_host;
+use tokio::sync::Mutex;
+use tokio::time::timeout_at;
+
+/// While requests come, the addresses are asked for again when they are so old, beside the
+/// traffic. The system's resolver tells no time to live.
+const REFRESH_AFTER: Duration = Duration::from_secs(5);
+/// A connection is opened to no address that was told longer ago.
+const OPEN_WITHIN: Duration = Duration::from_secs(1);
+/// Addresses of one name that are used.
+const MAX_ADDRESSES: usize = 64;
+
+/// What `Host::family` can say.
+const UNKNOWN: u8 = 0;
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+
+/// An endpoint as configured: a name with one address or several, or an address.
+pub(in crate::proxy) struct Host {
+    pub settings: config::Endpoint,
+    /// `host:port`.
+    pub name: String,
+    port: u16,
+    upstream: Arc<config::Upstream>,
+    head_bytes: usize,
+    connections: Arc<Connections>,
+    /// It is an address: there is nothing to ask for.
+    literal: bool,
+    servers: ArcSwap<Servers>,
+    /// The family that was connected to last; the resolver's first before that.
+    family: AtomicU8,
+    /// One question at a time, and why the last was not answered.
+    asking: Mutex<Option<(Instant, String)>>,
+    refreshing: AtomicBool,
+}
+
+/// The servers behind a name, as of an instant.
+struct Servers {
+    told: Option<Instant>,
+    endpoints: Vec<Arc<Endpoint>>,
+}
+
+impl Host {
+    pub fn new(
+        settings: &config::Endpoint,
+        upstream: &Arc<config::Upstream>,
+        head_bytes: usize,
+        connections: &Arc<Connections>,
+    ) -> Host {
+        let default_port = if settings.scheme == Scheme::HTTPS {
+            443
+        } else {
+            80
+        };
+        let host = settings.authority.host();
+        let port = settings.authority.port_u16().unwrap_or(default_port);
+        let this = Host {
+            settings: settings.clone(),
+            name: format!("{host}:{port}"),
+            port,
+            upstream: Arc::clone(upstream),
+            head_bytes,
+            connections: Arc::clone(connections),
+            literal: address(host).is_some(),
+            servers: ArcSwap::from_pointee(Servers {
+                told: None,
+                endpoints: Vec::new(),
+            }),
+            family: AtomicU8::new(UNKNOWN),
+            asking: Mutex::default(),
+            refreshing: AtomicBool::new(false),
+        };
+        if let Some(address) = address(host) {
+            this.found(vec![SocketAddr::new(address, port)], now());
+        }
+        this
+    }
+
+    /// The servers that are known.
+    pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        self.servers.load().endpoints.clone()
+    }
+
+    /// Looks at each server that is known.
+    pub fn each(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
+        self.servers.load().endpoints.iter().for_each(&mut look);
+    }
+
+    pub fn len(&self) -> usize {
+        self.servers.load().endpoints.len()
+    }
+
+    pub fn has(&self, endpoint: &Arc<Endpoint>) -> bool {
+        let servers = self.servers.load();
+        let mut known = servers.endpoints.iter();
+        known.any(|known| Arc::ptr_eq(known, endpoint))
+    }
+
+    /// Whether the server is of the family that connections are made to. Many a name has
+    /// addresses of both where only one leads anywhere.
+    pub fn prefers(&self, endpoint: &Endpoint) -> bool {
+        match self.family.load(Ordering::Relaxed) {
+            UNKNOWN => true,
+            known => known == family(endpoint.address),
+        }
+    }
+
+    /// A connection was made to this server.
+    pub fn connected(&self, endpoint: &Endpoint) {
+        let family = family(endpoint.address);
+        if self.family.load(Ordering::Relaxed) != family {
+            self.family.store(family, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks again, beside the traffic, where what is known is old.
+    pub fn refresh(self: &Arc<Self>) {
+        let old = |told: Instant| told.elapsed() >= REFRESH_AFTER;
+        if self.literal || !self.servers.load().told.is_some_and(old) {
+            return;
+        }
+        if self.refreshing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let host = Arc::clone(self);
+        tokio::spawn(async move {
+            // Where it fails, the next connection that is opened says so.
+            let _ = host.told_since(now(), host.upstream.timeouts.connect).await;
+            host.refreshing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Makes sure that the addresses are new enough to open a connection.
+    ///
+    /// # Errors
+    ///
+    /// When the name does not resolve in time.
+    pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
+        let at = now();
+        let since = at.checked_sub(OPEN_WITHIN).unwrap_or(at);
+        self.told_since(since, within).await
+    }
+
+    /// Makes sure that the addresses were asked for after `since`.
+    ///
+    /// # Errors
+    ///
+    /// When the name does not resolve in time.
+    pub async fn told_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
+        let is_new = || self.servers.load().told.is_some_and(|told| told >= since);
+        if self.literal || is_new() {
+            return Ok(());
+        }
+        let deadline = tokio::time::Instant::now() + within;
+        let asking = timeout_at(deadline, self.asking.lock()).await;
+        let mut asking = asking.map_err(|_| unresolved("no answer in time"))?;
+        if is_new() {
+            return Ok(());
+        }
+        if let Some((_, reason)) = asking.as_ref().filter(|(at, _)| *at >= since) {
+            return Err(unresolved(reason));
+        }
+        let (host, asked) = (self.settings.authority.host(), now());
+        let found = timeout_at(deadline, look_up(host, self.port)).await;
+        let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match found {
+            Ok(addresses) => {
+                *asking = None;
+                self.found(addresses, asked);
+                Ok(())
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                let failure = unresolved(&reason);
+                *asking = Some((asked, reason));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Whether a look-up failed less than `ago` before now.
+    pub fn failed_within(&self, ago: Duration) -> bool {
+        let asking = self.asking.try_lock();
+        asking.is_ok_and(|asking| asking.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
+    }
+
+    /// Servers that stay keep their connections; those that are gone are not used again, and
+    /// close theirs when their last response is over.
+    fn found(&self, mut addresses: Vec<SocketAddr>, asked: Instant) {
+        let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
+        let before = self.servers.load();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.truncate(MAX_ADDRESSES);
+        let known = |address| {
+            let mut before = before.endpoints.iter();
+            before.find(|known| known.address == address).cloned()
+        };
+        let endpoint = |address| {
+            Arc::new(Endpoint::new(
+                &self.settings,
+                &self.name,
+                address,
+                &self.upstream,
+                self.head_bytes,
+                &self.connections,
+            ))
+        };
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|address| known(*address).unwrap_or_else(|| endpoint(*address)))
+            .collect();
+        let preferred = self.family.load(Ordering::Relaxed);
+        if !addresses.iter().any(|known| family(*known) == preferred) {
+            self.family.store(first, Ordering::Relaxed);
+        }
+        self.servers.store(Arc::new(Servers {
+            told: Some(asked),
+            endpoints,
+        }));
+    }
+}
+
+fn unresolved(reason: &str) -> Failure {
+    failure(FailureKind::Dns, format!("does not resolve ({reason})"))
+}
+
+fn family(address: SocketAddr) -> u8 {
+    if address.is_ipv6() { IPV6 } else { IPV4 }
+}
+
+/// A host that is an address, brackets and all.
+fn address(host: &str) -> Option<IpAddr> {
+    bare(host).parse().ok()
+}
+
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<_> = lookup_host((bare(host), port)).await?.collect();
+    if found.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    }
+    Ok(found)
+}

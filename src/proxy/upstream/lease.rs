@@ -1,0 +1,352 @@
+//! A connection for a request: one that is open, a new one, or one that has to be waited for.
+
+use super::addresses::Host;
+use super::limits::OpenConnection;
+use super::{CountedTcp, Endpoint, HTTP1, HTTP2, Lease, Upstream, Wire, Wish};
+use crate::config::Protocol;
+use crate::observer::{Failure, FailureKind};
+use crate::proxy::connection::{Http1, Io};
+use crate::proxy::refusal::failure;
+use crate::proxy::tap::now;
+use http::uri::Scheme;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::time::{timeout, timeout_at};
+
+/// When a request that found everything in use may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// One request's search for a connection.
+pub(in crate::proxy) struct Search<'a> {
+    upstream: &'a Upstream,
+    wish: Wish,
+    began: Instant,
+    tried: Vec<Arc<Endpoint>>,
+    /// Until when each host may be tried.
+    deadlines: Vec<(Arc<Host>, Instant)>,
+    asked_again: bool,
+}
+
+/// What came of trying one server.
+pub(in crate::proxy) enum Tried {
+    Leased(Lease),
+    /// It is behind its name no longer.
+    Moved,
+    /// It failed, and others may not.
+    Failed(Failure),
+    /// There is no room, here or elsewhere.
+    Full(Failure),
+}
+
+impl<'a> Search<'a> {
+    pub fn new(upstream: &'a Upstream, wish: Wish) -> Search<'a> {
+        Search {
+            upstream,
+            wish,
+            began: now(),
+            tried: Vec::new(),
+            deadlines: Vec::new(),
+            asked_again: false,
+        }
+    }
+
+    /// Looks up the names that nothing is known of, and those again whose addresses are old.
+    /// Gives the name and the failure where there is nobody to turn to.
+    pub async fn discover(&self) -> Option<(String, Failure)> {
+        let upstream = self.upstream;
+        let known = upstream.hosts.iter().any(|host| host.len() > 0);
+        let mut last = None;
+        for host in &upstream.hosts {
+            host.refresh();
+            let is_known = host.len() > 0;
+            let failed = known && host.failed_within(upstream.settings.eject_for);
+            if is_known || failed {
+                continue;
+            }
+            let within = upstream.settings.timeouts.connect;
+            if let Err(failure) = host.told_since(self.began, within).await {
+                last = Some((host.name.clone(), failure));
+            }
+        }
+        last.filter(|_| upstream.hosts.iter().all(|host| host.len() == 0))
+    }
+
+    /// The next server to try. When all have failed, names are asked for once more: their
+    /// servers may have moved.
+    pub async fn next(&mut self) -> Option<(Arc<Host>, Arc<Endpoint>)> {
+        let next = self.upstream.choose(&self.tried);
+        if next.is_some() || self.asked_again {
+            return next;
+        }
+        self.asked_again = true;
+        for host in &self.upstream.hosts {
+            // Its failure is known: it was tried.
+            let _ = host.told_since(self.began, self.budget(host)).await;
+        }
+        self.upstream.choose(&self.tried)
+    }
+
+    /// Tries one server.
+    pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> Tried {
+        let upstream = self.upstream;
+        let held = endpoint.outstanding.take();
+        let leased = |wire, reused| Tried::Leased(Lease { wire, reused, held });
+        let reused = match self.wish.fresh || upstream.connections.pending() > 0 {
+            true => None,
+            false => endpoint.reuse(self.wish),
+        };
+        if let Some(wire) = reused {
+            return leased(wire, true);
+        }
+        let within = self.share(host);
+        let deadline = tokio::time::Instant::now() + within;
+        let shares = !self.wish.upgrade && upstream.shares(endpoint);
+        let mut opening = None;
+        if shares && !upstream.is_full() {
+            let Ok(lock) = timeout_at(deadline, endpoint.opening.lock()).await else {
+                return self.failed(
+                    endpoint,
+                    failure(
+                        FailureKind::ConnectTimeout,
+                        "has not accepted a connection yet",
+                    ),
+                );
+            };
+            if let Some(wire) = endpoint.reuse_http2() {
+                return leased(wire, true);
+            }
+            // Else the first connection showed that there is nothing to wait for.
+            opening = upstream.shares(endpoint).then_some(lock);
+        }
+        let room = match upstream.room_at_once() {
+            Some(open) => Ok(Room::Open(open)),
+            None => {
+                // Others need not wait for one that waits.
+                opening = None;
+                upstream.wait_for_room(endpoint, self.wish).await
+            }
+        };
+        let open = match room {
+            Ok(Room::Reused(wire)) => return leased(wire, true),
+            Ok(Room::Open(open)) => open,
+            Err(failure) => return Tried::Full(failure),
+        };
+        if let Err(failure) = host.resolve(within).await {
+            for endpoint in host.endpoints() {
+                endpoint.eject(upstream.settings.eject_for);
+                self.tried.push(endpoint);
+            }
+            return self.failed(endpoint, failure);
+        }
+        if !host.has(endpoint) {
+            self.tried.push(Arc::clone(endpoint));
+            return Tried::Moved;
+        }
+        match upstream.open(endpoint, self.wish, open, within).await {
+            Ok(wire) => {
+                drop(opening);
+                host.connected(endpoint);
+                leased(wire, false)
+            }
+            Err(failure) => self.failed(endpoint, failure),
+        }
+    }
+
+    fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> Tried {
+        endpoint.eject(self.upstream.settings.eject_for);
+        self.tried.push(Arc::clone(endpoint));
+        Tried::Failed(failure)
+    }
+
+    /// What is left of the time for this name.
+    fn budget(&self, host: &Arc<Host>) -> Duration {
+        let mut deadlines = self.deadlines.iter();
+        let deadline = deadlines.find(|(known, _)| Arc::ptr_eq(known, host));
+        let connect = self.upstream.settings.timeouts.connect;
+        deadline.map_or(connect, |(_, deadline)| {
+            deadline.saturating_duration_since(now())
+        })
+    }
+
+    /// A server that does not answer leaves time for the others of its name.
+    fn share(&mut self, host: &Arc<Host>) -> Duration {
+        let untried = |endpoint: &&Arc<Endpoint>| {
+            !self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
+        };
+        let endpoints = host.endpoints();
+        let left = endpoints.iter().filter(untried).count();
+        let budget = self.budget(host);
+        if !self
+            .deadlines
+            .iter()
+            .any(|(known, _)| Arc::ptr_eq(known, host))
+        {
+            self.deadlines.push((Arc::clone(host), now() + budget));
+        }
+        budget / u32::try_from(left).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+/// What a request may go on with.
+enum Room {
+    Reused(Wire),
+    Open(OpenConnection),
+}
+
+impl Upstream {
+    /// Whether no connection can be opened just now.
+    fn is_full(&self) -> bool {
+        let max = self.settings.max_connections;
+        self.connections.pending() > 0 || self.connections.is_full(max)
+    }
+
+    /// Room for one more connection, where nobody waits for it.
+    fn room_at_once(&self) -> Option<OpenConnection> {
+        let free = self.connections.pending() == 0;
+        free.then(|| self.try_open()).flatten()
+    }
+
+    /// Room for one more connection, or one that has become free meanwhile. Who comes first
+    /// goes first.
+    async fn wait_for_room(&self, endpoint: &Arc<Endpoint>, wish: Wish) -> Result<Room, Failure> {
+        let waiting = self
+            .connections
+            .try_wait(self.settings.max_pending)
+            .ok_or_else(|| self.refused())?;
+        let limit = self.settings.timeouts.connect;
+        let deadline = tokio::time::Instant::now() + limit;
+        let mut its_turn = waiting.is_first();
+        loop {
+            let mut freed = pin!(self.connections.freed());
+            // What is freed from here on is not missed.
+            freed.as_mut().enable();
+            if its_turn && let Some(room) = self.room_now(endpoint, wish) {
+                return Ok(room);
+            }
+            if timeout_at(deadline, freed).await.is_err() {
+                return Err(self.waited(limit));
+            }
+            its_turn = true;
+        }
+    }
+
+    fn room_now(&self, endpoint: &Endpoint, wish: Wish) -> Option<Room> {
+        let reused = (!wish.fresh).then(|| endpoint.reuse(wish)).flatten();
+        let reused = reused.map(Room::Reused);
+        reused.or_else(|| self.try_open().map(Room::Open))
+    }
+
+    fn try_open(&self) -> Option<OpenConnection> {
+        let max = self.settings.max_connections;
+        self.connections.try_open(max).or_else(|| {
+            self.close_an_idle_one();
+            self.connections.try_open(max)
+        })
+    }
+
+    /// More wait than may.
+    fn refused(&self) -> Failure {
+        let pending = self.settings.max_pending;
+        self.full(format!("and {pending} requests wait for one (max_pending)"))
+    }
+
+    fn waited(&self, limit: Duration) -> Failure {
+        self.full(format!("and none became free within {limit:?}"))
+    }
+
+    fn full(&self, and: String) -> Failure {
+        self.connections.refuse();
+        let (name, open) = (&self.settings.name, self.connections.open());
+        let bound = match self.settings.max_connections {
+            Some(_) => "max_connections",
+            None => "its share of the descriptors that the process may open",
+        };
+        let message = format!(
+            "upstream {name}: all {open} connections are in use ({bound}), {and}; try again in {} s",
+            RETRY_AFTER.as_secs()
+        );
+        Failure {
+            retry_after: Some(RETRY_AFTER),
+            ..failure(FailureKind::Overloaded, message)
+        }
+    }
+
+    async fn open(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        wish: Wish,
+        open: OpenConnection,
+        within: Duration,
+    ) -> Result<Wire, Failure> {
+        let started = now();
+        let tcp = CountedTcp::new(self.dial(endpoint, within).await?, open);
+        let host = endpoint.settings.authority.host();
+        let (io, http2) = match &self.tls {
+            Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
+                let connector = if wish.upgrade { &tls.http1 } else { &tls.any };
+                let left = within.saturating_sub(started.elapsed());
+                let handshake = timeout(left, connector.connect(tcp, host)).await;
+                let stream = handshake
+                    .map_err(|_| {
+                        failure(
+                            FailureKind::ConnectTimeout,
+                            "did not finish the TLS handshake in time",
+                        )
+                    })?
+                    .map_err(|error| {
+                        failure(
+                            FailureKind::Tls,
+                            format!("failed the TLS handshake: {error}"),
+                        )
+                    })?;
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Io::Tls(Box::new(stream)), http2)
+            }
+            _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
+        };
+        if !wish.upgrade {
+            let spoken = if http2 { HTTP2 } else { HTTP1 };
+            endpoint.spoken.store(spoken, Ordering::Relaxed);
+        }
+        let opened = if http2 {
+            endpoint.open_http2(io).await
+        } else {
+            self.open_http1(io)
+        };
+        opened.map_err(|error| {
+            failure(
+                FailureKind::Protocol,
+                format!("did not begin to speak HTTP ({error})"),
+            )
+        })
+    }
+
+    async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
+        match timeout(within, TcpStream::connect(endpoint.address)).await {
+            Ok(Ok(tcp)) => {
+                // Without it a chunk may wait for the acknowledgement of the last.
+                let _ = tcp.set_nodelay(true);
+                Ok(tcp)
+            }
+            Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Err(failure(
+                FailureKind::Connect,
+                format!("cannot be connected to ({error})"),
+            )),
+            _ => {
+                let limit = self.settings.timeouts.connect;
+                Err(failure(
+                    FailureKind::ConnectTimeout,
+                    format!("did not accept a connection within {limit:?}"),
+                ))
+            }
+        }
+    }
+
+    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
+        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
+    }
+}

@@ -1,0 +1,221 @@
+//! Names of upstreams that change, or stand for several servers.
+
+use super::backend::Backend;
+use super::message::Ending;
+use super::upstream::recorded;
+use super::world::{Setup, World, ask, ordinary, request};
+use std::path::Path;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// Longer than the addresses of a name are used to open connections.
+const ADDRESSES_LAST: Duration = Duration::from_millis(1_200);
+
+/// Whether a process can be given names of its own here. CI has to.
+fn names_can_be_given() -> bool {
+    let allowed = std::process::Command::new("unshare")
+        .args(["-m", "true"])
+        .status();
+    let allowed = allowed.is_ok_and(|status| status.success());
+    assert!(
+        allowed || std::env::var("CI").is_err(),
+        "CI can give a process names of its own"
+    );
+    if !allowed {
+        eprintln!("skipped: mount namespaces are not allowed here");
+    }
+    allowed
+}
+
+/// The proxy, for whom the names of the machine are those of a file.
+fn proxy_with_names(names: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    let script = with_names(names, "exec \"$0\" \"$@\"");
+    command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
+    command
+}
+
+/// What a shell does first, so that the names of the machine are those of a file.
+fn with_names(file: &Path, then: &str) -> String {
+    format!("mount --bind {} /etc/hosts && {then}", file.display())
+}
+
+/// What a process sees that asks for the name itself: an agent without the proxy.
+async fn resolved(names: &Path) -> Option<String> {
+    let script = with_names(names, "exec getent ahostsv4 engine.test");
+    let mut command = Command::new("unshare");
+    let output = command.args(["-m", "sh", "-c", &script]).output().await;
+    let output = output.expect("getent runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// The names of the machine are those of a file of its own for this process.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_whose_name_changes_is_followed() {
+    if !names_can_be_given() {
+        return;
+    }
+    let first = Backend::start().await;
+    let second = Backend::bind(([127, 0, 0, 2], first.address.port()).into()).await;
+    first.plays(&ordinary());
+    second.plays(&ordinary());
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = folder.path().join("hosts");
+    let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
+    resolves("127.0.0.1 engine.test").expect("written");
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://engine.test:{}", first.address.port());
+        setup.command = proxy_with_names(&names);
+    });
+    let world = world.await;
+    let whole = |session: &'static str| {
+        let play = request(session);
+        let proxy = world.proxy();
+        async move { ask(proxy, &play).await }
+    };
+    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
+    assert_eq!(whole("one").await.end, Ending::Whole);
+    assert_eq!((first.visits().len(), second.visits().len()), (1, 0));
+    // Neither the connection that is kept nor what is known of its name is used for long.
+    tokio::time::sleep(ADDRESSES_LAST).await;
+    resolves("").expect("written");
+    assert_eq!(resolved(&names).await, None);
+    let seen = whole("nowhere").await;
+    assert_eq!(seen.what.as_deref(), Some("502"), "{seen:?}");
+    let record = world.record("nowhere").await;
+    assert!(
+        recorded("unreachable", Some("upstream_dns"), None).is(&record),
+        "{record}"
+    );
+    world.rests("a name that is gone").await;
+    resolves("127.0.0.2 engine.test").expect("written");
+    assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.2"));
+    assert_eq!(whole("two").await.end, Ending::Whole);
+    assert_eq!((first.visits().len(), second.visits().len()), (0, 1));
+    world.rests("a name that moved").await;
+}
+
+/// Servers at 127.0.0.1, .2 and so on, on one port, behind one name as a headless service has it.
+struct Service {
+    servers: Vec<Backend>,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Service {
+    async fn start(count: u8) -> Service {
+        let first = Backend::start().await;
+        let port = first.address.port();
+        let mut servers = vec![first];
+        for number in 2..=count {
+            servers.push(Backend::bind(([127, 0, 0, number], port).into()).await);
+        }
+        servers.iter().for_each(|server| server.plays(&ordinary()));
+        let folder = tempfile::tempdir().expect("a folder");
+        Service {
+            servers,
+            port,
+            folder,
+        }
+    }
+
+    fn names(&self) -> std::path::PathBuf {
+        self.folder.path().join("hosts")
+    }
+
+    /// The name stands for these.
+    fn resolves(&self, last: &[u8]) {
+        let lines = last
+            .iter()
+            .map(|last| format!("127.0.0.{last} engine.test\n"));
+        let text: String = lines.collect();
+        std::fs::write(self.names(), format!("127.0.0.1 localhost\n{text}")).expect("written");
+    }
+
+    /// A proxy in front of it that keeps connections, unless agents say otherwise.
+    async fn proxy(&self) -> World {
+        let world = World::elsewhere(|setup: &mut Setup| {
+            setup.url = format!("http://engine.test:{}", self.port);
+            setup.command = proxy_with_names(&self.names());
+        });
+        world.await
+    }
+
+    /// So many calls, one after the other; how many each server got.
+    async fn calls(&self, world: &World, session: &str, count: usize) -> Vec<usize> {
+        for _ in 0..count {
+            let seen = ask(world.proxy(), &request(session)).await;
+            assert_eq!(seen.end, Ending::Whole, "{seen:?}");
+        }
+        let servers = self.servers.iter();
+        servers.map(|server| server.visits().len()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_server_behind_a_name_gets_its_share_as_long_as_it_is_there() {
+    if !names_can_be_given() {
+        return;
+    }
+    let service = Service::start(3).await;
+    service.resolves(&[1, 2, 3]);
+    let world = service.proxy().await;
+    assert_eq!(service.calls(&world, "three", 30).await, [10, 10, 10]);
+    service.resolves(&[1, 3]);
+    tokio::time::sleep(ADDRESSES_LAST).await;
+    assert_eq!(service.calls(&world, "two", 20).await, [10, 0, 10]);
+    service.resolves(&[1, 2, 3]);
+    tokio::time::sleep(ADDRESSES_LAST).await;
+    // The first call opens a connection, and sees that there is one more.
+    let again = service.calls(&world, "again", 31).await;
+    assert!(again.iter().all(|calls| *calls >= 10), "{again:?}");
+    world.rests("three servers behind a name").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
+    if !names_can_be_given() {
+        return;
+    }
+    let service = Service::start(2).await;
+    service.resolves(&[1, 2, 9]);
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://engine.test:{}", service.port);
+        setup.command = proxy_with_names(&service.names());
+        setup.eject_for = "10s";
+    });
+    let world = world.await;
+    assert_eq!(service.calls(&world, "refused", 20).await, [10, 10]);
+    let refused = "cannot be connected to";
+    let line = world.process.line(refused).await;
+    assert!(line.contains("(127.0.0.9)"), "{line}");
+    world.rests("a dead address").await;
+}
+
+/// Agents whose requests travel over kept connections notice a new server as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opened() {
+    if !names_can_be_given() {
+        return;
+    }
+    let service = Service::start(2).await;
+    service.resolves(&[1]);
+    let world = World::elsewhere(|setup: &mut Setup| {
+        setup.url = format!("http://engine.test:{}", service.port);
+        setup.command = proxy_with_names(&service.names());
+        setup.idle_for = "30s";
+    });
+    let world = world.await;
+    assert_eq!(service.calls(&world, "before", 5).await, [5, 0]);
+    service.resolves(&[1, 2]);
+    let end = std::time::Instant::now() + super::play::PATIENCE;
+    loop {
+        let calls = service.calls(&world, "after", 2).await;
+        if calls[1] > 0 {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "never asked for again");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
