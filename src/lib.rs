@@ -12,6 +12,7 @@
 //! config/          file.rs as written → mod.rs as used; reload.rs what may change while running
 //! call.rs          the domain's words; knows nobody
 //! observer.rs      the one door between moving bytes and measuring them
+//! memory.rs        the bound on what measuring holds, and buffers that keep to it
 //! proxy/           moves bytes: no JSON, no tokens, no metric names
 //! wire/            bytes → events: no clock, no sockets, no counting
 //! tokens/          o200k_base, incrementally; knows no dialect
@@ -53,6 +54,7 @@ pub mod fetch;
 pub mod history;
 pub mod inject;
 pub mod ledger;
+pub mod memory;
 pub mod meter;
 pub mod observer;
 pub mod plot;

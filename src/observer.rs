@@ -2,6 +2,7 @@
 //! the meter stands behind it. Nothing behind it may block, fail or panic out.
 
 use crate::call::Dialect;
+use crate::memory::{Buffer, Memory};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::net::SocketAddr;
@@ -69,6 +70,11 @@ pub trait CallObserver: Send + Sync {
     fn tunnel_over(&self, _from: Side) {}
     /// An error's body in the shape of the call's dialect.
     fn error_reply(&self, failure: &Failure) -> ErrorReply;
+    /// What a request body is held in that has to be read before it is forwarded: at most
+    /// `limit` bytes, and what all measuring may hold.
+    fn buffer(&self, limit: usize) -> Buffer {
+        Buffer::new(&Memory::unbounded(), limit)
+    }
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;

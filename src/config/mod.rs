@@ -19,6 +19,7 @@ use crate::attribution::Rules;
 use crate::call::Dialect;
 use crate::cost::Prices;
 use crate::cost::budget::{Budget, Budgets};
+use crate::memory::DEFAULT_BYTES;
 use crate::quota::Quotas;
 use crate::slo::{Objective, Pattern, Receiver};
 use http::uri::{Authority, Scheme};
@@ -399,7 +400,7 @@ impl Default for Measure {
             warm_up_calls: 5,
             warm_up_for: Duration::from_secs(30),
             body_bytes: 16 << 20,
-            memory_bytes: 256 << 20,
+            memory_bytes: DEFAULT_BYTES,
             recent_calls: 1_000,
             max_models: 200,
             attribution: Arc::default(),

@@ -3,6 +3,7 @@
 
 use super::file::{self, File, Problem, key_at, line_at};
 use super::*;
+use crate::memory::default_bytes;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use toml::Spanned;
@@ -204,7 +205,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
         body_bytes: written.body_bytes.map_or(default.body_bytes, |size| size.0),
         memory_bytes: written
             .memory_bytes
-            .map_or(default.memory_bytes, |size| size.0),
+            .map_or_else(default_bytes, |size| size.0),
         recent_calls: written.recent_calls.unwrap_or(default.recent_calls),
         max_models: written
             .max_models

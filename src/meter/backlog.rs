@@ -1,6 +1,6 @@
 //! Frames that are read later: a body that came whole, or compressed bulk.
 
-use super::memory::{Copy, Memory};
+use crate::memory::{Buffer, Memory, Share};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,38 +10,58 @@ const MAX_FRAMES: usize = 64 * 1024;
 /// The bytes of frames and when each came.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    copy: Copy,
+    bytes: Buffer,
     /// Where each frame ends, and its instant. Frames of one instant are one.
     ends: Vec<(usize, Instant)>,
+    /// What `ends` takes of the memory.
+    share: Share,
 }
 
 impl Backlog {
     pub(crate) fn new(memory: &Arc<Memory>, limit: usize) -> Backlog {
         Backlog {
-            copy: Copy::new(memory, limit),
+            bytes: Buffer::new(memory, limit),
             ends: Vec::new(),
+            share: Share::empty(memory),
         }
     }
 
     /// Keeps a frame; `false` where a bound does not allow it.
     #[must_use]
     pub(crate) fn push(&mut self, at: Instant, bytes: &[u8]) -> bool {
-        if !self.copy.extend(bytes) {
+        if self.bytes.extend(bytes).is_err() {
             return false;
         }
-        let end = self.copy.length();
-        let full = self.ends.len() >= MAX_FRAMES;
-        match self.ends.last_mut() {
-            Some((last, instant)) if *instant == at => *last = end,
-            _ if full => return false,
-            _ => self.ends.push((end, at)),
+        let end = self.bytes.len();
+        if let Some((last, instant)) = self.ends.last_mut()
+            && *instant == at
+        {
+            *last = end;
+            return true;
         }
-        true
+        let fits = self.ends.len() < MAX_FRAMES && self.has_room();
+        if fits {
+            self.ends.push((end, at));
+        }
+        fits
     }
 
-    /// The frames in their order. To lay long ones together takes its time.
-    pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Instant, &[u8])> {
-        let bytes = self.copy.joined();
+    /// Makes room for the end of one more frame; `false` where the memory does not allow it.
+    fn has_room(&mut self) -> bool {
+        if self.ends.len() < self.ends.capacity() {
+            return true;
+        }
+        let room = (2 * self.ends.len()).max(16);
+        let allowed = self.share.resize(room * size_of::<(usize, Instant)>());
+        if allowed {
+            self.ends.reserve_exact(room - self.ends.len());
+        }
+        allowed
+    }
+
+    /// The frames in their order.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (Instant, &[u8])> {
+        let bytes = self.bytes.as_slice();
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         let frames = starts.zip(&self.ends);
         frames.map(|(start, (end, at))| (*at, &bytes[start..*end]))
@@ -55,7 +75,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_as_they_went_in_with_their_instants() {
-        let memory = Memory::new(100);
+        let memory = Memory::new(1000);
         let start = Instant::now();
         let later = start + Duration::from_millis(5);
         let mut backlog = Backlog::new(&memory, 100);

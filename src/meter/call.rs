@@ -4,7 +4,6 @@
 use super::finish;
 use super::guard::guarded;
 use super::head::Head;
-use super::memory::Share;
 use super::reading::Reading;
 use super::run::Run;
 use super::shared::limits;
@@ -12,18 +11,15 @@ use super::turns::Turns;
 use crate::call;
 use crate::call::Dialect;
 use crate::cost::Share as GpuShare;
+use crate::memory::Buffer;
 use crate::observer::{
     Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
 };
-use crate::wire::{self, Decoder, ResponseHead};
+use crate::wire::{self, Broken, Decoder, ResponseHead};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Bytes of an unfinished wire event that are not accounted for: next to all events
-/// come whole.
-const PENDING_FREE: usize = 64 * 1024;
 
 /// What changes while a call runs.
 #[derive(Default)]
@@ -41,9 +37,6 @@ pub(crate) struct State {
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
     pub(crate) lagged: bool,
-    /// Bytes of a wire event that has not come whole, and the memory they take.
-    pending: usize,
-    held: Option<Box<Share>>,
     /// What the body was before reading it was given up.
     was_stream: Option<bool>,
     /// The body could not be read to its end.
@@ -118,14 +111,12 @@ impl State {
             return;
         };
         let generation = &mut self.run.generation;
-        let before = generation.messages;
         let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
-        let complete = generation.messages > before;
         self.run.frame(head, frame.at, accepted);
-        if read.is_err() {
-            self.give_up();
-        } else if !self.hold(head, complete, length) {
-            self.lag(head, 1);
+        match read {
+            Ok(()) => {}
+            Err(Broken::Memory) => self.lag(head, 1),
+            Err(_) => self.give_up(),
         }
         self.release_request(head);
     }
@@ -137,20 +128,6 @@ impl State {
             Side::Agent => self.bytes.request += length,
             Side::Upstream => self.bytes.response += length,
         }
-    }
-
-    /// Accounts for what the decoder holds of a wire event that has not come whole.
-    /// `false` where the memory does not allow it.
-    fn hold(&mut self, head: &Head, complete: bool, length: usize) -> bool {
-        self.pending = if complete { 0 } else { self.pending + length };
-        if self.pending <= PENDING_FREE {
-            self.held = None;
-            return true;
-        }
-        let held = self
-            .held
-            .get_or_insert_with(|| Box::new(Share::empty(&head.shared.memory)));
-        held.grow_to(self.pending)
     }
 
     /// Gives the request's copy back as soon as the provider told the input tokens.
@@ -166,6 +143,10 @@ impl State {
             && request.countable()
             && request.facts.is_some()
         {
+            if let Some(long) = request.take_long() {
+                // Refused, it is given back here.
+                let _ = head.shared.worker.queue(Box::new(move |_| drop(long)));
+            }
             request.release();
         }
     }
@@ -176,7 +157,8 @@ impl State {
         self.stop_reading();
     }
 
-    fn lag(&mut self, head: &Head, frames: u64) {
+    /// So many frames were not measured, nor is what follows them.
+    pub(crate) fn lag(&mut self, head: &Head, frames: u64) {
         head.shared.tally.lagged(frames);
         self.lagged = true;
         self.stop_reading();
@@ -187,7 +169,6 @@ impl State {
         let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
         self.was_stream = was_stream.or(self.was_stream);
         self.reading = Reading::Nothing;
-        self.held = None;
     }
 }
 
@@ -247,7 +228,8 @@ impl Call {
             content_type: text(headers, &header::CONTENT_TYPE),
             content_encoding: encoding,
         };
-        let decoder = Decoder::new(head.dialect, &response, limits(&head.measure));
+        let limits = limits(&head.measure);
+        let decoder = Decoder::within(&head.shared.memory, head.dialect, &response, limits);
         if head.dialect != Dialect::Unknown || decoder.is_stream() {
             if let Some(live) = &state.run.live {
                 live.streamed(decoder.is_stream());
@@ -366,6 +348,10 @@ impl CallObserver for Call {
             code,
             &failure.message,
         )
+    }
+
+    fn buffer(&self, limit: usize) -> Buffer {
+        Buffer::new(&self.head.shared.memory, limit)
     }
 
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {

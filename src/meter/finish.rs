@@ -10,6 +10,7 @@ use super::worker::Place;
 use crate::background::give_way;
 use crate::call::Outcome;
 use crate::observer::{End, FailureKind};
+use crate::wire::Broken;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -97,14 +98,14 @@ fn later(head: &Head, mut state: State, at: Instant, end: &End, place: Place) {
 fn read_rest(head: &Head, state: &mut State) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(head.received);
-    let (mut decoder, mut backlog) = match std::mem::take(&mut state.reading) {
+    let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
         Reading::Nothing => return,
         Reading::Inline { decoder, .. } => (decoder, None),
         Reading::Later { decoder, backlog } => (decoder, Some(backlog)),
     };
     let run = &mut state.run;
     let mut read = Ok(());
-    for (at, bytes) in backlog.iter_mut().flat_map(|backlog| backlog.frames()) {
+    for (at, bytes) in backlog.iter().flat_map(|backlog| backlog.frames()) {
         read = read.and_then(|()| decoder.push(bytes, &mut |event| run.generation.event(event)));
         if decoder.is_stream() {
             run.frame(head, at, accepted);
@@ -121,13 +122,17 @@ fn read_rest(head: &Head, state: &mut State) {
     } else {
         run.whole(head, latest, accepted);
     }
-    state.broken |= read.is_err();
     state.reading = Reading::new(*decoder, false);
+    match read {
+        Ok(()) => {}
+        Err(Broken::Memory) => state.lag(head, 1),
+        Err(_) => state.broken = true,
+    }
 }
 
 /// Counts the prompt where the provider did not.
 fn count_input(head: &Head, state: &State) -> Option<u64> {
-    let mut request = head.request.lock().unwrap_or_else(PoisonError::into_inner);
+    let request = head.request.lock().unwrap_or_else(PoisonError::into_inner);
     let reported = state.run.generation.usage().input.is_some();
     if reported { None } else { request.count() }
 }

@@ -17,7 +17,6 @@ mod guard;
 mod head;
 mod lane;
 mod live;
-mod memory;
 mod reading;
 mod recent;
 mod record;
@@ -33,6 +32,7 @@ mod workload;
 
 use crate::config::Measure;
 use crate::cost::Prices;
+use crate::memory::Memory;
 use crate::observer::{CallObserver, CallStart, Observer};
 use crate::quota::Quotas;
 use crate::trace::Tracer;
@@ -91,7 +91,7 @@ impl Meter {
     ) -> Arc<Meter> {
         guard::hide_messages();
         let shared = Shared {
-            memory: memory::Memory::new(measure.memory_bytes),
+            memory: Memory::new(measure.memory_bytes),
             measure: ArcSwap::from_pointee(measure),
             worker: worker::Worker::start(),
             subscribers: subscriber::Subscribers::new(subscribers),

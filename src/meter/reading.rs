@@ -1,7 +1,7 @@
 //! How the response body of a call is read: inline, later, or not at all.
 
 use super::backlog::Backlog;
-use super::memory::Memory;
+use crate::memory::Memory;
 use crate::wire::Decoder;
 use std::sync::Arc;
 use std::time::Instant;

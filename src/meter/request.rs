@@ -1,10 +1,10 @@
 //! The request's side: a bounded copy of its body, read once for its facts, kept
 //! until the provider told the input tokens, else counted.
 
-use super::memory::{Copy, Memory};
 use crate::attribution::Rules;
 use crate::background::give_way;
 use crate::call::{Dialect, Named, RequestFacts};
+use crate::memory::{Buffer, Memory, Share};
 use crate::{tokens, wire};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const TURN_BYTES: usize = 4 * 1024;
 #[derive(Debug)]
 pub(crate) struct Request {
     dialect: Dialect,
-    copy: Option<Copy>,
+    copy: Option<Buffer>,
     complete: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
 }
@@ -29,7 +29,7 @@ impl Request {
         let prompts = !matches!(dialect, Dialect::Unknown | Dialect::OpenaiRealtime);
         Request {
             dialect,
-            copy: prompts.then(|| Copy::new(memory, limit)),
+            copy: prompts.then(|| Buffer::new(memory, limit)),
             complete: false,
             facts: None,
         }
@@ -40,7 +40,7 @@ impl Request {
         let Some(copy) = &mut self.copy else {
             return true;
         };
-        let fits = copy.extend(bytes);
+        let fits = copy.extend(bytes).is_ok();
         if !fits {
             self.copy = None;
         }
@@ -57,22 +57,28 @@ impl Request {
 
     /// Bytes of the copy; 0 without one.
     pub(crate) fn length(&self) -> usize {
-        self.copy.as_ref().map_or(0, Copy::length)
+        self.copy.as_ref().map_or(0, Buffer::len)
     }
 
     /// Reads the facts, once.
     pub(crate) fn read(&mut self, rules: &Rules) {
-        let Some(copy) = self.copy.as_mut().filter(|_| self.complete) else {
+        let Some(copy) = self.copy.as_ref().filter(|_| self.complete) else {
             return;
         };
         if self.facts.is_none() {
-            self.facts = facts(self.dialect, rules, copy.joined()).map(Box::new);
+            let _scratch = scratch(copy);
+            self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
         }
     }
 
     /// The input tokens are known, or nobody will ask: gives the memory back.
     pub(crate) fn release(&mut self) {
         self.copy = None;
+    }
+
+    /// The same, where giving it back takes its time: to be dropped elsewhere.
+    pub(crate) fn take_long(&mut self) -> Option<Buffer> {
+        self.copy.take_if(|copy| copy.len() > INLINE_BYTES)
     }
 
     /// Whether there is a whole body whose tokens can be counted.
@@ -82,14 +88,25 @@ impl Request {
 
     /// Counts the tokens of the prompt's texts, each as one string. A body in which none
     /// was found is one that was not understood.
-    pub(crate) fn count(&mut self) -> Option<u64> {
-        let copy = self.copy.as_mut().filter(|_| self.complete)?;
+    pub(crate) fn count(&self) -> Option<u64> {
+        let copy = self.copy.as_ref().filter(|_| self.complete)?;
+        let _scratch = scratch(copy);
         let mut total = 0;
-        wire::request_texts(self.dialect, copy.joined(), &mut |text| {
+        wire::request_texts(self.dialect, copy.as_slice(), &mut |text| {
             total += count_giving_way(text);
         });
         Some(total).filter(|total| *total > 0)
     }
+}
+
+/// Accounts for the longest string of a body, which is copied where it has escapes. One
+/// body is read at a time, so that it may go over the bound.
+fn scratch(body: &Buffer) -> Option<Share> {
+    (body.len() > INLINE_BYTES).then(|| {
+        let mut share = body.share_of_its_memory();
+        share.resize_anyway(body.len());
+        share
+    })
 }
 
 /// The tokens of a text as one string. A prompt may be megabytes: traffic goes first every

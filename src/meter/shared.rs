@@ -2,10 +2,10 @@
 
 use super::lane::Lanes;
 use super::live::Registry;
-use super::memory::Memory;
 use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::config::Measure;
+use crate::memory::Memory;
 use crate::trace::Tracer;
 use crate::wire::Limits;
 use arc_swap::ArcSwap;

@@ -10,7 +10,7 @@ use super::run::Run;
 use crate::call::{Bytes, Dialect, Event};
 use crate::observer::{End, Frame, Side};
 use crate::trace::CallTrace;
-use crate::wire::{Decoder, Framing, Limits, RealtimeRequests};
+use crate::wire::{Broken, Decoder, Framing, Limits, RealtimeRequests};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -48,10 +48,12 @@ impl Turns {
     pub(crate) fn new(head: &Head, extensions: Option<&str>) -> Option<Turns> {
         (head.dialect == Dialect::OpenaiRealtime).then(|| {
             let (dialect, framing) = (Dialect::OpenaiRealtime, Framing::WebSocket);
-            let decoder = Decoder::with_framing(dialect, framing, extensions, Limits::default());
+            let (memory, limits) = (&head.shared.memory, Limits::default());
+            let decoder =
+                Decoder::with_framing_within(memory, dialect, framing, extensions, limits);
             Turns {
                 decoder: Some(Box::new(decoder)),
-                requests: RealtimeRequests::new(extensions, Limits::default()),
+                requests: RealtimeRequests::within(memory, extensions, limits),
                 asked: VecDeque::new(),
                 turn: None,
                 depth: 0,
@@ -90,6 +92,7 @@ impl Turns {
         state.run.frame(head, frame.at, true);
         match read {
             Ok(()) => self.decoder = Some(decoder),
+            Err(Broken::Memory) => state.lag(head, 1),
             Err(_) => state.broken = true,
         }
     }

@@ -2,7 +2,9 @@
 
 use super::upload::{Read, Source};
 use super::watch::Watch;
+use crate::memory::Buffer;
 use crate::observer::{Admission, Failure};
+use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, request, response};
 use http_body::Body;
@@ -12,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Bigger bodies are left alone.
+/// Bigger bodies are left alone, and those for which there is no memory.
 const LIMIT: usize = 1 << 20;
 
 /// What becomes of a request body.
@@ -54,7 +56,10 @@ pub(super) async fn rewrite(
     idle: Duration,
     wish: Wish,
 ) -> Rewritten {
-    let read = match read(body, idle).await {
+    let Some(held) = watch.ask(|call| call.buffer(LIMIT)) else {
+        return Rewritten::Kept(Source::Agent(body));
+    };
+    let read = match read(body, held, idle).await {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => return Rewritten::Broken,
         Err(_) => return Rewritten::Stalled,
@@ -62,7 +67,7 @@ pub(super) async fn rewrite(
     if read.rest.is_some() || read.trailers.is_some() {
         return Rewritten::Kept(Source::Resumed(read));
     }
-    let whole: Vec<u8> = read.frames.iter().flatten().copied().collect();
+    let whole = read.frames.front().cloned().unwrap_or_default();
     if wish.admission
         && let Some(Admission::Refused(failure)) = watch.ask(|call| call.admit(Some(&whole)))
     {
@@ -71,7 +76,13 @@ pub(super) async fn rewrite(
     if !wish.replacement {
         return Rewritten::Kept(Source::Resumed(read));
     }
-    let Some(replacement) = watch.ask(|call| call.rewrite_request(&whole)).flatten() else {
+    let replacement = watch.ask(|call| {
+        let replacement = call.rewrite_request(&whole)?;
+        let mut held = call.buffer(replacement.len());
+        held.extend(&replacement).ok()?;
+        Some(Bytes::from_owner(held))
+    });
+    let Some(replacement) = replacement.flatten() else {
         return Rewritten::Kept(Source::Resumed(read));
     };
     request
@@ -94,8 +105,11 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
     readable
 }
 
+/// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
+/// bytes.
 async fn read(
     mut body: Incoming,
+    mut held: Buffer,
     idle: Duration,
 ) -> Result<Result<Read, hyper::Error>, tokio::time::error::Elapsed> {
     let sized = body.size_hint().exact().is_some();
@@ -105,21 +119,21 @@ async fn read(
         rest: None,
         sized,
     };
-    let mut length = 0;
+    let mut unfit = None;
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
-            Ok(Ok(bytes)) => {
-                length += bytes.len();
-                read.frames.push_back(bytes);
+            Ok(Ok(bytes)) if held.extend(&bytes).is_err() => {
+                unfit = Some(bytes);
+                read.rest = Some(body);
+                break;
             }
+            Ok(Ok(_)) => {}
             Ok(Err(frame)) => read.trailers = frame.into_trailers().ok(),
             Err(error) => return Ok(Err(error)),
         }
-        if length > LIMIT {
-            read.rest = Some(body);
-            break;
-        }
     }
+    let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
+    read.frames.extend(held.into_iter().chain(unfit));
     Ok(Ok(read))
 }
 

@@ -6,13 +6,16 @@ use super::json_array::JsonArray;
 use super::ndjson::Ndjson;
 use super::sse::Sse;
 use super::websocket::WebSocket;
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
 use crate::call::Dialect;
+use crate::memory::{Buffer, Memory};
+use std::sync::Arc;
 
 /// The body behind its encoding.
 pub(super) struct Body {
     framing: Framing,
     limits: Limits,
+    memory: Arc<Memory>,
     splitting: Splitting,
 }
 
@@ -20,7 +23,7 @@ enum Splitting {
     /// The first byte that is not white space decides, together with what the head said.
     Undecided(Choice),
     Events(Box<dyn Splitter>),
-    Whole(Vec<u8>),
+    Whole(Buffer),
     /// Neither events nor JSON.
     Unread,
     Nothing,
@@ -34,7 +37,12 @@ struct Choice {
 
 impl Body {
     /// A body whose first bytes decide what it is, together with what the head said.
-    pub(super) fn undecided(declared: Option<Framing>, dialect: Dialect, limits: Limits) -> Self {
+    pub(super) fn undecided(
+        declared: Option<Framing>,
+        dialect: Dialect,
+        limits: Limits,
+        memory: &Arc<Memory>,
+    ) -> Self {
         let framing = match (declared, dialect) {
             (Some(Framing::Json), Dialect::Gemini) => Framing::JsonArray,
             (Some(declared), _) => declared,
@@ -44,41 +52,41 @@ impl Body {
         Body {
             framing,
             limits,
+            memory: Arc::clone(memory),
             splitting,
         }
     }
 
     /// An upgraded connection.
-    pub(super) fn websocket(extensions: Option<&str>, limits: Limits) -> Self {
-        let splitter = Box::new(WebSocket::new(extensions, &limits));
+    pub(super) fn websocket(
+        extensions: Option<&str>,
+        limits: Limits,
+        memory: &Arc<Memory>,
+    ) -> Self {
+        let splitter = Box::new(WebSocket::new(extensions, &limits, memory));
         Body {
             framing: Framing::WebSocket,
             limits,
+            memory: Arc::clone(memory),
             splitting: Splitting::Events(splitter),
         }
     }
 
     /// A body whose framing is known.
-    pub(super) fn framed(framing: Framing, limits: Limits) -> Self {
-        let splitter: Box<dyn Splitter> = match framing {
-            Framing::Sse => Box::new(Sse::new(&limits)),
-            Framing::Ndjson => Box::new(Ndjson::new(&limits)),
-            Framing::JsonArray => Box::new(JsonArray::new(&limits)),
-            Framing::AwsEventStream => Box::new(EventStream::new(&limits)),
-            Framing::WebSocket => Box::new(WebSocket::new(None, &limits)),
-            Framing::Json => {
-                let splitting = Splitting::Whole(Vec::new());
-                return Body {
-                    framing,
-                    limits,
-                    splitting,
-                };
-            }
+    pub(super) fn framed(framing: Framing, limits: Limits, memory: &Arc<Memory>) -> Self {
+        let splitting = match framing {
+            Framing::Sse => events(Sse::new(&limits, memory)),
+            Framing::Ndjson => events(Ndjson::new(&limits, memory)),
+            Framing::JsonArray => events(JsonArray::new(&limits, memory)),
+            Framing::AwsEventStream => events(EventStream::new(&limits, memory)),
+            Framing::WebSocket => events(WebSocket::new(None, &limits, memory)),
+            Framing::Json => Splitting::Whole(buffer(memory, limits.body_bytes)),
         };
         Body {
             framing,
             limits,
-            splitting: Splitting::Events(splitter),
+            memory: Arc::clone(memory),
+            splitting,
         }
     }
 
@@ -90,20 +98,14 @@ impl Body {
     ) -> Result<(), Broken> {
         match &mut self.splitting {
             Splitting::Events(splitter) => splitter.push(bytes, each),
-            Splitting::Whole(body) if body.len() + bytes.len() > self.limits.body_bytes => {
-                Err(Broken::TooLarge)
-            }
-            Splitting::Whole(body) => {
-                body.extend_from_slice(bytes);
-                Ok(())
-            }
+            Splitting::Whole(body) => Ok(body.extend(bytes)?),
             Splitting::Undecided(choice) => match choice.decide(bytes) {
                 Some(Decision { framing, from }) => {
                     *self = match framing {
-                        Some(framing) => Body::framed(framing, self.limits),
+                        Some(framing) => Body::framed(framing, self.limits, &self.memory),
                         None => Body {
                             splitting: Splitting::Unread,
-                            ..Body::framed(Framing::Json, self.limits)
+                            ..Body::framed(Framing::Json, self.limits, &self.memory)
                         },
                     };
                     self.push(&bytes[from..], each)
@@ -130,10 +132,14 @@ impl Body {
     }
 }
 
+fn events(splitter: impl Splitter + 'static) -> Splitting {
+    Splitting::Events(Box::new(splitter))
+}
+
 /// What is left to read when the bytes are over.
 pub(super) enum Rest {
     Events(Box<dyn Splitter>),
-    Whole(Vec<u8>),
+    Whole(Buffer),
     Unread,
     Nothing,
 }

@@ -5,6 +5,8 @@ use super::encoding::Encoding;
 use super::events::Events;
 use super::{Broken, Limits, Sink};
 use crate::call::Dialect;
+use crate::memory::{Memory, Share};
+use std::sync::Arc;
 
 /// How events are cut out of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,21 +59,49 @@ pub(super) trait Splitter: Send {
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
 }
 
+/// An event up to this is read without asking for memory.
+const SHORT: usize = 64 * 1024;
+/// How often a text may be copied while it is read: one with escapes, once as a whole and
+/// once as its longest string.
+const COPIES: usize = 2;
+
+/// Whether the memory allows to read what was found. Structures have a bound of their own.
+fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
+    match item {
+        Item::Event { payload, .. } | Item::Error { payload } if payload.len() > SHORT => {
+            parsing.resize(payload.len().saturating_mul(COPIES))
+        }
+        _ => true,
+    }
+}
+
 /// Reads one response body.
 pub struct Decoder {
     /// Where the body is encoded.
     encoding: Option<Box<Encoding>>,
     body: Body,
     events: Events,
+    /// What reading a long event takes, while it is read.
+    parsing: Share,
     broken: Option<Broken>,
 }
 
 impl Decoder {
     /// A decoder for the body behind `head`.
     pub fn new(dialect: Dialect, head: &ResponseHead<'_>, limits: Limits) -> Self {
+        Decoder::within(&Memory::unbounded(), dialect, head, limits)
+    }
+
+    /// The same, that holds what `memory` allows.
+    pub(crate) fn within(
+        memory: &Arc<Memory>,
+        dialect: Dialect,
+        head: &ResponseHead<'_>,
+        limits: Limits,
+    ) -> Self {
         let declared = head.content_type.and_then(framing_of);
-        let body = Body::undecided(declared, dialect, limits);
-        Decoder::build(dialect, body, head.content_encoding, &limits)
+        let body = Body::undecided(declared, dialect, limits, memory);
+        Decoder::build(dialect, body, head.content_encoding, &limits, memory)
     }
 
     /// A decoder for a body whose framing is known. For [`Framing::WebSocket`],
@@ -82,17 +112,34 @@ impl Decoder {
         encoding: Option<&str>,
         limits: Limits,
     ) -> Self {
-        match framing {
-            Framing::WebSocket => {
-                let body = Body::websocket(encoding, limits);
-                Decoder::build(dialect, body, None, &limits)
-            }
-            _ => Decoder::build(dialect, Body::framed(framing, limits), encoding, &limits),
-        }
+        let memory = Memory::unbounded();
+        Decoder::with_framing_within(&memory, dialect, framing, encoding, limits)
     }
 
-    fn build(dialect: Dialect, body: Body, encoding: Option<&str>, limits: &Limits) -> Self {
-        let (encoding, broken) = match Encoding::new(encoding, limits) {
+    /// The same, that holds what `memory` allows.
+    pub(crate) fn with_framing_within(
+        memory: &Arc<Memory>,
+        dialect: Dialect,
+        framing: Framing,
+        encoding: Option<&str>,
+        limits: Limits,
+    ) -> Self {
+        if framing == Framing::WebSocket {
+            let body = Body::websocket(encoding, limits, memory);
+            return Decoder::build(dialect, body, None, &limits, memory);
+        }
+        let body = Body::framed(framing, limits, memory);
+        Decoder::build(dialect, body, encoding, &limits, memory)
+    }
+
+    fn build(
+        dialect: Dialect,
+        body: Body,
+        encoding: Option<&str>,
+        limits: &Limits,
+        memory: &Arc<Memory>,
+    ) -> Self {
+        let (encoding, broken) = match Encoding::new(encoding, limits, memory) {
             Ok(encoding) => (encoding, None),
             Err(broken) => (None, Some(broken)),
         };
@@ -100,6 +147,7 @@ impl Decoder {
             encoding: encoding.map(Box::new),
             body,
             events: Events::new(dialect),
+            parsing: Share::empty(memory),
             broken,
         }
     }
@@ -112,13 +160,21 @@ impl Decoder {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let (body, events) = (&mut self.body, &mut self.events);
-        let result = match &mut self.encoding {
-            None => body.push(bytes, &mut |item| events.take(item, sink)),
-            Some(encoding) => encoding.push(bytes, &mut |decoded| {
-                body.push(decoded, &mut |item| events.take(item, sink))
-            }),
+        let (body, events, parsing) = (&mut self.body, &mut self.events, &mut self.parsing);
+        let mut refused = false;
+        let mut take = |item: Item<'_>| {
+            if refused || !allowed(parsing, &item) {
+                refused = true;
+            } else {
+                events.take(item, sink);
+            }
         };
+        let result = match &mut self.encoding {
+            None => body.push(bytes, &mut take),
+            Some(encoding) => encoding.push(bytes, &mut |decoded| body.push(decoded, &mut take)),
+        };
+        let result = if refused { Err(Broken::Memory) } else { result };
+        let _ = self.parsing.resize(0);
         self.broken = result.err();
         result
     }
@@ -136,7 +192,12 @@ impl Decoder {
                 }
                 events.finish(sink);
             }
-            Rest::Whole(body) if self.broken.is_none() => events.whole(&body, sink),
+            Rest::Whole(body) if self.broken.is_none() => {
+                self.parsing
+                    .resize_anyway(body.len().saturating_mul(COPIES));
+                events.whole(body.as_slice(), sink);
+                let _ = self.parsing.resize(0);
+            }
             Rest::Unread => events.take(Item::Unparsed, sink),
             Rest::Whole(_) | Rest::Nothing => {}
         }

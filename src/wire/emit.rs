@@ -33,6 +33,14 @@ pub(crate) fn usage(sink: Sink<'_>, usage: Usage) {
     }
 }
 
+/// Bytes of a name that are remembered, to know it again.
+const MAX_NAME: usize = 256;
+
+/// As much of a name as is remembered of it.
+pub(crate) fn known(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME)]
+}
+
 /// A name that many dialects repeat in every event and that is given once.
 #[derive(Debug, Default)]
 pub(crate) struct Name(String);
@@ -40,6 +48,7 @@ pub(crate) struct Name(String);
 impl Name {
     /// Whether `name` is one, and not the one before.
     fn is_news(&mut self, name: &str) -> bool {
+        let name = known(name);
         let news = !name.is_empty() && self.0 != name;
         if news {
             name.clone_into(&mut self.0);

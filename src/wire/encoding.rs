@@ -1,17 +1,19 @@
 //! Undoes content encodings on the copy: incrementally, in a fixed buffer, and
 //! only up to a bound. The traffic keeps its compressed bytes.
 
+mod brotli;
+mod codec;
+
 use super::{Broken, Limits};
-use compression_codecs::zstd::params::DParameter;
-use compression_codecs::{
-    BrotliDecoder, DecodeV2, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder,
-};
+use crate::memory::{Memory, Share};
+use brotli::Brotli;
+use codec::{Codec, Deflate, Zstd};
+use compression_codecs::{DeflateDecoder, GzipDecoder, ZlibDecoder};
 use compression_core::util::{PartialBuffer, WriteBuffer};
+use std::sync::Arc;
 
 /// What one call of a decompressor may give at most.
 const OUTPUT_BYTES: usize = 16 * 1024;
-/// RFC 8878 and RFC 9659: a decoder of `zstd` as a content encoding needs 8 MB.
-const ZSTD_WINDOW_LOG: u32 = 23;
 /// Event streams shrink 5 to 50 times. A body over this ratio is a bomb, once it
 /// is over `FREE_BYTES`.
 const MAX_RATIO: u64 = 250;
@@ -33,10 +35,14 @@ pub(super) struct Encoding {
 
 impl Encoding {
     /// The decoders for a `content-encoding` as sent; `None` where bytes pass as they are.
-    pub(super) fn new(names: Option<&str>, limits: &Limits) -> Result<Option<Self>, Broken> {
+    pub(super) fn new(
+        names: Option<&str>,
+        limits: &Limits,
+        memory: &Arc<Memory>,
+    ) -> Result<Option<Self>, Broken> {
         let mut stages = Vec::new();
         for name in names.unwrap_or_default().split(',').rev() {
-            stages.extend(Stage::new(name.trim())?);
+            stages.extend(Stage::new(name.trim(), memory)?);
         }
         if stages.len() > MAX_STAGES {
             return Err(Broken::Encoding);
@@ -56,64 +62,79 @@ impl Encoding {
             .limit
             .min(FREE_BYTES + MAX_RATIO.saturating_mul(self.input));
         let output = &mut self.output;
-        run(&mut self.stages, bytes, &mut |decoded| {
-            *output += decoded.len() as u64;
-            if *output > allowed {
-                return Err(Broken::TooLarge);
-            }
-            out(decoded)
-        })
+        run(
+            &mut self.stages,
+            bytes,
+            &mut |decoded| {
+                *output = output.saturating_add(decoded as u64);
+                if *output > allowed {
+                    return Err(Broken::TooLarge);
+                }
+                Ok(())
+            },
+            out,
+        )
     }
 }
 
-fn run(stages: &mut [Stage], bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+/// Has each stage decode what the one outside it gives; `count` hears how much each gave.
+fn run(
+    stages: &mut [Stage],
+    bytes: &[u8],
+    count: &mut dyn FnMut(usize) -> Result<(), Broken>,
+    out: Output<'_>,
+) -> Result<(), Broken> {
     match stages.split_first_mut() {
         None => out(bytes),
-        Some((outer, inner)) => outer.push(bytes, &mut |decoded| run(inner, decoded, out)),
+        Some((outer, inner)) => outer.push(bytes, &mut |decoded| {
+            count(decoded.len())?;
+            run(inner, decoded, count, out)
+        }),
     }
 }
 
 /// One decoder.
 pub(super) struct Stage {
-    codec: Codec,
+    codec: Coding,
     buffer: Box<[u8]>,
+    /// What the decoder and the buffer take of the memory.
+    share: Share,
     ended: bool,
     /// A whole body has come: what follows may be no other, and then it is left alone.
     whole: bool,
     trailing: bool,
 }
 
-enum Codec {
-    Ready(Box<dyn DecodeV2 + Send>),
+enum Coding {
+    Ready(Box<dyn Codec>),
     /// `deflate`: zlib by the standard, raw by some; the first two bytes tell.
     Deflate(Option<u8>),
 }
 
 impl Stage {
-    fn new(name: &str) -> Result<Option<Self>, Broken> {
-        let codec: Box<dyn DecodeV2 + Send> = match name.to_ascii_lowercase().as_str() {
+    fn new(name: &str, memory: &Arc<Memory>) -> Result<Option<Self>, Broken> {
+        let codec: Box<dyn Codec> = match name.to_ascii_lowercase().as_str() {
             "" | "identity" => return Ok(None),
-            "deflate" => return Ok(Some(Stage::with(Codec::Deflate(None)))),
-            "gzip" | "x-gzip" => Box::new(GzipDecoder::new()),
-            "br" => Box::new(BrotliDecoder::new()),
-            "zstd" => {
-                let window = DParameter::window_log_max(ZSTD_WINDOW_LOG);
-                Box::new(ZstdDecoder::new_with_params(&[window]))
-            }
+            "deflate" => return Ok(Some(Stage::with(Coding::Deflate(None), memory))),
+            "gzip" | "x-gzip" => Box::new(Deflate(GzipDecoder::new())),
+            "br" => Box::<Brotli>::default(),
+            "zstd" => Box::new(Zstd::new()?),
             _ => return Err(Broken::Encoding),
         };
-        Ok(Some(Stage::with(Codec::Ready(codec))))
+        Ok(Some(Stage::with(Coding::Ready(codec), memory)))
     }
 
     /// A decoder of raw deflate, as WebSocket's `permessage-deflate` uses it.
-    pub(super) fn raw_deflate() -> Self {
-        Stage::with(Codec::Ready(Box::new(DeflateDecoder::new())))
+    pub(super) fn raw_deflate(memory: &Arc<Memory>) -> Self {
+        let codec = Box::new(Deflate(DeflateDecoder::new()));
+        Stage::with(Coding::Ready(codec), memory)
     }
 
-    fn with(codec: Codec) -> Self {
+    fn with(codec: Coding, memory: &Arc<Memory>) -> Self {
         Stage {
             codec,
             buffer: Box::default(),
+            share: Share::empty(memory),
             ended: false,
             whole: false,
             trailing: false,
@@ -129,7 +150,7 @@ impl Stage {
         if self.buffer.is_empty() {
             self.buffer = vec![0; OUTPUT_BYTES].into_boxed_slice();
         }
-        let Codec::Deflate(held) = &mut self.codec else {
+        let Coding::Deflate(held) = &mut self.codec else {
             return self.decode(bytes, out);
         };
         let first = held.take();
@@ -140,7 +161,7 @@ impl Stage {
                     *held = Some(first_byte);
                     return Ok(());
                 }
-                self.codec = Codec::Ready(deflate(first_byte, *second));
+                self.codec = Coding::Ready(deflate(first_byte, *second));
                 if first.is_some() {
                     self.decode(&[first_byte], out)?;
                 }
@@ -151,7 +172,7 @@ impl Stage {
     }
 
     fn decode(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
-        let Codec::Ready(codec) = &mut self.codec else {
+        let Coding::Ready(codec) = &mut self.codec else {
             return Err(Broken::Encoding);
         };
         let mut input = PartialBuffer::new(bytes);
@@ -175,6 +196,9 @@ impl Stage {
                 Err(_) => return Err(Broken::Encoding),
             };
             let (full, written) = (output.has_no_spare_space(), output.written_len());
+            if !self.share.resize(OUTPUT_BYTES + codec.held()) {
+                return Err(Broken::Memory);
+            }
             self.ended = done;
             self.whole |= done;
             out(&self.buffer[..written])?;
@@ -187,12 +211,12 @@ impl Stage {
 
 /// RFC 1950: the low four bits of the first byte are 8 and both bytes, as a number,
 /// divide by 31. Raw deflate that begins like that is about one in a thousand.
-fn deflate(first: u8, second: u8) -> Box<dyn DecodeV2 + Send> {
+fn deflate(first: u8, second: u8) -> Box<dyn Codec> {
     let header = u16::from(first) << 8 | u16::from(second);
     if first & 0x0f == 8 && first >> 4 <= 7 && header % 31 == 0 {
-        Box::new(ZlibDecoder::new())
+        Box::new(Deflate(ZlibDecoder::new()))
     } else {
-        Box::new(DeflateDecoder::new())
+        Box::new(Deflate(DeflateDecoder::new()))
     }
 }
 
@@ -204,7 +228,9 @@ mod tests {
     const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
 
     fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, Broken> {
-        let mut encoding = Encoding::new(Some("deflate"), &Limits::default())?.expect("decoders");
+        let mut encoding =
+            Encoding::new(Some("deflate"), &Limits::default(), &Memory::unbounded())?
+                .expect("decoders");
         let mut all = Vec::new();
         for piece in body.chunks(cut) {
             encoding.push(piece, &mut |bytes| {

@@ -3,20 +3,25 @@
 mod frame;
 
 use super::decoder::{Item, Splitter};
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
+use crate::memory::{Buffer, Memory};
 use frame::{Frame, Prelude};
+use std::sync::Arc;
+
+/// What is read of a piece at once, behind the beginning of a frame.
+const FRAME_BYTES: usize = 64 * 1024;
 
 /// Cuts a stream into its frames.
 pub(super) struct EventStream {
     limit: usize,
-    held: Vec<u8>,
+    held: Buffer,
 }
 
 impl EventStream {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
         EventStream {
             limit: limits.event_bytes,
-            held: Vec::new(),
+            held: buffer(memory, limits.event_bytes + FRAME_BYTES),
         }
     }
 
@@ -51,12 +56,16 @@ impl Splitter for EventStream {
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
         if self.held.is_empty() {
             let taken = self.frames(bytes, each)?;
-            self.held.extend_from_slice(&bytes[taken..]);
-            return Ok(());
+            return Ok(self.held.extend(&bytes[taken..])?);
         }
-        self.held.extend_from_slice(bytes);
-        let taken = self.frames(&self.held, each)?;
-        self.held.drain(..taken);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(FRAME_BYTES));
+            self.held.extend(now)?;
+            let taken = self.frames(self.held.as_slice(), each)?;
+            self.held.drop_front(taken);
+            rest = later;
+        }
         Ok(())
     }
 

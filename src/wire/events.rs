@@ -89,6 +89,7 @@ impl Events {
         if self.repeat.give(name, payload, sink) {
             return;
         }
+        json::begin();
         self.confirm(name, payload);
         let result = self.repeat.read(&mut *self.reader, name, payload, sink);
         if result.is_err() {
@@ -107,6 +108,7 @@ impl Events {
     /// Reads a body that was not streamed.
     pub(super) fn whole(&mut self, body: &[u8], sink: Sink<'_>) {
         let payload = body.trim_ascii();
+        json::begin();
         self.confirm("", payload);
         let repaired = repair(payload);
         let payload = repaired.as_deref().unwrap_or(payload);

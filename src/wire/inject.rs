@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// A larger event passes as it is.
-const MAX_HELD: usize = 1 << 20;
+const MAX_HELD: usize = 64 * 1024;
 
 /// A member of an object, `null` included; `None` where it is absent.
 #[derive(Clone, Copy, Default)]

@@ -4,9 +4,10 @@ use super::Malformed;
 use super::repair::repair;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -203,6 +204,40 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 }
 
+/// Bytes of structures that one event or body may become: thousands of the largest. Texts
+/// are not among them; they are no longer than what they are read from.
+const STRUCTURE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// What is left of them. `Deserialize` has no other way to be told.
+    static STRUCTURE: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
+}
+
+/// An event or a body is read from here on.
+pub(crate) fn begin() {
+    STRUCTURE.set(STRUCTURE_BYTES);
+}
+
+/// Collects a list, as far as one event or body may become structures.
+pub(crate) fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+    mut items: A,
+) -> Result<Vec<T>, A::Error> {
+    let mut list = Vec::new();
+    while let Some(item) = items.next_element()? {
+        if list.len() == list.capacity() {
+            let more = list.len().max(FEW);
+            let left = STRUCTURE.get().checked_sub(more * size_of::<T>().max(1));
+            STRUCTURE.set(left.ok_or_else(|| A::Error::custom("too many items"))?);
+            list.reserve_exact(more);
+        }
+        list.push(item);
+    }
+    Ok(list)
+}
+
+/// Items that a list has room for from the first on.
+const FEW: usize = 1;
+
 /// A list; anything else in its place is the empty list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List<T>(Vec<T>);
@@ -238,12 +273,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
         formatter.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(list)
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        collect(items)
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {

@@ -1,13 +1,15 @@
 //! A JSON array that grows: Gemini's stream without `alt=sse`.
 
 use super::decoder::{Item, Splitter};
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
+use crate::memory::{Buffer, Memory};
 use memchr::memchr2;
+use std::sync::Arc;
 
 /// Cuts the elements out of an array, each as soon as it is whole.
 pub(super) struct JsonArray {
     limit: usize,
-    element: Vec<u8>,
+    element: Buffer,
     place: Place,
     depth: u32,
 }
@@ -29,8 +31,9 @@ enum Place {
 }
 
 impl JsonArray {
-    pub(super) fn new(limits: &Limits) -> Self {
-        let (limit, element) = (limits.event_bytes, Vec::new());
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
+        let limit = limits.event_bytes;
+        let element = buffer(memory, limit);
         JsonArray {
             limit,
             element,
@@ -107,17 +110,17 @@ impl Splitter for JsonArray {
                     payload: bytes[start..stop].trim_ascii(),
                 });
             } else {
-                self.element.extend_from_slice(&bytes[start..stop]);
+                self.element.extend(&bytes[start..stop])?;
                 each(Item::Event {
                     name: "",
-                    payload: self.element.trim_ascii(),
+                    payload: self.element.as_slice().trim_ascii(),
                 });
                 self.element.clear();
             }
             start = stop;
         }
         if matches!(self.place, Place::Element | Place::Text | Place::Escape) {
-            self.element.extend_from_slice(&bytes[start..]);
+            self.element.extend(&bytes[start..])?;
         }
         if self.element.len() > self.limit {
             return Err(Broken::TooLarge);
@@ -129,7 +132,7 @@ impl Splitter for JsonArray {
         if !self.element.is_empty() {
             each(Item::Event {
                 name: "",
-                payload: &self.element,
+                payload: self.element.as_slice(),
             });
             self.element.clear();
         }

@@ -38,6 +38,8 @@ mod tgi;
 mod websocket;
 
 use crate::call::{Dialect, Event};
+use crate::memory::{Buffer, Full, Memory};
+use std::sync::Arc;
 
 pub use decoder::{Decoder, Framing, ResponseHead};
 pub use detect::{Detected, detect};
@@ -82,6 +84,27 @@ pub enum Broken {
     /// A wire event, a body or what came out of decompression is over its bound.
     #[error("over a bound on what is read")]
     TooLarge,
+    /// All measuring together holds as much as it may.
+    #[error("over the bound on what all measuring holds")]
+    Memory,
+}
+
+impl From<Full> for Broken {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Limit => Broken::TooLarge,
+            Full::Memory => Broken::Memory,
+        }
+    }
+}
+
+/// Bytes of what has not come whole that a decoder holds unaccounted for, in each of its
+/// buffers: part of what an open stream may cost.
+const FREE_BYTES: usize = 16 * 1024;
+
+/// A buffer for what has not come whole, of at most `limit` bytes.
+fn buffer(memory: &Arc<Memory>, limit: usize) -> Buffer {
+    Buffer::with_free(memory, limit, FREE_BYTES)
 }
 
 /// A wire event or body that is not what its dialect says it is.

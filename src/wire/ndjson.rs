@@ -1,20 +1,22 @@
 //! One JSON value per line.
 
 use super::decoder::{Item, Splitter};
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
+use crate::memory::{Buffer, Memory};
 use memchr::memchr;
+use std::sync::Arc;
 
 /// Cuts a stream into its lines.
 pub(super) struct Ndjson {
     limit: usize,
-    line: Vec<u8>,
+    line: Buffer,
 }
 
 impl Ndjson {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
         Ndjson {
             limit: limits.event_bytes,
-            line: Vec::new(),
+            line: buffer(memory, limits.event_bytes),
         }
     }
 
@@ -42,18 +44,18 @@ impl Splitter for Ndjson {
             if self.line.is_empty() {
                 give(&rest[..end], each);
             } else {
-                self.line.extend_from_slice(&rest[..end]);
-                give(&self.line, each);
+                self.line.extend(&rest[..end])?;
+                give(self.line.as_slice(), each);
                 self.line.clear();
             }
             rest = &rest[end + 1..];
         }
-        self.line.extend_from_slice(rest);
+        self.line.extend(rest)?;
         self.check(0)
     }
 
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>)) {
-        give(&self.line, each);
+        give(self.line.as_slice(), each);
         self.line.clear();
     }
 }

@@ -1,7 +1,7 @@
 //! OpenAI chat completions and everything that imitates them: Azure, Groq, Mistral,
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
-use super::emit::segment;
+use super::emit::{known, segment};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::{ChatUsage, Identity};
@@ -329,6 +329,7 @@ impl Chat {
     /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on
     /// later deltas, and some send index 0 for every call but a new id and name.
     fn call_index(&mut self, choice: u32, index: Option<u32>, id: &str, named: bool) -> u32 {
+        let id = known(id);
         let known = self.calls.iter().rposition(|call| {
             call.choice == choice
                 && match index {

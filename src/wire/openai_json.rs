@@ -1,6 +1,6 @@
 //! A shape of JSON that only the OpenAI family needs.
 
-use super::json::Text;
+use super::json::{Text, collect};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -42,12 +42,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrListVisitor<T> {
         Ok(TextOrList::Text(Text(Cow::Owned(text.to_owned()))))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(TextOrList::List(list))
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        collect(items).map(TextOrList::List)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {

@@ -8,7 +8,9 @@ use super::openai_usage::Identity;
 use super::websocket::WebSocket;
 use super::{Broken, Limits, Malformed, Reader, Sink};
 use crate::call::Event;
+use crate::memory::Memory;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Reads what the server sends.
 #[derive(Default)]
@@ -88,8 +90,13 @@ pub struct RealtimeRequests {
 impl RealtimeRequests {
     /// `extensions` is the `sec-websocket-extensions` that were agreed on.
     pub fn new(extensions: Option<&str>, limits: Limits) -> Self {
+        RealtimeRequests::within(&Memory::unbounded(), extensions, limits)
+    }
+
+    /// The same, that holds what `memory` allows.
+    pub(crate) fn within(memory: &Arc<Memory>, extensions: Option<&str>, limits: Limits) -> Self {
         RealtimeRequests {
-            frames: WebSocket::new(extensions, &limits),
+            frames: WebSocket::new(extensions, &limits, memory),
             broken: None,
         }
     }

@@ -6,32 +6,32 @@ use std::borrow::Cow;
 /// lone surrogates become U+FFFD. `None` where there was nothing to repair.
 pub(crate) fn repair(payload: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(payload);
-    let was_valid = matches!(text, Cow::Borrowed(_));
-    let mut bytes = text.into_owned().into_bytes();
-    let replaced = replace_lone_surrogates(&mut bytes);
-    (replaced || !was_valid).then_some(bytes)
+    let lone = lone_surrogate(text.as_bytes(), 0);
+    if lone.is_none() && matches!(text, Cow::Borrowed(_)) {
+        return None;
+    }
+    let (mut bytes, mut next) = (text.into_owned().into_bytes(), lone);
+    while let Some(at) = next {
+        bytes[at + 2..at + 6].copy_from_slice(b"fffd");
+        next = lone_surrogate(&bytes, at + 6);
+    }
+    Some(bytes)
 }
 
-fn replace_lone_surrogates(bytes: &mut [u8]) -> bool {
-    let mut replaced = false;
-    let mut at = 0;
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
-        at += found;
+/// Where the first lone surrogate is, from `at` on.
+fn lone_surrogate(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr::memchr(b'\\', bytes.get(at..)?)?;
         match code_unit(&bytes[at..]) {
             Some(0xd800..=0xdbff)
                 if matches!(code_unit(&bytes[at + 6..]), Some(0xdc00..=0xdfff)) =>
             {
                 at += 12;
             }
-            Some(0xd800..=0xdfff) => {
-                bytes[at + 2..at + 6].copy_from_slice(b"fffd");
-                replaced = true;
-                at += 6;
-            }
+            Some(0xd800..=0xdfff) => return Some(at),
             _ => at += 2,
         }
     }
-    replaced
 }
 
 /// The code unit of a `\\uXXXX` at the start of `bytes`.

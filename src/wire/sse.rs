@@ -3,18 +3,22 @@
 //! beyond: an event counts that no empty line follows, as do errors outside `data`.
 
 use super::decoder::{Item, Splitter};
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
+use crate::memory::{Buffer, Memory};
 use memchr::memchr2;
+use std::sync::Arc;
 
+/// Bytes of an event's name that are read.
+const MAX_NAME: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Cuts events out of a stream.
 pub(super) struct Sse {
     limit: usize,
     /// The beginning of a line that has not ended yet.
-    line: Vec<u8>,
+    line: Buffer,
     /// The event so far, where it is not one line of the bytes at hand.
-    data: Vec<u8>,
+    data: Buffer,
     has_data: bool,
     name: String,
     /// The last byte was a CR: a LF now belongs to it.
@@ -24,11 +28,11 @@ pub(super) struct Sse {
 }
 
 impl Sse {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
         Sse {
             limit: limits.event_bytes,
-            line: Vec::new(),
-            data: Vec::new(),
+            line: buffer(memory, limits.event_bytes),
+            data: buffer(memory, limits.event_bytes),
             has_data: false,
             name: String::new(),
             after_cr: false,
@@ -38,7 +42,12 @@ impl Sse {
 
     /// Reads one line. `current` is the event's data while it is a single line of
     /// the bytes at hand, which spares copying it.
-    fn line<'b>(&mut self, line: &'b [u8], current: &mut Option<&'b [u8]>, each: Each<'_>) {
+    fn line<'b>(
+        &mut self,
+        line: &'b [u8],
+        current: &mut Option<&'b [u8]>,
+        each: Each<'_>,
+    ) -> Result<(), Broken> {
         let line = match line.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) if self.start => rest,
             _ => line,
@@ -52,11 +61,17 @@ impl Sse {
                 name: "",
                 payload: line,
             }),
-            _ => self.field(line, current, each),
+            _ => return self.field(line, current, each),
         }
+        Ok(())
     }
 
-    fn field<'b>(&mut self, line: &'b [u8], current: &mut Option<&'b [u8]>, each: Each<'_>) {
+    fn field<'b>(
+        &mut self,
+        line: &'b [u8],
+        current: &mut Option<&'b [u8]>,
+        each: Each<'_>,
+    ) -> Result<(), Broken> {
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &line[line.len()..]),
@@ -65,22 +80,24 @@ impl Sse {
         match field {
             b"data" if current.is_none() && !self.has_data => *current = Some(value),
             b"data" => {
-                self.keep(current);
-                self.data.push(b'\n');
-                self.data.extend_from_slice(value);
+                self.keep(current)?;
+                self.data.extend(b"\n")?;
+                self.data.extend(value)?;
             }
             b"event" => {
+                // No reader knows a longer one.
+                let name = value.get(..MAX_NAME).unwrap_or(value);
                 self.name.clear();
-                self.name
-                    .push_str(str::from_utf8(value).unwrap_or_default());
+                self.name.push_str(str::from_utf8(name).unwrap_or_default());
             }
             b"error" => each(Item::Error { payload: value }),
             _ => {}
         }
+        Ok(())
     }
 
     fn dispatch(&mut self, current: &mut Option<&[u8]>, each: Each<'_>) {
-        let payload = current.take().unwrap_or(&self.data);
+        let payload = current.take().unwrap_or(self.data.as_slice());
         if !payload.is_empty() {
             each(Item::Event {
                 name: &self.name,
@@ -92,11 +109,12 @@ impl Sse {
         self.name.clear();
     }
 
-    fn keep(&mut self, current: &mut Option<&[u8]>) {
+    fn keep(&mut self, current: &mut Option<&[u8]>) -> Result<(), Broken> {
         if let Some(data) = current.take() {
-            self.data.extend_from_slice(data);
+            self.data.extend(data)?;
             self.has_data = true;
         }
+        Ok(())
     }
 
     /// A line and the data before it are within the bound, whether they came in one piece
@@ -123,14 +141,14 @@ impl Splitter for Sse {
             let (line, tail) = (&rest[..end], &rest[end + 1..]);
             self.check(end + current.map_or(0, <[u8]>::len))?;
             if self.line.is_empty() {
-                self.line(line, &mut current, each);
+                self.line(line, &mut current, each)?;
             } else {
-                self.line.extend_from_slice(line);
-                let whole = std::mem::take(&mut self.line);
+                self.line.extend(line)?;
+                let whole = self.line.take();
                 let mut held = None;
-                self.keep(&mut current);
-                self.line(&whole, &mut held, each);
-                self.keep(&mut held);
+                self.keep(&mut current)?;
+                self.line(whole.as_slice(), &mut held, each)?;
+                self.keep(&mut held)?;
                 self.line = whole;
                 self.line.clear();
             }
@@ -143,16 +161,16 @@ impl Splitter for Sse {
                 _ => tail,
             };
         }
-        self.line.extend_from_slice(rest);
-        self.keep(&mut current);
+        self.line.extend(rest)?;
+        self.keep(&mut current)?;
         self.check(0)
     }
 
     fn finish(&mut self, each: Each<'_>) {
-        let last = std::mem::take(&mut self.line);
+        let last = self.line.take();
         let mut current = None;
-        if !last.is_empty() {
-            self.line(&last, &mut current, each);
+        if !last.is_empty() && self.line(last.as_slice(), &mut current, each).is_err() {
+            return each(Item::Unparsed);
         }
         self.dispatch(&mut current, each);
     }

@@ -3,8 +3,10 @@
 
 use super::decoder::{Item, Splitter};
 use super::encoding::Stage;
-use super::{Broken, Limits};
+use super::{Broken, Limits, buffer};
+use crate::memory::{Buffer, Memory};
 use std::io::Cursor;
+use std::sync::Arc;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
@@ -18,11 +20,11 @@ pub(super) struct WebSocket {
     limit: usize,
     header: Vec<u8>,
     frame: Option<Frame>,
-    message: Vec<u8>,
+    message: Buffer,
     compressed: bool,
     /// Present where `permessage-deflate` was agreed on.
     inflate: Option<Stage>,
-    inflated: Vec<u8>,
+    inflated: Buffer,
 }
 
 /// The frame being read.
@@ -36,16 +38,16 @@ struct Frame {
 
 impl WebSocket {
     /// `extensions` is the `sec-websocket-extensions` that was agreed on.
-    pub(super) fn new(extensions: Option<&str>, limits: &Limits) -> Self {
+    pub(super) fn new(extensions: Option<&str>, limits: &Limits, memory: &Arc<Memory>) -> Self {
         let deflate = extensions.is_some_and(|agreed| agreed.contains("permessage-deflate"));
         WebSocket {
             limit: limits.event_bytes,
             header: Vec::new(),
             frame: None,
-            message: Vec::new(),
+            message: buffer(memory, limits.event_bytes + DEFLATE_TAIL.len()),
             compressed: false,
-            inflate: deflate.then(Stage::raw_deflate),
-            inflated: Vec::new(),
+            inflate: deflate.then(|| Stage::raw_deflate(memory)),
+            inflated: buffer(memory, limits.event_bytes),
         }
     }
 
@@ -78,7 +80,8 @@ impl WebSocket {
             OpCode::Control(Control::Close | Control::Ping | Control::Pong) => false,
             _ => return Err(Broken::Framing),
         };
-        if is_data && self.message.len() as u64 + length > self.limit as u64 {
+        let room = self.limit.saturating_sub(self.message.len());
+        if is_data && !usize::try_from(length).is_ok_and(|length| length <= room) {
             return Err(Broken::TooLarge);
         }
         let (mask, is_final) = (header.mask, header.is_final);
@@ -102,11 +105,11 @@ impl WebSocket {
             .min(bytes.len());
         if frame.is_data {
             let start = self.message.len();
-            self.message.extend_from_slice(&bytes[..here]);
+            self.message.extend(&bytes[..here])?;
             if let Some(mask) = frame.mask {
-                for byte in &mut self.message[start..] {
-                    *byte ^= mask[frame.mask_at % 4];
-                    frame.mask_at += 1;
+                for byte in &mut self.message.as_mut_slice()[start..] {
+                    *byte ^= mask[frame.mask_at];
+                    frame.mask_at = (frame.mask_at + 1) % mask.len();
                 }
             }
         }
@@ -125,7 +128,7 @@ impl WebSocket {
         if !self.compressed {
             each(Item::Event {
                 name: "",
-                payload: &self.message,
+                payload: self.message.as_slice(),
             });
             self.message.clear();
             return Ok(());
@@ -135,21 +138,17 @@ impl WebSocket {
             self.message.clear();
             return Ok(());
         };
-        self.message.extend_from_slice(DEFLATE_TAIL);
-        let (inflated, limit) = (&mut self.inflated, self.limit);
-        inflated.clear();
-        inflate.push(&self.message, &mut |bytes| {
-            if inflated.len() + bytes.len() > limit {
-                return Err(Broken::TooLarge);
-            }
-            inflated.extend_from_slice(bytes);
-            Ok(())
+        self.message.extend(DEFLATE_TAIL)?;
+        let inflated = &mut self.inflated;
+        inflate.push(self.message.as_slice(), &mut |bytes| {
+            Ok(inflated.extend(bytes)?)
         })?;
+        self.message.clear();
         each(Item::Event {
             name: "",
-            payload: inflated,
+            payload: inflated.as_slice(),
         });
-        self.message.clear();
+        inflated.clear();
         Ok(())
     }
 }

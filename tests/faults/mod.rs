@@ -11,6 +11,8 @@
 //! | agent, HTTP/2 | floods, too many streams, shut windows | [`agent_http2`] |
 //! | process | file descriptors, disks, receivers of telemetry, clocks, panics | [`process`] |
 //! | memory | agents that do not read, tiny chunks, long prompts | [`backpressure`] |
+//! | memory | bodies and frames that are small on the wire and large behind it | [`amplification`] |
+//! | memory | an injected sidecar's own limit | [`sidecar`] |
 //!
 //! `docs/reliability.md` has a row for each. What else breaks, and is tested by itself:
 //! `forward_failures`, `forward_timeouts`, `forward_smuggling`, `forward_upgrade` (tunnels),
@@ -23,12 +25,15 @@
 
 mod agent_http1;
 mod agent_http2;
+mod amplification;
 mod backend;
 mod backpressure;
+mod cgroup;
 pub mod frames;
 mod message;
 mod play;
 mod process;
+mod sidecar;
 mod upstream;
 mod upstream_http1;
 mod upstream_http2;

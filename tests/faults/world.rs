@@ -28,8 +28,6 @@ listen = \"127.0.0.1:0\"
 listen = \"127.0.0.1:0\"
 [measure]
 stall_threshold = \"200ms\"
-memory_bytes = \"8MiB\"
-body_bytes = \"1MiB\"
 ";
 
 pub struct World {
@@ -170,9 +168,24 @@ impl World {
 
     /// Resident memory of the process, in bytes.
     pub fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that was resident since [`World::forget_peak`], in bytes.
+    pub fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// Begins anew to look for the most that is resident.
+    pub fn forget_peak(&self) {
+        let path = format!("/proc/{}/clear_refs", self.process.id());
+        std::fs::write(path, "5").expect("it is ours");
+    }
+
+    fn status(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.process.id());
         let status = std::fs::read_to_string(path).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kibibytes = line.and_then(|line| line.split_whitespace().next());
         kibibytes
             .and_then(|text| text.parse::<u64>().ok())
@@ -217,6 +230,10 @@ pub struct Setup {
     pub settings: String,
     /// More of the one upstream.
     pub upstream: String,
+    /// More of the one route.
+    pub route: String,
+    /// What measuring may hold.
+    pub bounds: String,
     pub url: String,
     pub idle_for: &'static str,
     pub eject_for: &'static str,
@@ -231,6 +248,8 @@ impl Setup {
             arguments: Vec::new(),
             settings: String::new(),
             upstream: String::new(),
+            route: String::new(),
+            bounds: format!("memory_bytes = {MEMORY}\nbody_bytes = \"1MiB\"\n"),
             url: format!("http://{}", backend.address),
             idle_for: "100ms",
             eject_for: "1ms",
@@ -242,6 +261,8 @@ impl Setup {
         let Setup {
             settings,
             upstream,
+            route,
+            bounds,
             url,
             idle_for,
             eject_for,
@@ -249,11 +270,11 @@ impl Setup {
             ..
         } = self;
         format!(
-            "{settings}{SETTINGS}[limits]\nhttp2_streams = 100\nhead_timeout = \"{gives_up}ms\"\n\
+            "{settings}{SETTINGS}{bounds}[limits]\nhttp2_streams = 100\nhead_timeout = \"{gives_up}ms\"\n\
              [[upstream]]\nname = \"engine\"\nurl = \"{url}\"\n\
              idle_for = \"{idle_for}\"\neject_for = \"{eject_for}\"\ntimeouts.connect = \"{gives_up}ms\"\n\
              timeouts.head = \"{gives_up}ms\"\ntimeouts.idle = \"{gives_up}ms\"\n{upstream}\
-             [[route]]\nupstream = \"engine\"\n"
+             [[route]]\nupstream = \"engine\"\n{route}"
         )
     }
 }

@@ -13,6 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+/// Room for a chunk that is kept for the next.
+const KEPT_BYTES: usize = 16 * 1024;
+
 /// Reads InvokeModel. The first message tells whose JSON it is.
 #[derive(Default)]
 pub(crate) struct Invoke {
@@ -38,7 +41,9 @@ impl Reader for Invoke {
             Ok(()) => self.repaired_chunk(&chunk, sink),
             Err(_) => Err(Malformed),
         };
-        self.chunk = chunk;
+        if chunk.capacity() <= KEPT_BYTES {
+            self.chunk = chunk;
+        }
         read
     }
 

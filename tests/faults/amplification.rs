@@ -1,0 +1,391 @@
+//! Bytes that are few on the wire and many behind it: what measuring them may cost.
+//!
+//! The bound, on top of what the process takes at rest: `memory_bytes` for all measuring
+//! together, [`PER_STREAM`] for each open stream, and [`SLACK`].
+
+use super::play::PATIENCE;
+use super::world::{Setup, World, chunk};
+use crate::http_client::fetch;
+use crate::wire_support::encode::encode;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// What measuring may hold in these tests.
+const MEMORY: u64 = 64 << 20;
+/// What one open stream may hold besides, as `docs/reliability.md` says.
+const PER_STREAM: u64 = 256 << 10;
+/// What the allocator keeps, and what one thread needs to read a body.
+const SLACK: u64 = 32 << 20;
+/// How long the operators' address may take to answer meanwhile.
+const LIVEZ: Duration = Duration::from_secs(5);
+
+const BOUNDS: &str = "memory_bytes = \"64MiB\"\n";
+const UPGRADE: &str = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+                       Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
+const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                        Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\n";
+
+/// Answers every request with the same bytes, and leaves the connection open.
+struct Canned {
+    address: SocketAddr,
+    written: Arc<AtomicU64>,
+}
+
+impl Canned {
+    async fn start(answer: Vec<u8>) -> Canned {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let written = Arc::new(AtomicU64::new(0));
+        let (answer, count) = (Arc::new(answer), Arc::clone(&written));
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let (answer, count) = (Arc::clone(&answer), Arc::clone(&count));
+                tokio::spawn(async move {
+                    let (mut reading, mut writing) = tcp.into_split();
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        match reading.read_u8().await {
+                            Ok(byte) => head.push(byte),
+                            Err(_) => return,
+                        }
+                    }
+                    if writing.write_all(&answer).await.is_ok() {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let _ = tokio::io::copy(&mut reading, &mut tokio::io::sink()).await;
+                });
+            }
+        });
+        Canned { address, written }
+    }
+}
+
+/// What an attack came to.
+struct Cost {
+    world: World,
+    at_rest: u64,
+}
+
+impl Cost {
+    /// Has so many agents ask for `answer`, each on a connection of its own that stays open.
+    async fn of(name: &str, streams: u64, request: &[u8], answer: Vec<u8>) -> Cost {
+        Cost::with(name, streams, request, answer, |_| ()).await
+    }
+
+    async fn with(
+        name: &str,
+        streams: u64,
+        request: &[u8],
+        answer: Vec<u8>,
+        change: impl FnOnce(&mut Setup),
+    ) -> Cost {
+        let bytes = answer.len() as u64;
+        let upstream = Canned::start(answer).await;
+        let url = format!("http://{}", upstream.address);
+        let world = World::elsewhere(|setup| {
+            setup.url = url;
+            setup.bounds = BOUNDS.to_owned();
+            change(setup);
+        })
+        .await;
+        let at_rest = world.resident();
+        world.forget_peak();
+        let read = Arc::new(AtomicU64::new(0));
+        let mut agents = JoinSet::new();
+        for _ in 0..streams {
+            let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+            let (request, read) = (request.to_owned(), Arc::clone(&read));
+            agents.spawn(async move {
+                tcp.write_all(&request).await.expect("written");
+                let mut piece = vec![0; 64 * 1024];
+                while let Ok(length @ 1..) = tcp.read(&mut piece).await {
+                    read.fetch_add(length as u64, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut cost = Cost { world, at_rest };
+        cost.arrives(&upstream, &read, streams, bytes).await;
+        let peak = cost.world.peak().saturating_sub(at_rest);
+        agents.shutdown().await;
+        cost.world.rests(name).await;
+        println!(
+            "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak",
+            peak >> 10
+        );
+        println!("{name}: {} KB left", cost.given_back().await >> 10);
+        assert!(
+            peak <= MEMORY + streams * PER_STREAM + SLACK,
+            "{peak} bytes"
+        );
+        for panics in [
+            "tokengauge_meter_panics_total",
+            "tokengauge_observer_panics_total",
+        ] {
+            assert_eq!(cost.world.process.metrics().await[panics], 0.0, "{panics}");
+        }
+        cost.at_rest = at_rest;
+        cost
+    }
+
+    /// Waits until every byte has reached the agents and is measured.
+    async fn arrives(&self, upstream: &Canned, read: &AtomicU64, streams: u64, bytes: u64) {
+        let end = Instant::now() + 2 * PATIENCE;
+        let mut slowest = Duration::ZERO;
+        loop {
+            let asked = Instant::now();
+            assert_eq!(fetch(self.world.process.admin, "/livez").await.status, 200);
+            slowest = slowest.max(asked.elapsed());
+            let written = upstream.written.load(Ordering::Relaxed);
+            if written == streams && read.load(Ordering::Relaxed) >= streams * bytes / 2 {
+                let before = read.load(Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                if read.load(Ordering::Relaxed) == before {
+                    break;
+                }
+            }
+            assert!(Instant::now() < end, "{written} of {streams} were written");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(slowest < LIVEZ, "/livez took {slowest:?}");
+    }
+
+    /// What is still resident, once nothing more is given back.
+    async fn given_back(&self) -> u64 {
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            let left = self.world.resident().saturating_sub(self.at_rest);
+            if left <= SLACK {
+                return left;
+            }
+            assert!(Instant::now() < end, "{left} bytes were not given back");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+fn chat() -> Vec<u8> {
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}".to_vec()
+}
+
+fn json(encoding: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: {encoding}\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A stream that does not end.
+fn stream(media_type: &str, encoding: &str, pieces: &[&[u8]]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Encoding: {encoding}\r\n\
+         Transfer-Encoding: chunked\r\n\r\n"
+    );
+    let pieces = pieces.iter().flat_map(|piece| chunk(piece));
+    head.bytes().chain(pieces).collect()
+}
+
+/// Choices of which nothing is said, one every three bytes.
+fn choices(bytes: usize) -> Vec<u8> {
+    let many = "{},".repeat(bytes / 3);
+    format!("{{\"choices\":[{many}{{}}]}}").into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_kilobytes_of_gzip_that_are_a_million_choices() {
+    let body = encode("gzip", &choices(4_100_000));
+    assert!(body.len() < 8 << 10, "{} bytes", body.len());
+    Cost::of("a million choices in gzip", 2, &chat(), json("gzip", &body)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_millions_of_choices() {
+    let answer = json("identity", &choices(8 << 20));
+    Cost::of("millions of choices", 2, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_a_million_tool_calls() {
+    let calls = "{},".repeat(1 << 20);
+    let event =
+        format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{calls}{{}}]}}}}]}}\n\n");
+    let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
+    Cost::of("a million tool calls", 2, &chat(), answer).await;
+}
+
+/// Bits of a number, the lowest first.
+#[derive(Default)]
+struct Bits(Vec<bool>);
+
+impl Bits {
+    fn put(&mut self, count: usize, number: u32) {
+        self.0.extend((0..count).map(|bit| number >> bit & 1 == 1));
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let byte = |bits: &[bool]| (0..).zip(bits).map(|(at, bit)| u8::from(*bit) << at).sum();
+        self.0.chunks(8).map(byte).collect()
+    }
+}
+
+/// The largest window, and 256 tables each for literals and distances, none of which comes.
+fn tables() -> Vec<u8> {
+    let mut bits = Bits::default();
+    bits.put(4, 0b1111);
+    bits.put(1, 0);
+    bits.put(2, 2);
+    bits.put(24, 0xff_ffff);
+    bits.put(1, 0);
+    // One type of block each, no postfix, no direct distances, the first context mode.
+    bits.put(3, 0);
+    bits.put(6, 0);
+    bits.put(2, 0);
+    for _ in 0..2 {
+        // 256 tables, all contexts in the first.
+        bits.put(4, 0b1111);
+        bits.put(7, 127);
+        bits.put(1, 0);
+        bits.put(2, 1);
+        bits.put(2, 0);
+        bits.put(8, 0);
+        bits.put(1, 0);
+    }
+    // The first few tables.
+    bits.put(24, 0);
+    bits.bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_bytes_of_brotli_on_each_of_200_streams() {
+    let answer = stream("text/event-stream", "br", &[&tables()]);
+    Cost::of("tables of brotli", 200, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_of_zstd_on_each_of_100_streams() {
+    // A window of 8 MiB, and blocks of one byte that stands for 128 KiB.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3];
+    let block = |frame: &mut Vec<u8>, kind: u32, size: u32, content: &[u8]| {
+        frame.extend_from_slice(&(size << 3 | kind << 1).to_le_bytes()[..3]);
+        frame.extend_from_slice(content);
+    };
+    block(&mut frame, 0, 2, b": ");
+    for _ in 0..30 {
+        block(&mut frame, 1, 128 << 10, b"x");
+    }
+    let answer = stream("text/event-stream", "zstd", &[&frame]);
+    Cost::of("windows of zstd", 100, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_event_leaves_no_room_behind_that_it_took() {
+    let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(4 << 20));
+    let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
+    Cost::of("an event of 4 MB and then silence", 60, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_a_megabyte_are_not_remembered() {
+    let long = "x".repeat(1 << 20);
+    let events: String = (0..6)
+        .map(|n| {
+            format!(
+                "event: {long}\ndata: {{\"id\":\"{n}{long}\",\"choices\":[{{\"delta\":{{\"tool_calls\":\
+                 [{{\"index\":{n},\"id\":\"{n}{long}\",\"function\":{{\"name\":\"f\"}}}}]}}}}]}}\n\n"
+            )
+        })
+        .collect();
+    let answer = stream("text/event-stream", "identity", &[events.as_bytes()]);
+    Cost::of("names of a megabyte", 30, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_of_an_event_stream_leave_no_room_behind() {
+    let long = "x".repeat(3 << 20);
+    let event = format!("{{\"bytes\":\"{long}\"}}\n");
+    let request = b"POST /model/m/invoke-with-response-stream HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
+    let answer = stream("application/x-ndjson", "identity", &[event.as_bytes()]);
+    Cost::of("a chunk of 3 MB", 60, request, answer).await;
+}
+
+/// A frame that a server sends: what it begins with, its length, and so much of its payload.
+fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
+    [&[first, 127], &length.to_be_bytes()[..], payload].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_continuation_as_long_as_numbers_go() {
+    let answer = [
+        SWITCHED.as_bytes().to_vec(),
+        frame(0x01, 3, b"abc"),
+        frame(0x80, u64::MAX, &vec![b'x'; 200 << 20]),
+    ];
+    Cost::of(
+        "a continuation of 2^64 - 1 bytes",
+        1,
+        UPGRADE.as_bytes(),
+        answer.concat(),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_on_100_sockets_that_do_not_end() {
+    let answer = [
+        SWITCHED.as_bytes().to_vec(),
+        frame(0x01, 7 << 20, &vec![b'x'; (7 << 20) - 1]),
+    ];
+    Cost::of(
+        "messages that do not end",
+        100,
+        UPGRADE.as_bytes(),
+        answer.concat(),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_in_chunks_of_a_byte_that_are_read_to_be_rewritten() {
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let request = head.to_owned() + &"1\r\n \r\n".repeat(500_000);
+    let upstream = Canned::start(Vec::new()).await;
+    let url = format!("http://{}", upstream.address);
+    let world = World::elsewhere(|setup| {
+        setup.url = url;
+        setup.bounds = BOUNDS.to_owned();
+        setup.route = "inject_usage = true\n".to_owned();
+    })
+    .await;
+    let at_rest = world.resident();
+    world.forget_peak();
+    const AGENTS: u64 = 8;
+    let mut agents = Vec::new();
+    for _ in 0..AGENTS {
+        let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+        let request = request.clone();
+        agents.push(tokio::spawn(async move {
+            tcp.write_all(request.as_bytes()).await.expect("written");
+            tcp
+        }));
+    }
+    let mut open = Vec::new();
+    for agent in agents {
+        open.push(agent.await.expect("written"));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let peak = world.peak().saturating_sub(at_rest);
+    println!("chunks of a byte to be rewritten: {} KB", peak >> 10);
+    assert!(
+        peak <= AGENTS * (PER_STREAM + (1 << 20)) + (8 << 20),
+        "{peak} bytes"
+    );
+    drop(open);
+    world.rests("requests in chunks of a byte").await;
+}

@@ -1,0 +1,136 @@
+//! An injected sidecar under the memory limit that injection gives it, with nothing said of
+//! how much measuring may hold.
+
+use super::cgroup::Cgroup;
+use super::play::PATIENCE;
+use super::world::World;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// `inject::Settings::default().resources`, in bytes.
+const LIMIT: u64 = 384 << 20;
+/// What may stay resident when the load is over, on top of what was before.
+const LEFT: u64 = 32 << 20;
+
+/// Reads requests to their end, begins to answer each, and goes on for ever.
+async fn backend() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(answer(tcp));
+        }
+    });
+    address
+}
+
+async fn answer(mut tcp: TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match tcp.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    let head = String::from_utf8(head).expect("text").to_lowercase();
+    let length = head.split("content-length: ").nth(1).expect("a length");
+    let length: u64 = length
+        .split("\r\n")
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    let mut body = (&mut tcp).take(length);
+    tokio::io::copy(&mut body, &mut tokio::io::sink())
+        .await
+        .expect("read");
+    let stream = format!("{}{}", super::world::STREAM, "f\r\ndata: {\"x\":1}\n\n\r\n");
+    let _ = tcp.write_all(stream.as_bytes()).await;
+    let _ = tcp.read_u8().await;
+}
+
+/// A question about an image, so many bytes long.
+fn question(bytes: usize) -> Vec<u8> {
+    let before = "{\"model\":\"m-1\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":[\
+                  {\"type\":\"text\",\"text\":\"What is this?\"},{\"type\":\"image_url\",\
+                  \"image_url\":{\"url\":\"data:image/png;base64,";
+    let behind = "\"}}]}]}";
+    let image = "iVBORw0KGgo".repeat((bytes - before.len() - behind.len()) / 11);
+    let body = [before, &image, behind].concat();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head, body].concat().into_bytes()
+}
+
+async fn survives(agents: usize, bytes: usize) {
+    let Some(cgroup) = Cgroup::limited(LIMIT) else {
+        return;
+    };
+    let address = backend().await;
+    let world = World::elsewhere(|setup| {
+        setup.url = format!("http://{address}");
+        setup.bounds = String::new();
+        setup.command = cgroup.command(env!("CARGO_BIN_EXE_tokengauge"));
+    })
+    .await;
+    let at_rest = world.resident();
+    let question = std::sync::Arc::new(question(bytes));
+    for round in 0..2 {
+        let mut asked = Vec::new();
+        for _ in 0..agents {
+            let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+            let question = std::sync::Arc::clone(&question);
+            asked.push(tokio::spawn(async move {
+                tcp.write_all(&question).await.expect("it lives");
+                let mut begun = [0; 12];
+                tcp.read_exact(&mut begun).await.expect("it lives");
+                assert_eq!(&begun, b"HTTP/1.1 200");
+                tcp
+            }));
+        }
+        let mut open = Vec::new();
+        for agent in asked {
+            open.push(
+                tokio::time::timeout(2 * PATIENCE, agent)
+                    .await
+                    .expect("in time")
+                    .expect("answered"),
+            );
+        }
+        println!(
+            "round {round}: {agents} requests of {} KB open: {} KB resident, {} KB in the cgroup at most, {} KB held",
+            bytes >> 10,
+            world.resident() >> 10,
+            cgroup.peak() >> 10,
+            world.metric("tokengauge_meter_queue_bytes").await as u64 >> 10,
+        );
+        assert!(cgroup.peak() < LIMIT / 10 * 9, "{} bytes", cgroup.peak());
+        drop(open);
+        world.rests("a load of questions").await;
+    }
+    let end = Instant::now() + Duration::from_secs(5);
+    while world.resident() > at_rest + LEFT {
+        assert!(
+            Instant::now() < end,
+            "{} KB of {} KB",
+            world.resident() >> 10,
+            at_rest >> 10
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(world);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_24_questions_of_8_megabytes_at_once() {
+    survives(24, 8 << 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_200_questions_of_a_megabyte_at_once() {
+    survives(200, 1 << 20).await;
+}
