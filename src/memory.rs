@@ -3,12 +3,14 @@
 
 mod buffer;
 mod cgroup;
+mod reclaim;
 
 pub use buffer::{Buffer, Full};
 pub(crate) use cgroup::default_bytes;
+pub(crate) use reclaim::Reclaim;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What measuring may hold, in bytes, where neither the operator nor a cgroup says less.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 20;
@@ -18,6 +20,8 @@ pub(crate) const DEFAULT_BYTES: usize = 256 << 20;
 pub struct Memory {
     limit: AtomicUsize,
     used: AtomicUsize,
+    /// Whether a call has ended since this was asked last.
+    freed: AtomicBool,
 }
 
 impl Memory {
@@ -26,6 +30,7 @@ impl Memory {
         Arc::new(Memory {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
+            freed: AtomicBool::new(false),
         })
     }
 
@@ -42,6 +47,11 @@ impl Memory {
     /// Moves the bound. What is held above it goes as it would have gone.
     pub(crate) fn resize(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// A call is over: what it held, here or elsewhere, is free.
+    pub(crate) fn freed(&self) {
+        self.freed.store(true, Ordering::Relaxed);
     }
 
     fn take(&self, bytes: usize) -> bool {

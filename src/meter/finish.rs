@@ -155,6 +155,7 @@ fn conclude(head: &Head, mut state: State, at: Instant, end: &End, input: Option
         head.lane.unreachable();
     }
     head.shared.subscribers.finished(finding);
+    head.shared.memory.freed();
 }
 
 /// A panic costs the call its measurement, and nothing else.

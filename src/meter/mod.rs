@@ -90,10 +90,11 @@ impl Meter {
         tracer: Option<Arc<Tracer>>,
     ) -> Arc<Meter> {
         guard::hide_messages();
+        let memory = Memory::new(measure.memory_bytes);
         let shared = Shared {
-            memory: Memory::new(measure.memory_bytes),
             measure: ArcSwap::from_pointee(measure),
-            worker: worker::Worker::start(),
+            worker: worker::Worker::start(&memory),
+            memory,
             subscribers: subscriber::Subscribers::new(subscribers),
             lanes: lane::Lanes::default(),
             registry: Arc::default(),

@@ -3,7 +3,9 @@
 use super::guard::guarded;
 use super::subscriber::wait_behind;
 use crate::background::{self, Work};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use crate::memory::{Memory, Reclaim};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 /// Jobs that can wait. What they hold is bounded by the memory of all calls.
@@ -33,13 +35,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start() -> Worker {
-        Worker::with_queue(QUEUE)
+    /// Also gives back to the system what calls have freed of `memory`.
+    pub(crate) fn start(memory: &Arc<Memory>) -> Worker {
+        Worker::with_queue(QUEUE, memory)
     }
 
-    pub(crate) fn with_queue(length: usize) -> Worker {
+    fn with_queue(length: usize, memory: &Arc<Memory>) -> Worker {
         let (queue, jobs) = sync_channel(length);
-        if let Err(error) = background::spawn("meter", Work::Bursts, move || work(&jobs)) {
+        let reclaim = Reclaim::new(memory);
+        if let Err(error) = background::spawn("meter", Work::Bursts, move || work(&jobs, reclaim)) {
             tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
         }
         Worker { queue }
@@ -62,15 +66,17 @@ impl Worker {
     }
 }
 
-fn work(jobs: &Receiver<Message>) {
-    while let Ok(message) = jobs.recv() {
-        match message {
-            Message::Job(job) => {
+fn work(jobs: &Receiver<Message>, mut reclaim: Reclaim) {
+    loop {
+        match jobs.recv_timeout(Reclaim::EVERY) {
+            Ok(Message::Job(job)) => {
                 let _ = guarded(|| job(Place::Background));
             }
-            Message::Flush(done) => {
+            Ok(Message::Flush(done)) => {
                 let _ = done.send(());
             }
+            Err(RecvTimeoutError::Timeout) => reclaim.tick(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_the_job_back_and_never_waits() {
-        let worker = Worker::with_queue(1);
+        let worker = Worker::with_queue(1, &Memory::unbounded());
         let (release, held) = channel::<()>();
         let (begun, running) = channel();
         let hold = move |_| {
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_job_that_panics_does_not_take_the_thread_along() {
-        let worker = Worker::with_queue(8);
+        let worker = Worker::with_queue(8, &Memory::unbounded());
         assert!(worker.queue(Box::new(|_| panic!("in a test"))).is_ok());
         let (done, seen) = channel();
         assert!(

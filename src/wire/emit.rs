@@ -38,7 +38,9 @@ const MAX_NAME: usize = 256;
 
 /// As much of a name as is remembered of it.
 pub(crate) fn known(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MAX_NAME)]
+    let mut ends = (0..=name.len().min(MAX_NAME)).rev();
+    let end = ends.find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
 }
 
 /// A name that many dialects repeat in every event and that is given once.

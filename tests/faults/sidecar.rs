@@ -112,7 +112,7 @@ async fn survives(agents: usize, bytes: usize) {
         drop(open);
         world.rests("a load of questions").await;
     }
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(10);
     while world.resident() > at_rest + LEFT {
         assert!(
             Instant::now() < end,
