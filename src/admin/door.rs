@@ -1,29 +1,23 @@
 //! Who may come in at the operators' address, and how.
 
-use super::api;
-use super::page;
+use super::host::Hosts;
 use super::token::{HEADER, Refused, Token};
+use super::{api, health, page};
 use crate::config;
 use crate::proxy::tls::Acceptor;
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What is open to everybody beside the page's own files: Kubernetes has no token.
-const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
 /// Who may come in, and how. The default is everybody, without TLS.
 #[derive(Default)]
 pub struct Door {
     pub(super) tls: Option<Arc<Acceptor>>,
     token: Option<Token>,
-    /// Only this machine gets here.
-    local: bool,
+    hosts: Hosts,
 }
 
 impl Door {
@@ -39,9 +33,12 @@ impl Door {
                 .map_err(|error| format!("admin.tls: {error}"))?
                 .map(Arc::new),
             token: token.transpose()?,
-            local: admin
-                .address
-                .is_some_and(|address| address.ip().is_loopback()),
+            hosts: Hosts {
+                local: admin
+                    .address
+                    .is_some_and(|address| address.ip().is_loopback()),
+                configured: admin.hosts.clone(),
+            },
         })
     }
 }
@@ -56,14 +53,13 @@ pub(super) struct Guard {
 /// Lets a request in, or says what it lacks.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let Some(token) = &guard.door.token else {
-        // A page of somebody else's, whose name was made to lead here, could ask for all.
-        return match guard.door.local && !is_local(&request) {
-            true => misdirected(),
-            false => next.run(request).await,
+        return match guard.door.hosts.answer_to(&request) {
+            true => next.run(request).await,
+            false => misdirected(),
         };
     };
     let path = request.uri().path();
-    if OPEN.contains(&path) || page::is_static(path) {
+    if health::PATHS.contains(&path) || page::is_static(path) {
         return next.run(request).await;
     }
     match token.check(request.headers().get(HEADER), (guard.clock)()) {
@@ -72,22 +68,10 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
 }
 
-/// Whether the request names this machine, or an address.
-fn is_local(request: &Request) -> bool {
-    let host = request.headers().get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    let authority = host.and_then(|host| host.parse::<Authority>().ok());
-    let of_target = request.uri().authority().cloned();
-    let Some(authority) = of_target.or(authority) else {
-        return false;
-    };
-    let name = authority.host().trim_matches(['[', ']']);
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 fn misdirected() -> Response {
-    let message = "this address is this machine's own and goes by `localhost` or by its number; with a \
-                   token in [admin] it goes by any name";
+    let message = "without a token this address answers only to an IP address, `localhost` and, where \
+                   it is not on loopback, names of a cluster (one without a dot, *.svc, *.cluster.local): \
+                   add the name in `host` to `hosts` of [admin], or set `token` there";
     api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 

@@ -4,17 +4,21 @@
 
 use super::Admin;
 use super::api::{slos_now, streams_now};
+use super::server::Source;
 use crate::meter::{Finding, Subscriber};
 use serde::Serialize;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Listeners at once; more are refused.
 const LISTENERS: usize = 32;
+/// Of these from one source address.
+const PER_SOURCE: usize = 16;
 /// Events that wait for the slowest listener; it loses older ones.
 const WAITING: usize = 512;
 /// How often the streams are told, and how many times as seldom the objectives.
@@ -43,7 +47,8 @@ impl Happened {
 /// Tells listeners what happens.
 pub struct Feed {
     events: broadcast::Sender<Happened>,
-    seats: Arc<Semaphore>,
+    /// Listeners now, by where they connect from.
+    listeners: Mutex<HashMap<Option<Source>, usize>>,
     over: watch::Sender<bool>,
     lost: AtomicU64,
     refused: AtomicU64,
@@ -65,7 +70,7 @@ impl Feed {
     pub fn new() -> Arc<Feed> {
         Arc::new(Feed {
             events: broadcast::Sender::new(WAITING),
-            seats: Arc::new(Semaphore::new(LISTENERS)),
+            listeners: Mutex::default(),
             over: watch::Sender::new(false),
             lost: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -75,25 +80,41 @@ impl Feed {
     /// How many listen, and what they missed.
     pub fn listening(&self) -> Listening {
         Listening {
-            listeners: LISTENERS - self.seats.available_permits(),
+            listeners: self.listeners().values().sum(),
             lost: self.lost.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
         }
     }
 
-    /// One more listener, which is told `first` of all; `None` where there are too many.
-    pub(super) fn listen(self: &Arc<Self>, first: Vec<Happened>) -> Option<Listener> {
-        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+    /// One more listener from `source`, which is told `first` of all; `None` where there
+    /// are too many, or too many from there.
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        source: Option<Source>,
+        first: Vec<Happened>,
+    ) -> Option<Listener> {
+        let mut listeners = self.listeners();
+        let all: usize = listeners.values().sum();
+        let theirs = listeners.get(&source).copied().unwrap_or(0);
+        if all >= LISTENERS || theirs >= PER_SOURCE {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
-        };
+        }
+        listeners.insert(source, theirs + 1);
+        drop(listeners);
         Some(Listener {
+            source,
             first: first.into_iter(),
             events: self.events.subscribe(),
             over: self.over.subscribe(),
             feed: Arc::clone(self),
-            _seat: seat,
         })
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<Option<Source>, usize>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every listener's last event has been.
@@ -150,11 +171,23 @@ pub(super) async fn tick(admin: Admin) {
 
 /// One who listens.
 pub(super) struct Listener {
+    source: Option<Source>,
     first: std::vec::IntoIter<Happened>,
     events: broadcast::Receiver<Happened>,
     over: watch::Receiver<bool>,
     feed: Arc<Feed>,
-    _seat: OwnedSemaphorePermit,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut listeners = self.feed.listeners();
+        if let Some(theirs) = listeners.get_mut(&self.source) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                listeners.remove(&self.source);
+            }
+        }
+    }
 }
 
 impl Listener {
@@ -191,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_listener_loses_the_oldest_events_and_is_told_how_many() {
         let feed = Feed::new();
-        let mut slow = feed.listen(Vec::new()).expect("a seat");
+        let mut slow = feed.listen(None, Vec::new()).expect("a seat");
         for event in 0..WAITING + 7 {
             feed.tell(number(event));
         }
@@ -204,23 +237,30 @@ mod tests {
     #[tokio::test]
     async fn listeners_are_bounded_and_a_seat_is_free_when_one_leaves() {
         let feed = Feed::new();
-        let mut seats: Vec<_> = (0..LISTENERS).map(|_| feed.listen(Vec::new())).collect();
-        assert!(seats.iter().all(Option::is_some));
-        assert!(feed.listen(Vec::new()).is_none());
+        let sources = [1, 2].map(|host| Some(Source::of([10, 0, 0, host].into())));
+        let mut seats = Vec::new();
+        for source in sources {
+            for _ in 0..PER_SOURCE {
+                seats.push(feed.listen(source, Vec::new()).expect("a seat"));
+            }
+            assert!(feed.listen(source, Vec::new()).is_none(), "its share");
+        }
+        assert!(feed.listen(None, Vec::new()).is_none(), "all seats");
         let listening = feed.listening();
-        assert_eq!((listening.listeners, listening.refused), (LISTENERS, 1));
+        assert_eq!((listening.listeners, listening.refused), (LISTENERS, 3));
         seats.pop();
-        assert!(feed.listen(Vec::new()).is_some());
+        assert!(feed.listen(sources[0], Vec::new()).is_none(), "its share");
+        assert!(feed.listen(None, Vec::new()).is_some());
     }
 
     #[tokio::test]
     async fn the_end_comes_to_every_listener_even_to_later_ones() {
         let feed = Feed::new();
-        let mut early = feed.listen(Vec::new()).expect("a seat");
+        let mut early = feed.listen(None, Vec::new()).expect("a seat");
         feed.tell(number(1));
         feed.end();
         assert_eq!(early.next().await, None);
-        let mut late = feed.listen(Vec::new()).expect("a seat");
+        let mut late = feed.listen(None, Vec::new()).expect("a seat");
         assert_eq!(late.next().await, None);
     }
 }

@@ -5,6 +5,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// What health checks ask for: answered to everybody, on reserved connections too.
+pub(super) const PATHS: [&str; 2] = ["/livez", "/readyz"];
+
 const STARTING: u8 = 0;
 const LISTENING: u8 = 1;
 const DRAINING: u8 = 2;

@@ -7,10 +7,12 @@ mod beside;
 mod door;
 mod feed;
 mod health;
+mod host;
 mod page;
 mod server;
 mod token;
 
+use crate::export::names;
 use crate::export::prometheus::Prometheus;
 use crate::history::Capacity;
 use crate::ledger::Reader;
@@ -25,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use server::Closed;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -35,7 +38,7 @@ pub use beside::Beside;
 pub use door::Door;
 pub use feed::{Feed, Listening};
 pub use health::Readiness;
-pub(crate) use server::serve as serve_router;
+pub(crate) use server::{Slots, serve as serve_router};
 
 /// What the operators' address tells of.
 #[derive(Clone)]
@@ -77,6 +80,8 @@ pub async fn serve(
         door: Arc::new(door),
     };
     let feed = Arc::clone(&admin.feed);
+    let slots = Arc::<Slots>::default();
+    count_connections(&admin.prometheus, &slots);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
     let service = router(admin)
         .layer(from_fn_with_state(guard, door::guard))
@@ -86,8 +91,24 @@ pub async fn serve(
         shutdown.await;
         feed.end();
     };
-    server::serve(listener, service, tls, shutdown).await;
+    server::serve(listener, service, tls, slots, shutdown).await;
     ticking.abort();
+}
+
+/// Brings the series of connections up to date with every scrape.
+fn count_connections(prometheus: &Prometheus, slots: &Arc<Slots>) {
+    let slots = Arc::downgrade(slots);
+    prometheus.before_scrape(move |registry, _| {
+        let Some(slots) = slots.upgrade() else {
+            return;
+        };
+        let gauge = registry.gauge(&names::ADMIN_CONNECTIONS, &[]);
+        gauge.set(slots.open() as f64);
+        for reason in Closed::ALL {
+            let counter = registry.counter(&names::ADMIN_CONNECTIONS_CLOSED, &[reason.as_str()]);
+            counter.absolute(slots.closed(reason));
+        }
+    });
 }
 
 /// What is answered to whoever the door lets in.

@@ -94,9 +94,9 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
     super::signals::watch(shutdown.clone())?;
     let service = router(Injector::new(settings));
     let acceptor = Some(Arc::new(acceptor));
-    crate::admin::serve_router(listener, service, acceptor, async move {
+    let ended = async move {
         shutdown.begun().await;
-    })
-    .await;
+    };
+    crate::admin::serve_router(listener, service, acceptor, Arc::default(), ended).await;
     Ok(())
 }

@@ -301,6 +301,8 @@ pub(super) struct Admin {
     pub(super) enabled: Option<bool>,
     pub(super) token: Option<Spanned<String>>,
     pub(super) token_file: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) hosts: Vec<Spanned<String>>,
     pub(super) tls: Option<ServerTls>,
 }
 

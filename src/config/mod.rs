@@ -129,6 +129,9 @@ pub struct Admin {
     pub address: Option<SocketAddr>,
     /// What operators must show to see more than health.
     pub token: Option<Token>,
+    /// Names by which it may be addressed without a token, in lower case, beside those
+    /// that no stranger can have.
+    pub hosts: Vec<String>,
     /// TLS towards operators.
     pub tls: Option<ServerTls>,
 }

@@ -20,8 +20,26 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
     Admin {
         address: enabled.then(|| written.listen.unwrap_or(DEFAULT_ADMIN)),
         token: token(written.token, written.token_file, problems),
+        hosts: hosts(written.hosts, problems),
         tls: written.tls.map(server_tls),
     }
+}
+
+/// Names as `host` has them, without a port.
+fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for host in written {
+        let name = host.get_ref().trim_end_matches('.').to_ascii_lowercase();
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || !name.chars().all(allowed) {
+            problems.at(
+                &host,
+                "is no host name such as \"gauge.example.com\", without scheme and port",
+            );
+        }
+        hosts.push(name);
+    }
+    hosts
 }
 
 /// Agents get nowhere near what operators see: no upstream is their address.

@@ -21,6 +21,8 @@ MAY_BE_ZERO = {
     "tokengauge_upstream_scrape_failures_total",
     "tokengauge_budget_blocked_total",
     "tokengauge_budget_forgotten_total",
+    "tokengauge_admin_connections",
+    "tokengauge_admin_connections_closed_total",
     "tokengauge_event_listeners",
     "tokengauge_event_listeners_refused_total",
     "tokengauge_events_lost_total",

@@ -2,7 +2,9 @@
 
 use super::asked::Asked;
 use super::problem::Problem;
+use crate::admin::server::Source;
 use crate::admin::{Admin, feed};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -11,11 +13,16 @@ use futures_util::stream;
 use std::convert::Infallible;
 
 /// Everything from now on, until one of us ends.
-pub(super) async fn events(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn events(
+    State(admin): State<Admin>,
+    source: Option<Extension<Source>>,
+    RawQuery(query): RawQuery,
+) -> Response {
     if let Err(problem) = Asked::of(query.as_deref(), &[]) {
         return problem.into_response();
     }
-    let Some(listener) = admin.feed.listen(feed::present(&admin)) else {
+    let source = source.map(|Extension(source)| source);
+    let Some(listener) = admin.feed.listen(source, feed::present(&admin)) else {
         let message = "too many listen already; close one, or ask /api/v1/streams now and then";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };

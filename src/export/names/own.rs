@@ -191,6 +191,20 @@ pub const PROCESS_THREADS: Metric = gauge(
     &[],
     "Threads of the process.",
 );
+/// Connections of operators.
+pub const ADMIN_CONNECTIONS: Metric = gauge(
+    "tokengauge_admin_connections",
+    Unit::Count,
+    &[],
+    "Open connections to the admin address.",
+);
+/// Connections of operators that were closed.
+pub const ADMIN_CONNECTIONS_CLOSED: Metric = counter(
+    "tokengauge_admin_connections_closed_total",
+    Unit::Count,
+    &["reason"],
+    "Connections to the admin address that were closed: to make room for others, because no request came or no answer was read in time, or because all others had requests under way.",
+);
 /// Who listens.
 pub const EVENT_LISTENERS: Metric = gauge(
     "tokengauge_event_listeners",

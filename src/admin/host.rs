@@ -1,0 +1,110 @@
+//! By which names operators may address the process where it has no token. A page of
+//! somebody else's may have its own name resolve to this address (DNS rebinding) and would
+//! then be allowed to read what is answered; but the browser says that name in `host`.
+
+use axum::extract::Request;
+use axum::http::header;
+use axum::http::uri::Authority;
+use std::net::IpAddr;
+
+/// Ends of names that only a cluster's own DNS answers.
+const CLUSTER: [&str; 2] = [".svc", ".cluster.local"];
+
+/// The names that are answered to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts {
+    /// Only this machine reaches the address, so nobody needs a cluster's names.
+    pub(super) local: bool,
+    /// Those of `[admin] hosts`, in lower case.
+    pub(super) configured: Vec<String>,
+}
+
+impl Hosts {
+    /// Whether `request` names this process by an address, or by a name that no stranger
+    /// can have. One without `host` comes from no browser.
+    pub(super) fn answer_to(&self, request: &Request) -> bool {
+        if let Some(authority) = request.uri().authority() {
+            return self.include(authority.host());
+        }
+        let Some(host) = request.headers().get(header::HOST) else {
+            return true;
+        };
+        let authority = host.to_str().ok().map(str::parse::<Authority>);
+        authority.is_some_and(|authority| authority.is_ok_and(|host| self.include(host.host())))
+    }
+
+    fn include(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let name = host.strip_suffix('.').unwrap_or(&host);
+        address.is_ok()
+            || name == "localhost"
+            || self.configured.iter().any(|configured| configured == name)
+            || (!self.local && is_of_cluster(&host))
+    }
+}
+
+/// A name without a dot, which resolvers look up among their own, or one of the cluster.
+fn is_of_cluster(host: &str) -> bool {
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let of_cluster = CLUSTER.iter().any(|end| name.ends_with(end));
+    of_cluster || (!host.is_empty() && !host.contains('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIGURED: &str = "gauge.example.com";
+
+    fn included(local: bool, host: &str) -> bool {
+        let hosts = Hosts {
+            local,
+            configured: vec![CONFIGURED.to_owned()],
+        };
+        hosts.include(host)
+    }
+
+    #[test]
+    fn addresses_localhost_and_configured_names_are_answered_to_everywhere() {
+        let names = ["127.0.0.1", "10.1.2.3", "[fd00::1]", "[::1]", "localhost"];
+        let more = ["LocalHost", "localhost.", CONFIGURED, "Gauge.Example.COM."];
+        for host in names.into_iter().chain(more) {
+            assert!(included(true, host), "{host}");
+            assert!(included(false, host), "{host}");
+        }
+    }
+
+    #[test]
+    fn names_of_a_cluster_are_answered_to_where_a_cluster_gets() {
+        for host in [
+            "tokengauge-admin",
+            "tokengauge-admin.monitoring.svc",
+            "tokengauge-admin.monitoring.svc.cluster.local.",
+        ] {
+            assert!(included(false, host), "{host}");
+            assert!(!included(true, host), "{host}");
+        }
+    }
+
+    #[test]
+    fn names_that_anybody_can_have_are_not() {
+        for host in [
+            "evil.example",
+            "gauge.example.com.evil.example",
+            "evilgauge.example.com",
+            "svc.evil.example",
+            "evil.svc.example",
+            "cluster.local.evil.example",
+            "127.0.0.1.nip.io",
+            "localhost.evil.example",
+            // With a dot at its end a name is looked up in the public DNS alone.
+            "ai.",
+            "",
+            ".",
+        ] {
+            assert!(!included(false, host), "{host}");
+            assert!(!included(true, host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a connection is doing: its requests under way, and since when it waits.
+
+use super::Timeouts;
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use tokio::time::Instant;
+
+/// The requests of one connection.
+#[derive(Debug)]
+pub(super) struct Activity(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The instant of the last progress of each request under way, by number.
+    requests: BTreeMap<u64, Instant>,
+    /// Requests so far, which numbers them.
+    begun: u64,
+    /// The instant since which no request has been under way.
+    idle_since: Instant,
+}
+
+/// What to do with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing before this instant.
+    Fine(Instant),
+    /// It has waited long for another request: end it as the protocol provides.
+    Idle,
+    /// Its peer has not sent a whole request head, or stopped to read or send: cut it.
+    Stalled,
+}
+
+impl Activity {
+    pub(super) fn new(now: Instant) -> Activity {
+        Activity(Mutex::new(State {
+            requests: BTreeMap::new(),
+            begun: 0,
+            idle_since: now,
+        }))
+    }
+
+    /// A request head was read.
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        let mut state = self.state();
+        let number = state.begun;
+        state.begun += 1;
+        state.requests.insert(number, Instant::now());
+        drop(state);
+        UnderWay {
+            activity: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Whether no request is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state().requests.is_empty()
+    }
+
+    /// Whether a request has ever come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state().begun > 0
+    }
+
+    pub(super) fn verdict(&self, now: Instant, timeouts: &Timeouts) -> Verdict {
+        let state = self.state();
+        let (deadline, late) = match state.requests.values().min() {
+            Some(progress) => (*progress + timeouts.stalled, Verdict::Stalled),
+            None if state.begun == 0 => (state.idle_since + timeouts.head, Verdict::Stalled),
+            None => (state.idle_since + timeouts.idle, Verdict::Idle),
+        };
+        if now < deadline {
+            Verdict::Fine(deadline)
+        } else {
+            late
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request under way, until this is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl UnderWay {
+    fn progress(&self) {
+        let mut state = self.activity.state();
+        state.requests.insert(self.number, Instant::now());
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.activity.state();
+        state.requests.remove(&self.number);
+        state.idle_since = Instant::now();
+    }
+}
+
+/// The body of an answer. hyper asks for the next piece when there is room for it, which
+/// is progress: a peer that does not read is not asked for.
+pub(super) struct TrackedBody {
+    body: Body,
+    under_way: UnderWay,
+}
+
+impl TrackedBody {
+    pub(super) fn new(body: Body, under_way: UnderWay) -> TrackedBody {
+        TrackedBody { body, under_way }
+    }
+}
+
+impl HttpBody for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.under_way.progress();
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,199 @@
+//! How many connections may be open: in all, and from one source address. Where there is
+//! no room, a new connection takes the place of an idle one; where none is idle, it gets
+//! one of the reserved places, which answer at the health paths alone. So a health check
+//! is answered however many connections somebody else holds.
+
+use super::activity::Activity;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Connections at once.
+const CONNECTIONS: usize = 256;
+/// Of these from one source address.
+const PER_SOURCE: usize = 64;
+/// Further connections, for health checks.
+const RESERVED: usize = 64;
+
+/// Who connects: an IPv4 address, or the first 64 bits of an IPv6 address, of which a
+/// host may choose the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Source(IpAddr);
+
+impl Source {
+    pub(crate) fn of(address: IpAddr) -> Source {
+        Source(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+            v4 => v4,
+        })
+    }
+}
+
+/// Why a connection was closed although its peer wanted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Another took its place.
+    Evicted,
+    /// Its peer sent no request, or did not read the answer, in time.
+    Timeout,
+    /// It came when there was no room, and asked for more than health.
+    Refused,
+}
+
+impl Closed {
+    pub(crate) const ALL: [Closed; 3] = [Closed::Evicted, Closed::Timeout, Closed::Refused];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Closed::Evicted => "evicted",
+            Closed::Timeout => "timeout",
+            Closed::Refused => "refused",
+        }
+    }
+}
+
+/// The open connections.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// By number, which is the order in which they came.
+    open: Mutex<BTreeMap<u64, Open>>,
+    next: AtomicU64,
+    closed: [AtomicU64; Closed::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Open {
+    source: Source,
+    reserved: bool,
+    activity: Arc<Activity>,
+    evicted: Arc<Notify>,
+}
+
+/// A place for one connection, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    slots: Arc<Slots>,
+    number: u64,
+    pub(super) source: Source,
+    /// There was no room: it may ask for health alone.
+    pub(super) reserved: bool,
+    pub(super) activity: Arc<Activity>,
+    evicted: Arc<Notify>,
+}
+
+impl Slots {
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.state().len()
+    }
+
+    /// How many have requests under way.
+    #[cfg(test)]
+    pub(super) fn busy(&self) -> usize {
+        let open = self.state();
+        open.values().filter(|open| !open.activity.is_idle()).count()
+    }
+
+    /// How many were closed for this reason.
+    pub(crate) fn closed(&self, reason: Closed) -> u64 {
+        self.closed[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, reason: Closed) {
+        self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A place for a connection from `address`.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Slot {
+        let source = Source::of(address);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.state();
+        let reserved = !self.make_room(&mut open, source);
+        if reserved && open.values().filter(|open| open.reserved).count() >= RESERVED {
+            let oldest = open.iter().find(|(_, open)| open.reserved);
+            let oldest = oldest.map(|(number, _)| *number);
+            self.evict(&mut open, oldest);
+        }
+        let activity = Arc::new(Activity::new(Instant::now()));
+        let evicted = Arc::new(Notify::new());
+        let one = Open {
+            source,
+            reserved,
+            activity: Arc::clone(&activity),
+            evicted: Arc::clone(&evicted),
+        };
+        open.insert(number, one);
+        drop(open);
+        Slot {
+            slots: Arc::clone(self),
+            number,
+            source,
+            reserved,
+            activity,
+            evicted,
+        }
+    }
+
+    /// Makes room for one more of `source` where there is none; `false` where that is
+    /// impossible because all that might go have requests under way.
+    fn make_room(&self, open: &mut BTreeMap<u64, Open>, source: Source) -> bool {
+        let counted = |of: &dyn Fn(&Open) -> bool| {
+            let others = open.values().filter(|open| !open.reserved);
+            others.filter(|open| of(open)).count()
+        };
+        let of_source = |open: &Open| open.source == source;
+        let victim = if counted(&of_source) >= PER_SOURCE {
+            idle(open, of_source)
+        } else if counted(&|_| true) >= CONNECTIONS {
+            idle(open, |_| true)
+        } else {
+            return true;
+        };
+        self.evict(open, victim)
+    }
+
+    fn evict(&self, open: &mut BTreeMap<u64, Open>, victim: Option<u64>) -> bool {
+        let victim = victim.and_then(|number| open.remove(&number));
+        if let Some(victim) = &victim {
+            victim.evicted.notify_one();
+            self.count(Closed::Evicted);
+        }
+        victim.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection that has been idle for longest, first of those that never sent a request.
+fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
+    let idle = open
+        .iter()
+        .filter(|(_, open)| !open.reserved && of(open) && open.activity.is_idle());
+    let first = idle.min_by_key(|(number, open)| (open.activity.has_begun(), **number));
+    first.map(|(number, _)| *number)
+}
+
+impl Slot {
+    /// Waits until another connection has taken this place.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    pub(super) fn count(&self, reason: Closed) {
+        self.slots.count(reason);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.state().remove(&self.number);
+    }
+}
