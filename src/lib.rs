@@ -9,6 +9,9 @@
 //! cli.rs           the commands and their help
 //! command/         one file per command: wires the rooms together
 //! background.rs    threads that traffic does not wait for
+//! output.rs        what commands write for people
+//! private_file.rs  files that only their owner may read
+//! state_file.rs    files that survive a restart, written by one process
 //! config/          file.rs as written → mod.rs as used; reload.rs what may change while running
 //! call.rs          the domain's words; knows nobody
 //! observer.rs      the one door between moving bytes and measuring them
@@ -40,6 +43,9 @@
 //! knows the meter's findings; `ledger` and `history` answer the same questions, from a file
 //! and from memory, in the rows of the one and with the arithmetic of the other.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod admin;
 pub mod attribution;
 mod background;
@@ -57,11 +63,14 @@ pub mod ledger;
 pub mod memory;
 pub mod meter;
 pub mod observer;
+mod output;
 pub mod plot;
+mod private_file;
 pub mod proxy;
 pub mod quota;
 pub mod sim;
 pub mod slo;
+mod state_file;
 pub mod tokens;
 pub mod trace;
 pub mod wire;
@@ -77,6 +86,16 @@ pub enum Error {
     /// Something failed while running; the text says what and what to do.
     #[error("tokengauge: {0}")]
     Failed(String),
+    /// Whoever read standard output has seen enough: nothing more is to be done or said.
+    #[error("tokengauge: nobody reads standard output")]
+    OutputClosed,
+}
+
+impl Error {
+    /// Says on standard error what happened, without control characters.
+    pub fn tell(&self) {
+        output::note(&self.to_string());
+    }
 }
 
 impl From<config::Invalid> for Error {

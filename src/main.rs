@@ -13,12 +13,12 @@ const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
     match tokengauge::run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            error.tell();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
-                Error::Failed(_) => ExitCode::FAILURE,
+                Error::Failed(_) | Error::OutputClosed => ExitCode::FAILURE,
             }
         }
     }

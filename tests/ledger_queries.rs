@@ -488,3 +488,51 @@ fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
     let refused = nowhere.calls(&filter, &Paging::default());
     assert!(matches!(refused, Err(QueryError::Unavailable { .. })));
 }
+
+/// 40,000 sessions, each of an agent and a user of its own.
+const MANY: &str = "
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+    INSERT INTO names SELECT i, 'agent', 'agent-' || i FROM n
+        UNION ALL SELECT 100000 + i, 'user', 'user-' || i FROM n
+        UNION ALL SELECT 200001, 'model', 'm';
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+    INSERT INTO sessions SELECT i, 'session-' || i, i * 1000, i * 1000 + 500, NULL, 100000 + i,
+        NULL, NULL, 1, 0, 10, NULL, 10, NULL, i % 1000, 0, 9, 400, 500, NULL, NULL, x'' FROM n;
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+    INSERT INTO session_names SELECT i, i FROM n UNION ALL SELECT i, 100000 + i FROM n
+        UNION ALL SELECT i, 200001 FROM n;";
+
+#[test]
+fn a_long_page_of_sessions_is_quick_however_many_names_there_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path(&folder);
+    drop(Store::open(&path).expect("opens"));
+    let connection = rusqlite::Connection::open(&path).expect("opens");
+    connection.execute_batch(MANY).expect("written");
+    drop(connection);
+    // It takes some 50 ms; what goes through all names would take 8 s.
+    let reader = Reader::within(&path, Instant::now, Duration::from_secs(2));
+    let page = Paging {
+        limit: 1000,
+        cursor: None,
+    };
+    let sorts = [SessionSort::LastAt, SessionSort::Cost, SessionSort::Tps];
+    let mut queries: Vec<_> = sorts.map(|sort| (sort, None)).into();
+    queries.push((SessionSort::LastAt, Some("session-1".to_owned())));
+    for (sort, search) in queries {
+        let query = SessionQuery {
+            sort,
+            search,
+            page: page.clone(),
+            ..SessionQuery::default()
+        };
+        let began = Instant::now();
+        let found = reader.sessions(&query).expect("in time");
+        println!("{query:?}: {:?}", began.elapsed());
+        assert_eq!(found.rows.len(), 1000);
+        let row = &found.rows[0];
+        let number = row.id.strip_prefix("session-").expect("its name");
+        assert_eq!(row.agents, [format!("agent-{number}")]);
+        assert_eq!(row.models, ["m"]);
+    }
+}

@@ -6,6 +6,7 @@ mod admin_door;
 mod admin_events;
 mod admin_finished;
 mod admin_openapi;
+mod admin_slots;
 mod certificates;
 mod config;
 mod config_secrets;
@@ -59,6 +60,9 @@ mod otlp_export;
 mod otlp_metrics;
 mod otlp_support;
 mod otlp_tls;
+mod output;
+#[cfg(unix)]
+mod private_files;
 mod process;
 mod readme;
 mod reload;

@@ -23,6 +23,10 @@ pub struct ExportArgs {
     /// Where to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write `'` before texts in CSV that a spreadsheet would take for a formula (`=`, `+`,
+    /// `-`, `@`, a tab or a line end at the begin): names come from requests
+    #[arg(long)]
+    pub spreadsheet: bool,
 }
 
 /// An instant, as people write it.

@@ -4,16 +4,17 @@ use crate::Error;
 use crate::admin::Door;
 use crate::cli::CheckArgs;
 use crate::config::{Config, Route};
+use crate::output;
 use crate::proxy::tls;
 use std::time::Instant;
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (config, origin) = super::load(&args.config)?;
     files(&config)?;
-    println!("{origin}: valid");
+    let mut text = format!("{origin}: valid\n");
     for listener in &config.listeners {
         let tls = if listener.tls.is_some() { " (TLS)" } else { "" };
-        println!("  agents connect to {}{tls}", listener.address);
+        text += &format!("  agents connect to {}{tls}\n", listener.address);
     }
     match config.admin.address {
         Some(address) => {
@@ -27,20 +28,20 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             } else {
                 ""
             };
-            println!("  operators connect to {address}{tls}{token}");
+            text += &format!("  operators connect to {address}{tls}{token}\n");
         }
-        None => println!("  no admin address"),
+        None => text += "  no admin address\n",
     }
     for route in &config.routes {
-        println!("  {}", describe(route));
+        text += &format!("  {}\n", describe(route));
     }
     for scrape in &config.scrapes {
-        println!(
-            "  {}: its own metrics every {:?}",
+        text += &format!(
+            "  {}: its own metrics every {:?}\n",
             scrape.upstream, scrape.interval
         );
     }
-    Ok(())
+    output::print(&text)
 }
 
 /// Certificates and keys must be readable now, not only when the first agent comes.

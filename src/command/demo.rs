@@ -4,6 +4,7 @@ use super::serve::Proxy;
 use crate::Error;
 use crate::cli::DemoArgs;
 use crate::config::Config;
+use crate::output;
 use crate::proxy::Shutdown;
 use crate::sim::{Simulator, agents};
 use std::fmt::Write;
@@ -73,12 +74,18 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
-    eprintln!("demo: {} simulated agents; try", args.agents);
-    eprintln!("  curl -s http://{}/api/v1/calls?limit=1", args.admin);
-    eprintln!("  curl -s http://{}/metrics", args.admin);
-    eprintln!("  tokengauge slo status --admin {}", args.admin);
-    eprintln!("  tokengauge top --admin {}", args.admin);
-    eprintln!("  tokengauge report --with-warm-up --admin {}", args.admin);
+    output::note(&format!("demo: {} simulated agents; try", args.agents));
+    output::note(&format!(
+        "  curl -s http://{}/api/v1/calls?limit=1",
+        args.admin
+    ));
+    output::note(&format!("  curl -s http://{}/metrics", args.admin));
+    output::note(&format!("  tokengauge slo status --admin {}", args.admin));
+    output::note(&format!("  tokengauge top --admin {}", args.admin));
+    output::note(&format!(
+        "  tokengauge report --with-warm-up --admin {}",
+        args.admin
+    ));
     proxy.serve().await
 }
 

@@ -2,9 +2,10 @@
 
 use crate::Error;
 use crate::cli::ExportArgs;
-use crate::ledger::{ExportError, Reader, export as write};
-use std::fs::File;
-use std::io::{ErrorKind, IsTerminal, Write};
+use crate::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
+use crate::output;
+use crate::private_file;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,27 +19,34 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         args.since.before(now),
         args.until.map(|until| until.before(now)),
     );
+    let options = ExportOptions {
+        since: Some(since),
+        until,
+        format: args.format,
+        spreadsheet: args.spreadsheet,
+    };
+    if options.spreadsheet && options.format != FileFormat::Csv {
+        let reason = "--spreadsheet is for --format csv: the others are no files for spreadsheets";
+        return Err(Error::Failed(reason.to_owned()));
+    }
     let output: Box<dyn Write + Send> = match &args.output {
         Some(file) => Box::new(
-            File::create(file)
+            private_file::create(file)
                 .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?,
         ),
-        None if args.format == crate::ledger::FileFormat::Parquet
-            && std::io::stdout().is_terminal() =>
-        {
+        None if args.format == FileFormat::Parquet && std::io::stdout().is_terminal() => {
             let reason = "Parquet is no text for a terminal; name a file with -o";
             return Err(Error::Failed(reason.to_owned()));
         }
-        None => Box::new(std::io::stdout()),
+        None => output::stdout(),
     };
     let reader = Reader::within(&path, Instant::now, PATIENCE);
-    match write(&reader, Some(since), until, args.format, output) {
+    match write(&reader, &options, output) {
         Ok(calls) => {
-            eprintln!("{calls} calls");
+            output::note(&format!("{calls} calls"));
             Ok(())
         }
-        // A reader that has seen enough is no error.
-        Err(ExportError::File(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(ExportError::File(error)) if args.output.is_none() => Err(output::failed(error)),
         Err(error) => Err(Error::Failed(error.to_string())),
     }
 }

@@ -7,6 +7,7 @@ use crate::config::ServerTls;
 use crate::inject::manifest::inject_all;
 use crate::inject::review::{Injector, router};
 use crate::inject::{Asked, Settings};
+use crate::output;
 use crate::proxy::Shutdown;
 use crate::proxy::tls::Acceptor;
 use std::io::Read;
@@ -34,12 +35,12 @@ pub(super) fn inject(args: &InjectArgs) -> Result<String, Error> {
             text.push('\n');
         }
         for warning in &manifests.warnings {
-            eprintln!("{origin}: {warning}");
+            output::note(&format!("{origin}: {warning}"));
         }
         for reason in &manifests.refused {
-            eprintln!("{origin}: not injected: {reason}");
+            output::note(&format!("{origin}: not injected: {reason}"));
         }
-        eprintln!("{origin}: {} injected", manifests.injected);
+        output::note(&format!("{origin}: {} injected", manifests.injected));
         refused += manifests.refused.len();
     }
     if refused > 0 && !args.lenient {
@@ -89,7 +90,7 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
     let address = listener
         .local_addr()
         .map_err(|error| Error::Failed(error.to_string()))?;
-    eprintln!("listening on {address}");
+    output::note(&format!("listening on {address}"));
     let shutdown = Shutdown::new();
     super::signals::watch(shutdown.clone())?;
     let service = router(Injector::new(settings));

@@ -13,6 +13,7 @@ use crate::export::cost;
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
 use crate::meter::{Meter, RecentCalls};
+use crate::output;
 use crate::proxy::{Forwarder, Listening};
 use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
@@ -65,7 +66,7 @@ impl Live {
         self.watchers.change(watchers);
         self.forwarder.change(routing);
         for address in self.listening.change(listeners) {
-            eprintln!("listening on {address}");
+            output::note(&format!("listening on {address}"));
         }
         let about = self.about.load();
         let about = about.under(&next, &self.listening.addresses());

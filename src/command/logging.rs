@@ -14,7 +14,9 @@ pub(super) fn start(default: LevelFilter) {
     let named = std::env::var(LEVEL).ok();
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives(level(named.as_deref(), default))))
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would tell of them on standard error, and panic where that is closed.
+        .log_internal_errors(false);
     // A second start in one process (tests) keeps the first.
     let _ = if std::io::stderr().is_terminal() {
         log.compact().try_init()

@@ -33,6 +33,7 @@ mod top;
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
 use crate::config::{self, Config};
+use crate::output;
 use std::path::Path;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -55,16 +56,16 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Replay(args) => replay::replay(&args),
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
-        Command::Metrics(args) => printed(metrics::metrics(&args)?),
-        Command::Inject(args) => printed(inject::inject(&args)?),
+        Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
+        Command::Inject(args) => output::print(&inject::inject(&args)?),
         Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),
-        Command::Rules(args) => printed(rules::rules(&args)?),
+        Command::Rules(args) => output::print(&rules::rules(&args)?),
         Command::Probe(args) => probe::probe(&args),
         Command::Pause(args) => {
             pause::pause(&args);
             Ok(())
         }
-        Command::Dashboards(args) => printed(dashboards::dashboards(&args)?),
+        Command::Dashboards(args) => output::print(&dashboards::dashboards(&args)?),
     }
 }
 
@@ -76,17 +77,6 @@ fn serving(
 ) -> Result<(), Error> {
     logging::start(level);
     threads::serve(command)
-}
-
-/// Puts a whole text on standard output. A reader that has seen enough is no error.
-fn printed(text: String) -> Result<(), Error> {
-    use std::io::{ErrorKind, Write};
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::Failed(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Loads the configuration and says where it came from.

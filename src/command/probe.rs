@@ -4,6 +4,7 @@ use crate::Error;
 use crate::cli::ProbeArgs;
 use crate::config::ClientTls;
 use crate::fetch::fetch_with;
+use crate::output;
 use bytes::Bytes;
 use http::{Request, Uri};
 use std::io;
@@ -27,7 +28,8 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
     let deadline = Instant::now() + args.within;
     for url in &args.urls {
         let said = runtime.block_on(until(url, deadline, &tls));
-        println!("{url}: {}", said.map_err(|why| failed(url, &why))?);
+        let said = said.map_err(|why| failed(url, &why))?;
+        output::print(&format!("{url}: {said}\n"))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::cli::ReplayArgs;
 use crate::config::Measure;
 use crate::meter::{Finding, Meter, Subscriber};
 use crate::observer::{CallStart, End, Frame, Observer};
+use crate::output;
 use recording::{Pace, Recording};
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,16 +32,15 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
         },
         vec![last.clone()],
     );
-    let mut output = std::io::stdout().lock();
+    let mut output = output::stdout();
     for recording in recordings {
         for record in measured(&meter, &last, &recording, pace)? {
             let line =
                 serde_json::to_string(&record).map_err(|error| Error::Failed(error.to_string()))?;
-            writeln!(output, "{line}")
-                .map_err(|error| Error::Failed(format!("standard output: {error}")))?;
+            writeln!(output, "{line}").map_err(output::failed)?;
         }
     }
-    Ok(())
+    output.flush().map_err(output::failed)
 }
 
 /// The records of one recording: one, or one per turn of a realtime session.

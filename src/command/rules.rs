@@ -4,6 +4,7 @@
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
 use crate::config::Config;
+use crate::output;
 use crate::slo::rules::{self, Place, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
@@ -13,7 +14,9 @@ pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     let (text, origin) = super::text(&args.config)?;
     let config = Config::parse(&text, &origin)?;
     if config.slos.is_empty() {
-        eprintln!("{origin} has no [[slo]]: these are the alerts on the proxy itself");
+        output::note(&format!(
+            "{origin} has no [[slo]]: these are the alerts on the proxy itself"
+        ));
     }
     let place = Place {
         job: args.job.clone(),

@@ -20,6 +20,7 @@ use crate::export::slo;
 use crate::history::Capacity;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
+use crate::output;
 use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
 use crate::slo::{Slos, Store, Told};
 use arc_swap::ArcSwap;
@@ -211,10 +212,10 @@ impl Proxy {
     /// Plain lines on standard error, so that a script can read what port 0 became.
     fn announce(&self) {
         for bound in &self.bound {
-            eprintln!("listening on {}", bound.address());
+            output::note(&format!("listening on {}", bound.address()));
         }
         if let Some(address) = self.operators.address() {
-            eprintln!("admin on {address}");
+            output::note(&format!("admin on {address}"));
         }
     }
 }
@@ -237,7 +238,8 @@ fn receivers(
     slos: &Arc<Slos>,
     spending: &Spending,
 ) -> Result<Receivers, Error> {
-    let told = config.state_dir.as_deref().map(Told::open);
+    let told = config.state_dir.as_deref().map(Told::open).transpose();
+    let told = told.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
     let failures = Arc::clone(prometheus);
     let failures = move |kind| failures.export_failures("notify", kind);
     let mut receivers = Receivers::new(slos, &spending.budgets, told, failures);

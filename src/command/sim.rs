@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::cli::SimArgs;
+use crate::output;
 use crate::proxy::Shutdown;
 use crate::sim::{Profile, Setup, Simulator};
 use tokio::net::TcpListener;
@@ -25,7 +26,7 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
         .map_err(|error| Error::Failed(error.to_string()))?;
     let shutdown = Shutdown::new();
     super::signals::watch(shutdown.clone())?;
-    eprintln!("listening on {address}");
+    output::note(&format!("listening on {address}"));
     simulator
         .serve(listener, async move { shutdown.begun().await })
         .await;

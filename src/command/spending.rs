@@ -2,9 +2,8 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::cost::budget::{Budgets, Kept, seconds_since_1970};
-use std::path::PathBuf;
-use std::sync::Arc;
+use crate::cost::budget::{Budgets, Store, seconds_since_1970};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// How often it is written.
@@ -14,29 +13,40 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(super) struct Spending {
     pub(super) budgets: Arc<Budgets>,
-    directory: Option<PathBuf>,
+    store: Option<Arc<Mutex<Store>>>,
 }
 
 impl Spending {
     /// Goes on where the last process ended, where there is a state directory.
     pub(super) fn open(config: &Config) -> Result<Spending, Error> {
         let budgets = Budgets::new(&config.budgets);
-        let directory = config.state_dir.clone();
-        if let Some(directory) = &directory {
-            let kept = Kept::load(directory).map_err(|error| {
-                let place = directory.display();
+        let now = seconds_since_1970(SystemTime::now());
+        let store = config.state_dir.as_deref();
+        let store = store.map(|folder| {
+            Store::open(folder, &budgets, now).map_err(|error| {
+                let place = folder.display();
                 Error::Failed(format!(
-                    "what was spent cannot be read from {place}: {error}; take spending.json away to begin anew"
+                    "what was spent cannot be read from {place}: {error}; make spending.json there readable, \
+                     or take it away to begin anew"
                 ))
-            })?;
-            budgets.resume(&kept, seconds_since_1970(SystemTime::now()));
+            })
+        });
+        let store = store.transpose()?;
+        if store.as_ref().is_some_and(Store::is_others) && !budgets.is_empty() {
+            tracing::warn!(
+                "another process writes spending.json in this state_dir: what is spent here counts in this \
+                 process alone until that one ends; give each its own state_dir"
+            );
         }
-        Ok(Spending { budgets, directory })
+        Ok(Spending {
+            budgets,
+            store: store.map(|store| Arc::new(Mutex::new(store))),
+        })
     }
 
     /// Writes now and then what was spent.
     pub(super) async fn keep_up(self) {
-        if self.directory.is_none() {
+        if self.store.is_none() {
             return;
         }
         loop {
@@ -49,11 +59,12 @@ impl Spending {
 
     /// Writes what was spent. Blocks.
     pub(super) fn keep(&self) {
-        let Some(directory) = self.directory.as_ref().filter(|_| !self.budgets.is_empty()) else {
+        let Some(store) = self.store.as_ref().filter(|_| !self.budgets.is_empty()) else {
             return;
         };
-        let kept = self.budgets.kept(seconds_since_1970(SystemTime::now()));
-        if let Err(error) = kept.save(directory) {
+        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = seconds_since_1970(SystemTime::now());
+        if let Err(error) = store.save(&self.budgets, now) {
             tracing::warn!(%error, "what was spent cannot be kept; a restart begins the budgets anew");
         }
     }

@@ -4,7 +4,8 @@
 use super::registry::Counter;
 use crate::background::{self, Work};
 use crate::meter::{Finding, Subscriber, wait_behind};
-use std::fs::{File, OpenOptions};
+use crate::{output, private_file};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl CallLog {
         clock: fn() -> Instant,
     ) -> io::Result<Arc<CallLog>> {
         let output = match target {
-            Target::Stdout => Output::Stream(Box::new(io::stdout())),
+            Target::Stdout => Output::Stream(output::stdout()),
             Target::File(path) => Output::file(path)?,
         };
         CallLog::start(output, losses, clock, QUEUE)
@@ -120,7 +121,7 @@ enum Output {
 
 impl Output {
     fn file(path: &Path) -> io::Result<Output> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = private_file::append(path)?;
         Ok(Output::File {
             path: path.to_owned(),
             file: BufWriter::new(file),

@@ -1,8 +1,9 @@
 //! The file: opened by one writer, private, brought to the newest version.
 
 use super::trouble::Trouble;
+use crate::private_file::{self, with_ending};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ fn locked(path: &Path) -> Result<File, Trouble> {
     {
         std::fs::create_dir_all(folder)?;
     }
-    let file = private(&beside(path, ".lock"))?;
+    let file = private_file::append(&with_ending(path, ".lock"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Trouble::Locked(path.display().to_string())),
@@ -80,26 +81,9 @@ fn locked(path: &Path) -> Result<File, Trouble> {
     }
 }
 
-/// Makes a file that only we may read; SQLite gives the others beside it the same mode.
-fn private(path: &Path) -> Result<File, Trouble> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    Ok(options.open(path)?)
-}
-
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
-}
-
 fn connect(path: &Path, steps: &[&str]) -> Result<Connection, Trouble> {
-    drop(private(path)?);
+    // SQLite gives the files beside it the same mode.
+    drop(private_file::append(path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
@@ -142,13 +126,13 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Trouble> {
 
 /// Renames a damaged file and its log; the one before it is replaced.
 fn put_aside(path: &Path) -> Result<PathBuf, Trouble> {
-    let aside = beside(path, ".damaged");
+    let aside = with_ending(path, ".damaged");
     std::fs::rename(path, &aside)?;
     // Without its log nothing of the new file can be mistaken.
     for ending in ["-wal", "-shm"] {
-        let log = beside(path, ending);
+        let log = with_ending(path, ending);
         if log.exists() {
-            std::fs::rename(&log, beside(&aside, ending))?;
+            std::fs::rename(&log, with_ending(&aside, ending))?;
         }
     }
     Ok(aside)
@@ -224,7 +208,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("deep")).expect("a folder");
         std::fs::write(&path, "no database at all".repeat(500)).expect("a file");
         let opened = open(&path, false).expect("a new one");
-        assert!(beside(&path, ".damaged").exists());
+        assert!(with_ending(&path, ".damaged").exists());
         assert_eq!(open(&path, false).expect_err("taken").reason(), "locked");
         drop(opened);
         open(&path, false).expect("free again");
@@ -240,14 +224,14 @@ mod tests {
             INSERT INTO names SELECT i, 'model', 'm-' || i FROM n";
         opened.connection.execute(fill, []).expect("names");
         drop(opened);
-        let file = OpenOptions::new().write(true).open(&path).expect("opens");
+        let file = File::options().write(true).open(&path).expect("opens");
         for page in 40..60 {
             file.write_all_at(&[0xa5; 4096], page * 4096)
                 .expect("damaged");
         }
         drop(open(&path, false).expect("its head is sound"));
         let opened = open(&path, true).expect("a new one");
-        assert!(beside(&path, ".damaged").exists());
+        assert!(with_ending(&path, ".damaged").exists());
         let count = "SELECT count(*) FROM names";
         let names: i64 = opened
             .connection
@@ -268,7 +252,7 @@ mod tests {
             .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
             .expect("a name");
         for ending in ["", "-wal", "-shm", ".lock"] {
-            let file = std::fs::metadata(beside(&path, ending)).expect("a file");
+            let file = std::fs::metadata(with_ending(&path, ending)).expect("a file");
             assert_eq!(file.permissions().mode() & 0o777, 0o600, "{ending}");
         }
     }

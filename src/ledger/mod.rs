@@ -21,7 +21,7 @@ mod trouble;
 mod varint;
 mod writer;
 
-pub use export::{ExportError, FileFormat, export};
+pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use reader::*;
 pub use retention::Limits;
 pub use store::{Kept, Store, Written};

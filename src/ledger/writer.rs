@@ -239,7 +239,7 @@ impl Writer {
 
     fn weigh(&self) {
         let size = |ending: &str| {
-            let file = super::file::beside(&self.settings.path, ending);
+            let file = crate::private_file::with_ending(&self.settings.path, ending);
             std::fs::metadata(file).map_or(0, |file| file.len())
         };
         self.figures.bytes.set((size("") + size("-wal")) as f64);

@@ -4,15 +4,15 @@
 use super::calendar::since_1970;
 use super::engine::Slos;
 use super::tracker::{KeptTracker, Tracker};
+use crate::private_file;
+use crate::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const STATE: &str = "slo-state.json";
-const LOCK: &str = "slo-state.lock";
 const AUDIT: &str = "slo-audit.jsonl";
 /// Objectives of which only the counts are left.
 pub(super) const MAX_RETIRED: usize = 100;
@@ -32,8 +32,7 @@ pub struct Kept {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// Held by the one process that writes.
-    lock: Option<File>,
+    file: StateFile,
 }
 
 impl Store {
@@ -42,33 +41,20 @@ impl Store {
     /// # Errors
     /// Where that is impossible.
     pub fn open(folder: &Path) -> io::Result<Store> {
-        std::fs::create_dir_all(folder)?;
-        let mut store = Store {
+        Ok(Store {
             folder: folder.to_owned(),
-            lock: None,
-        };
-        store.locked()?;
-        Ok(store)
+            file: StateFile::open(folder, STATE)?,
+        })
     }
 
-    /// What was kept; nothing where nothing was. A file that cannot be read is put
-    /// aside under another name, and told.
+    /// What was kept; nothing where nothing was. A file that is damaged is put aside under
+    /// another name; one that cannot be read is told.
     pub fn load(&self) -> Kept {
-        let path = self.folder.join(STATE);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Kept::default(),
-            Err(error) => {
-                tracing::error!(%error, file = %path.display(), "what was counted before cannot be read");
-                return Kept::default();
-            }
-        };
-        serde_json::from_str(&text).unwrap_or_else(|error| {
-            let aside = path.with_extension("json.unreadable");
-            let moved = std::fs::rename(&path, &aside).is_ok();
-            tracing::error!(%error, file = %path.display(), moved, "what was counted before is damaged; counting anew");
-            Kept::default()
-        })
+        let kept = self.file.read().unwrap_or_else(|error| {
+            tracing::error!(%error, file = STATE, "what was counted before cannot be read");
+            None
+        });
+        kept.unwrap_or_default()
     }
 
     /// Replaces what was kept, and is back when it is on the disk. `false` where another
@@ -77,21 +63,7 @@ impl Store {
     /// # Errors
     /// Where the disk refuses.
     pub fn save(&mut self, kept: &Kept) -> io::Result<bool> {
-        if !self.locked()? {
-            return Ok(false);
-        }
-        let (path, fresh) = (
-            self.folder.join(STATE),
-            self.folder.join("slo-state.json.new"),
-        );
-        let text = serde_json::to_vec(kept)?;
-        let mut file = File::create(&fresh)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        // The rename itself must reach the disk too.
-        File::open(&self.folder)?.sync_all()?;
-        Ok(true)
+        self.file.write(kept)
     }
 
     /// Appends lines to the audit log.
@@ -102,25 +74,9 @@ impl Store {
         if lines.is_empty() {
             return Ok(());
         }
-        let path = self.folder.join(AUDIT);
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut file = private_file::append(&self.folder.join(AUDIT))?;
         file.write_all((lines.join("\n") + "\n").as_bytes())?;
         file.sync_all()
-    }
-
-    fn locked(&mut self) -> io::Result<bool> {
-        if self.lock.is_some() {
-            return Ok(true);
-        }
-        let file = File::create(self.folder.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.lock = Some(file);
-                Ok(true)
-            }
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
     }
 }
 

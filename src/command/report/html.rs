@@ -4,6 +4,7 @@
 use super::figures::{Quantiles, Report};
 use super::text::{about, cells, heads};
 use crate::ledger::GroupRow;
+use crate::output::printable;
 use crate::plot::{self, Bars, Line};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -165,7 +166,8 @@ fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::
 
 /// What the calls of a group have in common.
 fn name(row: &GroupRow) -> String {
-    let names = row.names.iter().map(|name| name.as_deref().unwrap_or("–"));
+    let names = row.names.iter();
+    let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));
     names.collect::<Vec<_>>().join(" · ")
 }
 

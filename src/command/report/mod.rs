@@ -10,7 +10,9 @@ mod text;
 use crate::Error;
 use crate::cli::{By, ReportArgs, ReportFormat};
 use crate::ledger::Dimension;
+use crate::{output, private_file};
 use figures::Report;
+use std::io::Write;
 use std::time::SystemTime;
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
@@ -22,10 +24,10 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
         ReportFormat::Html => html::page(&report),
     };
     let Some(path) = &args.output else {
-        return super::printed(text);
+        return output::print(&text);
     };
-    std::fs::write(path, text)
-        .map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+    let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {

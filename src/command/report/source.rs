@@ -6,6 +6,7 @@ use crate::cli::ReportArgs;
 use crate::command::ask::{self, Proxy};
 use crate::history::{Past, matches};
 use crate::ledger::{Filter, Paging, Reader};
+use crate::output;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -112,9 +113,9 @@ fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> st
     }
     if unreadable > 0 {
         let path = path.display();
-        eprintln!(
+        output::note(&format!(
             "{path}: {unreadable} lines are no call records of this version; they are left out"
-        );
+        ));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::figures::Report;
 use crate::ledger::GroupRow;
+use crate::output::printable;
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -36,7 +37,7 @@ pub(super) fn cells(row: &GroupRow) -> Vec<String> {
     let names = row
         .names
         .iter()
-        .map(|name| name.clone().unwrap_or_else(|| UNKNOWN.to_owned()));
+        .map(|name| printable(name.as_deref().unwrap_or(UNKNOWN)).into_owned());
     let figures = [
         row.calls.to_string(),
         row.errors.to_string(),

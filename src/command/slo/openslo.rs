@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};
+use crate::output;
 use crate::slo::{as_toml, openslo};
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
@@ -16,8 +17,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
         )));
     }
     let blocks: Vec<String> = objectives.iter().map(as_toml).collect();
-    print!("{}", blocks.join("\n"));
-    Ok(())
+    output::print(&blocks.join("\n"))
 }
 
 pub(super) fn export(args: &CheckArgs) -> Result<(), Error> {
@@ -28,6 +28,5 @@ pub(super) fn export(args: &CheckArgs) -> Result<(), Error> {
         )));
     }
     let text = openslo::write(&config.slos).map_err(|error| Error::Failed(error.to_string()))?;
-    print!("{text}");
-    Ok(())
+    output::print(&text)
 }

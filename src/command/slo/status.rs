@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::cli::StatusArgs;
 use crate::command::ask::{self, Proxy};
+use crate::output::{self, printable};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
@@ -47,12 +48,10 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
     let runtime = ask::runtime()?;
     if args.json {
         let text = runtime.block_on(proxy.text(PATH)).map_err(Error::Failed)?;
-        println!("{}", String::from_utf8_lossy(&text));
-        return Ok(());
+        return output::print(&(String::from_utf8_lossy(&text) + "\n"));
     }
     let answer: Answer = runtime.block_on(proxy.ask(PATH)).map_err(Error::Failed)?;
-    print!("{}", table(&answer.slos));
-    Ok(())
+    output::print(&table(&answer.slos))
 }
 
 const HEADS: [&str; 9] = [
@@ -109,8 +108,8 @@ fn cells(row: &Row) -> Vec<String> {
         format!(" [{}]", alert.severity.to_uppercase())
     });
     vec![
-        row.name.clone(),
-        row.promise.clone(),
+        printable(&row.name).into_owned(),
+        printable(&row.promise).into_owned(),
         format!("{} over {}", percent(row.objective), row.window),
         format!("{:.0}", row.good),
         format!("{:.0}", row.bad),

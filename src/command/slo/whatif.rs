@@ -4,6 +4,7 @@
 use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::{SuggestArgs, TestArgs};
+use crate::output::{self, printable};
 use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,16 +18,15 @@ const MAX_CALLS: usize = 2_000_000;
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
     let calls = read(&args.logs, Some(args.last))?;
     let objectives = suggested(&calls, args.objective, args.window);
-    println!(
-        "# From {} calls; what each would have come to stands above it.",
+    let mut text = format!(
+        "# From {} calls; what each would have come to stands above it.\n",
         calls.len()
     );
     for objective in objectives {
-        let outcome = replay(&objective, &calls);
-        println!("\n# {}", in_words(&outcome));
-        print!("{}", as_toml(&objective));
+        let outcome = in_words(&replay(&objective, &calls));
+        text += &format!("\n# {outcome}\n{}", as_toml(&objective));
     }
-    Ok(())
+    output::print(&text)
 }
 
 pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
@@ -37,13 +37,14 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
         )));
     }
     let calls = read(&args.logs, args.last)?;
-    println!("{} calls against {origin}", calls.len());
+    let mut text = format!("{} calls against {origin}\n", calls.len());
     let mut missed = 0;
     for objective in &config.slos {
         let outcome = replay(objective, &calls);
         missed += usize::from(outcome.remaining < 0.0);
-        println!("{}: {}", describe(objective), in_words(&outcome));
+        text += &format!("{}: {}\n", describe(objective), in_words(&outcome));
     }
+    output::print(&text)?;
     if missed > 0 && args.strict {
         return Err(Error::Failed(format!(
             "{missed} objectives would have been missed"
@@ -56,7 +57,7 @@ fn describe(objective: &Arc<Objective>) -> String {
     let share = (objective.objective * 1e6).round() / 1e4;
     format!(
         "{} ({}, {share}%)",
-        objective.name,
+        printable(&objective.name),
         objective.judgement.sli.in_words()
     )
 }
@@ -100,7 +101,9 @@ fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Err
             .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
     }
     if unreadable > 0 {
-        eprintln!("{unreadable} lines are no call records of this version; they are left out");
+        output::note(&format!(
+            "{unreadable} lines are no call records of this version; they are left out"
+        ));
     }
     let newest = calls.iter().filter_map(ended_at).fold(0.0, f64::max);
     if let Some(last) = last {
@@ -120,7 +123,7 @@ fn read_one(log: &Path, calls: &mut Vec<CallRecord>, unreadable: &mut u64) -> st
     for line in BufReader::new(File::open(log)?).lines() {
         let line = line?;
         if calls.len() >= MAX_CALLS {
-            eprintln!("only the first {MAX_CALLS} calls are read");
+            output::note(&format!("only the first {MAX_CALLS} calls are read"));
             return Ok(());
         }
         match serde_json::from_str(&line) {

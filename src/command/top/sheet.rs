@@ -1,5 +1,6 @@
 //! Rows and columns that can be sorted and filtered, whatever they show.
 
+use crate::output::printable;
 use std::cmp::Ordering;
 
 /// A cell: what is shown, and what it is sorted by.
@@ -37,7 +38,7 @@ const UNKNOWN: &str = "–";
 impl Cell {
     pub(super) fn text(text: impl Into<String>) -> Cell {
         Cell {
-            text: text.into(),
+            text: printable(&text.into()).into_owned(),
             key: Key::Text,
             tone: Tone::Plain,
         }

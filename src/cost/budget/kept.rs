@@ -1,6 +1,7 @@
 //! What was spent, over a restart: one JSON file, replaced as a whole.
 
 use super::Budgets;
+use crate::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -10,39 +11,73 @@ use std::path::Path;
 const FILE: &str = "spending.json";
 
 /// What was spent, by budget.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept(BTreeMap<String, OfBudget>);
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct OfBudget {
     /// The beginning of the period, in seconds since 1970.
     period: u64,
     spent: BTreeMap<String, f64>,
 }
 
-impl Kept {
-    /// Reads what was kept; nothing where nothing was.
+/// Where it is kept. One process writes; another takes over when that one ends.
+#[derive(Debug)]
+pub struct Store {
+    file: StateFile,
+    /// What the file said when it was read.
+    read: Kept,
+}
+
+impl Store {
+    /// Opens the file in `folder`, which is made where it is missing, and lets `budgets` go
+    /// on at `now` from what was kept. A file that is damaged is put aside.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
-    pub fn load(directory: &Path) -> io::Result<Kept> {
-        match std::fs::read(directory.join(FILE)) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
-            Err(error) => Err(error),
-        }
+    /// Where the folder cannot be written to or the file not be read.
+    pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<Store> {
+        let file = StateFile::open(folder, FILE)?;
+        let read: Kept = file.read()?.unwrap_or_default();
+        budgets.resume(&read, now);
+        Ok(Store { file, read })
     }
 
-    /// Writes it, so that a crash leaves either this or what was there.
+    /// Whether another process writes the file.
+    pub fn is_others(&self) -> bool {
+        !self.file.is_locked()
+    }
+
+    /// Writes what was spent of `budgets`, so that a crash leaves either this or what was
+    /// there. `false` where another process writes; when that has ended, what it had spent
+    /// since this one read the file counts too.
     ///
     /// # Errors
-    /// Where the directory cannot be written to.
-    pub fn save(&self, directory: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(directory)?;
-        let new = directory.join(format!("{FILE}.new"));
-        std::fs::write(&new, serde_json::to_vec(self)?)?;
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, directory.join(FILE))
+    /// Where the disk refuses.
+    pub fn save(&mut self, budgets: &Budgets, now: u64) -> io::Result<bool> {
+        if self.is_others() {
+            if !self.file.lock()? {
+                return Ok(false);
+            }
+            let theirs: Kept = self.file.read()?.unwrap_or_default();
+            budgets.resume(&theirs.since(&self.read), now);
+        }
+        self.file.write(&budgets.kept(now))
+    }
+}
+
+impl Kept {
+    /// What was spent after `earlier`.
+    fn since(mut self, earlier: &Kept) -> Kept {
+        for (name, of) in &mut self.0 {
+            let before = earlier.0.get(name);
+            let Some(before) = before.filter(|before| before.period == of.period) else {
+                continue;
+            };
+            for (name, usd) in &mut of.spent {
+                *usd -= before.spent.get(name).copied().unwrap_or(0.0);
+            }
+        }
+        self
     }
 }
 

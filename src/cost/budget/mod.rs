@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use kept::Kept;
+pub use kept::{Kept, Store};
 pub use period::Period;
 
 /// Budgets of one process.

@@ -176,18 +176,63 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let directory = tempfile::tempdir().expect("a directory");
     let before = Budgets::new(&[budget(Per::Session, true)]);
     before.spend(&cost("a", 1.2), NOON);
-    before.kept(NOON).save(directory.path()).expect("saved");
-    let kept = Kept::load(directory.path()).expect("loaded");
+    let mut store = Store::open(directory.path(), &before, NOON).expect("opened");
+    assert!(store.save(&before, NOON).expect("saved"));
+    drop(store);
     let after = Budgets::new(&[budget(Per::Session, true)]);
-    after.resume(&kept, NOON + 10);
+    drop(Store::open(directory.path(), &after, NOON + 10).expect("opened"));
     let record = cost("a", 0.0);
     assert!(after.refusal(&Caller::of(&record), NOON + 10).is_some());
     assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "it was told before");
     let tomorrow = Budgets::new(&[budget(Per::Session, true)]);
-    tomorrow.resume(&kept, NOON + DAY);
+    drop(Store::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(tomorrow.refusal(&Caller::of(&record), NOON + DAY), None);
-    let nowhere = directory.path().join("absent");
-    assert_eq!(Kept::load(&nowhere).expect("nothing kept"), Kept::default());
-    std::fs::write(directory.path().join("spending.json"), "{").expect("written");
-    assert!(Kept::load(directory.path()).is_err());
+}
+
+#[test]
+fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("spending.json");
+    std::fs::write(&file, "{").expect("written");
+    let budgets = Budgets::new(&[budget(Per::Session, true)]);
+    let mut store = Store::open(directory.path(), &budgets, NOON).expect("opened");
+    let aside = std::fs::read(directory.path().join("spending.json.unreadable"));
+    assert_eq!(aside.expect("put aside"), b"{");
+    assert!(store.save(&budgets, NOON).expect("saved"));
+    let text = std::fs::read_to_string(&file).expect("a new one");
+    assert!(text.contains("period"), "{text}");
+}
+
+#[test]
+fn a_process_that_takes_over_counts_what_the_other_spent_and_nothing_twice() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = |budgets: &Budgets| Store::open(directory.path(), budgets, NOON).expect("opened");
+    let budgets = || Budgets::new(&[budget(Per::Session, false)]);
+    let (old, new, last) = (budgets(), budgets(), budgets());
+    let mut olds = open(&old);
+    old.spend(&cost("a", 0.25), NOON);
+    assert!(olds.save(&old, NOON).expect("saved"));
+    let mut news = open(&new);
+    assert!(news.is_others());
+    new.spend(&cost("a", 0.125), NOON);
+    assert!(
+        !news.save(&new, NOON).expect("the other's"),
+        "it is not overwritten"
+    );
+    old.spend(&cost("a", 0.5), NOON);
+    old.spend(&cost("b", 1.0), NOON);
+    assert!(olds.save(&old, NOON).expect("saved"));
+    drop(olds);
+    assert!(news.save(&new, NOON).expect("ours now"));
+    assert!(news.save(&new, NOON).expect("again"));
+    drop(news);
+    drop(open(&last));
+    let spent = |usd: f64, session| {
+        let all = last.kept(NOON);
+        let text = serde_json::to_value(all).expect("JSON");
+        let found = text.as_object().and_then(|all| all.values().next());
+        assert_eq!(found.expect("a budget")["spent"][session], usd, "{text}");
+    };
+    spent(0.25 + 0.125 + 0.5, "a");
+    spent(1.0, "b");
 }

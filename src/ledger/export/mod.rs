@@ -27,6 +27,19 @@ pub enum FileFormat {
     Jsonl,
 }
 
+/// Which calls are written, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportOptions {
+    /// Calls that began from here on.
+    pub since: Option<SystemTime>,
+    /// Calls that began before.
+    pub until: Option<SystemTime>,
+    /// The shape of the file.
+    pub format: FileFormat,
+    /// Whether texts in CSV that a spreadsheet would take for a formula begin with `'`.
+    pub spreadsheet: bool,
+}
+
 /// Why there is no export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -38,21 +51,19 @@ pub enum ExportError {
     File(#[from] io::Error),
 }
 
-/// Writes the calls that began from `since` to before `until` to `file`, by their start;
-/// says how many.
+/// Writes the calls that `options` mean to `file`, by their start; says how many.
 ///
 /// # Errors
 /// Where the ledger cannot be read or the file not be written.
 pub fn export(
     reader: &Reader,
-    since: Option<SystemTime>,
-    until: Option<SystemTime>,
-    format: FileFormat,
+    options: &ExportOptions,
     file: Box<dyn Write + Send>,
 ) -> Result<u64, ExportError> {
+    let (since, until) = (options.since, options.until);
     let mut from = since.map_or(0, |since| key_at(milliseconds(since)));
     let to = until.map_or(i64::MAX, |until| key_at(milliseconds(until)));
-    let mut output = Output::begin(format, file)?;
+    let mut output = Output::begin(options, file)?;
     let mut written = 0;
     loop {
         let part = reader.ask(|connection| chunk(connection, from, to, &mut output))?;
@@ -91,20 +102,26 @@ fn chunk(
 
 enum Output {
     Parquet(Table),
-    Csv(BufWriter<Box<dyn Write + Send>>),
+    Csv {
+        file: BufWriter<Box<dyn Write + Send>>,
+        spreadsheet: bool,
+    },
     Jsonl(BufWriter<Box<dyn Write + Send>>),
 }
 
 impl Output {
-    fn begin(format: FileFormat, file: Box<dyn Write + Send>) -> io::Result<Output> {
-        Ok(match format {
+    fn begin(options: &ExportOptions, file: Box<dyn Write + Send>) -> io::Result<Output> {
+        Ok(match options.format {
             FileFormat::Parquet => Output::Parquet(Table::begin(file)?),
             FileFormat::Jsonl => Output::Jsonl(BufWriter::new(file)),
             FileFormat::Csv => {
                 let mut file = BufWriter::new(file);
                 let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
                 write!(file, "{}\r\n", names.join(","))?;
-                Output::Csv(file)
+                Output::Csv {
+                    file,
+                    spreadsheet: options.spreadsheet,
+                }
             }
         })
     }
@@ -112,7 +129,7 @@ impl Output {
     fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
         match self {
             Output::Parquet(table) => table.row(row),
-            Output::Csv(file) => csv(file, row),
+            Output::Csv { file, spreadsheet } => csv(file, row, *spreadsheet),
             Output::Jsonl(file) => {
                 let record = record(row)?;
                 let line = serde_json::to_vec(&record).map_err(io::Error::from);
@@ -127,12 +144,16 @@ impl Output {
     fn end(self) -> io::Result<()> {
         match self {
             Output::Parquet(table) => table.end(),
-            Output::Csv(mut file) | Output::Jsonl(mut file) => file.flush(),
+            Output::Csv { mut file, .. } | Output::Jsonl(mut file) => file.flush(),
         }
     }
 }
 
-fn csv(file: &mut impl Write, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
+fn csv(
+    file: &mut impl Write,
+    row: &Row<'_>,
+    spreadsheet: bool,
+) -> rusqlite::Result<io::Result<()>> {
     let mut line = Vec::new();
     for (at, (_, cell)) in COLUMNS.iter().enumerate() {
         if at > 0 {
@@ -144,7 +165,13 @@ fn csv(file: &mut impl Write, row: &Row<'_>) -> rusqlite::Result<io::Result<()>>
             (ValueRef::Integer(flag), Cell::Flag) => write!(line, "{}", flag != 0),
             (ValueRef::Integer(number), _) => write!(line, "{number}"),
             (ValueRef::Real(number), _) => write!(line, "{number}"),
-            (ValueRef::Text(text) | ValueRef::Blob(text), _) => quoted(&mut line, text),
+            (ValueRef::Text(text) | ValueRef::Blob(text), _) => {
+                if spreadsheet && text.first().is_some_and(|first| FORMULA.contains(first)) {
+                    quoted(&mut line, &[b"'", text].concat())
+                } else {
+                    quoted(&mut line, text)
+                }
+            }
         };
         if written.is_err() {
             return Ok(written);
@@ -153,6 +180,9 @@ fn csv(file: &mut impl Write, row: &Row<'_>) -> rusqlite::Result<io::Result<()>>
     line.extend(b"\r\n");
     Ok(file.write_all(&line))
 }
+
+/// What a spreadsheet takes for the begin of a formula, by OWASP's "CSV Injection".
+const FORMULA: &[u8] = b"=+-@\t\r\n";
 
 /// A text between quotes where it needs them.
 fn quoted(line: &mut Vec<u8>, text: &[u8]) -> io::Result<()> {

@@ -35,8 +35,15 @@ enum Values {
     Numbers(Vec<f64>),
 }
 
+/// The error of the file where that is what failed: a pipe that is closed is to be known.
 fn failed(error: ParquetError) -> io::Error {
-    io::Error::other(error)
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(source) => io::Error::other(source),
+        },
+        error => io::Error::other(error),
+    }
 }
 
 fn fresh() -> Vec<Column> {

@@ -245,9 +245,11 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
     })
 }
 
+/// `CROSS JOIN` begins with the few names of the session: SQLite would begin with all names
+/// of the kind, as those come in the order that is wanted.
 fn names(connection: &Connection, session: i64, kind: Kind) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(
-        "SELECT n.name FROM session_names s JOIN names n ON n.id = s.name
+        "SELECT n.name FROM session_names s CROSS JOIN names n ON n.id = s.name
          WHERE s.session = ? AND n.kind = ? ORDER BY n.name",
     )?;
     let names = statement.query_map(rusqlite::params![session, kind.as_str()], |row| row.get(0))?;

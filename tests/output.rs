@@ -1,0 +1,268 @@
+//! What the commands of the real binary print: to a reader that has seen enough, and to a
+//! terminal that would obey what names of models and sessions say.
+
+use crate::http_client::fetch;
+use crate::ledger_support::Records;
+use crate::process::{PATIENCE, Steps};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+use tokengauge::ledger::{Kept, Store};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+
+/// What clears a terminal and changes its title, once with bytes of 7 bits and once of 8.
+const MODEL: &str = "m\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED LINE";
+const SESSION: &str = "=HYPERLINK(\"http://evil.example\",\"open\")";
+
+struct World {
+    folder: TempDir,
+    ledger: PathBuf,
+    log: PathBuf,
+    config: PathBuf,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let (ledger, log, config) = (path("ledger.sqlite"), path("log.jsonl"), path("proxy.toml"));
+        let records = Records::new(SystemTime::now() - Duration::from_secs(600), 10.0);
+        let mut records: Vec<_> = records.take(2_000).collect();
+        for record in &mut records {
+            record.model = Some(MODEL.to_owned());
+            record.session = Some(SESSION.to_owned());
+        }
+        let kept = records.iter().map(|record| Kept {
+            record,
+            concurrency: None,
+        });
+        let kept: Vec<_> = kept.collect();
+        let mut store = Store::open(&ledger).expect("opens");
+        store.write(&kept).expect("written");
+        let lines = records
+            .iter()
+            .map(|record| serde_json::to_string(record).expect("JSON") + "\n");
+        std::fs::write(&log, lines.collect::<String>()).expect("written");
+        let text = "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n\
+             [[route]]\nupstream = \"u\"\n\
+             [[slo]]\nname = \"s\"\nobjective = 0.9\nwindow = \"1h\"\navailability = true\n";
+        std::fs::write(&config, text).expect("written");
+        World {
+            ledger,
+            log,
+            config,
+            folder,
+        }
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+        for word in line.split(' ') {
+            command.arg(match word {
+                "LEDGER" => text(&self.ledger),
+                "LOG" => text(&self.log),
+                "CONFIG" => text(&self.config),
+                "FOLDER" => text(self.folder.path()),
+                word => word.to_owned(),
+            });
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn output(&self, line: &str) -> Output {
+        let output = self.command(line).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {told}");
+        output
+    }
+}
+
+const COMMANDS: [&str; 14] = [
+    "check --config CONFIG",
+    "export --ledger LEDGER --format csv --since 1h",
+    "export --ledger LEDGER --format jsonl --since 1h",
+    "export --ledger LEDGER --format parquet --since 1h",
+    "report --ledger LEDGER --with-warm-up",
+    "report --call-log LOG --with-warm-up --format html",
+    "slo suggest LOG",
+    "slo test --config CONFIG LOG",
+    "slo export --config CONFIG",
+    "rules --config CONFIG",
+    "metrics",
+    "dashboards",
+    "dashboards speed",
+    "replay LOG",
+];
+
+#[test]
+fn every_command_ends_quietly_where_nobody_reads_any_more() {
+    let world = World::new();
+    for line in COMMANDS {
+        let closed = || {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer
+        };
+        let output = world.command(line).stdout(closed()).output();
+        let output = output.expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {told}");
+        assert!(
+            !told.contains("panicked") && !told.contains("pipe"),
+            "{line}: {told}"
+        );
+        let mut command = world.command(line);
+        let status = command.stdout(closed()).stderr(closed()).status();
+        assert!(status.expect("it runs").success(), "{line}");
+    }
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = world.command("check --config /nonexistent");
+    let status = command.stderr(writer).status().expect("it runs");
+    assert_eq!(
+        status.code(),
+        Some(78),
+        "an error is one where nobody reads it"
+    );
+}
+
+/// What a terminal gets of the command's standard output and error.
+fn on_terminal(mut command: Command) -> String {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).expect("granted");
+    unlockpt(&terminal).expect("unlocked");
+    let name = ptsname(&terminal, Vec::new()).expect("its name");
+    let other = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
+    let other = other.expect("its other end");
+    command
+        .stdout(other.try_clone().expect("twice"))
+        .stderr(other);
+    let mut child = command.spawn().expect("it runs");
+    drop(command);
+    let mut shown = Vec::new();
+    let mut terminal = std::fs::File::from(terminal);
+    let mut piece = [0; 4096];
+    // Its end is an error on Linux.
+    while let Ok(length @ 1..) = terminal.read(&mut piece) {
+        shown.extend_from_slice(&piece[..length]);
+    }
+    child.wait().expect("it ends");
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+fn harmless(line: &str, shown: &str) {
+    let harmful = |c: char| c.is_control() && c != '\n' && c != '\r' && c != '\t';
+    assert!(!shown.contains(harmful), "{line}: {shown:?}");
+    let forged = shown.lines().any(|line| line.starts_with("FORGED"));
+    assert!(!forged, "{line}: {shown}");
+}
+
+#[test]
+fn no_name_commands_a_terminal() {
+    let world = World::new();
+    for line in [
+        "report --ledger LEDGER --with-warm-up",
+        "report --ledger LEDGER --with-warm-up --format markdown",
+        "report --ledger LEDGER --with-warm-up --format json",
+        "report --ledger LEDGER --with-warm-up --format html",
+        "export --ledger LEDGER --format jsonl --since 1h",
+        "slo suggest LOG",
+    ] {
+        let shown = on_terminal(world.command(line));
+        assert!(
+            shown.contains("tokens") || shown.contains("calls"),
+            "{line}: {shown}"
+        );
+        harmless(line, &shown);
+    }
+    // CSV has line ends within quotes.
+    let line = "export --ledger LEDGER --format csv --since 1h";
+    let shown = on_terminal(world.command(line));
+    assert!(shown.contains("m\\u{1b}[2J"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
+    let line = "check --config no\u{1b}[2Jwhere";
+    let shown = on_terminal(world.command(line));
+    assert!(shown.contains("no\\u{1b}[2Jwhere"), "{shown}");
+    harmless(line, &shown);
+}
+
+#[test]
+fn a_table_has_no_control_characters_anywhere_and_a_file_has_what_came() {
+    let world = World::new();
+    let table = world.output("report --ledger LEDGER --with-warm-up");
+    let table = String::from_utf8(table.stdout).expect("UTF-8");
+    assert!(table.contains("m\\u{1b}[2J"), "{table}");
+    harmless("report", &table);
+    let csv = world.output("export --ledger LEDGER --format csv --since 1h");
+    let csv = String::from_utf8(csv.stdout).expect("UTF-8");
+    assert!(csv.contains(MODEL), "a pipe gets what is in the ledger");
+}
+
+#[test]
+fn a_spreadsheet_gets_no_formulas() {
+    let world = World::new();
+    let quoted = format!("\"{}\"", SESSION.replace('"', "\"\""));
+    let line = "export --ledger LEDGER --format csv --since 1h";
+    let csv = |output: Output| String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(csv(world.output(line)).contains(&quoted));
+    let safe = csv(world.output(&format!("{line} --spreadsheet")));
+    assert!(safe.contains(&quoted.replace("\"=", "\"'=")), "{safe}");
+    assert!(!safe.contains(&quoted));
+    let refused = world.command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet");
+    let refused = { refused }.output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("--format csv"), "{told}");
+}
+
+#[tokio::test]
+async fn a_proxy_goes_on_where_nobody_reads_its_log() {
+    let upstream = Steps::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"u\"\n",
+        upstream.address
+    );
+    std::fs::write(&file, text).expect("written");
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+        .args(["run", "--config"])
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut address = async |start: &str| loop {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line.expect("a line").expect("read").expect("it listens");
+        if let Some(address) = line.strip_prefix(start) {
+            return address.parse::<std::net::SocketAddr>().expect("an address");
+        }
+    };
+    let traffic = address("listening on ").await;
+    let admin = address("admin on ").await;
+    drop(lines);
+    for _ in 0..20 {
+        assert_eq!(fetch(traffic, "/hello").await.status, 200);
+    }
+    drop(TcpStream::connect(traffic).await.expect("connected"));
+    let metrics = fetch(admin, "/metrics").await.body;
+    assert!(
+        metrics.contains("tokengauge_meter_panics_total 0"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("tokengauge_observer_panics_total 0"),
+        "{metrics}"
+    );
+    assert!(child.try_wait().expect("known").is_none(), "it runs");
+}
