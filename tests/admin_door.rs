@@ -13,6 +13,7 @@ use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, Ser
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::proxy::tls::Connector;
 use tokengauge::slo::Slos;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const TOKEN: &str = "correct-horse-battery-staple";
@@ -107,12 +108,68 @@ async fn no_name_made_to_lead_here_opens_what_only_this_machine_reaches() {
     ] {
         assert_eq!(status(&server, theirs).await, 421, "{theirs}");
     }
-    let server = Server::behind(Door::default()).await;
-    assert_eq!(
-        status(&server, "tokengauge.monitoring.svc").await,
-        200,
-        "Kubernetes"
-    );
+}
+
+#[tokio::test]
+async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
+    let of_cluster = config::Admin {
+        address: Some(([0, 0, 0, 0], 9464).into()),
+        hosts: vec!["gauge.example.com".to_owned()],
+        ..config::Admin::default()
+    };
+    let server = Server::behind(door(&of_cluster)).await;
+    let ask = async |path: &str, host: &str| {
+        let headers = [("host", host)];
+        request_with(server.address, "GET", path, &headers).await
+    };
+    for ours in [
+        "10.1.2.3:9464",
+        "[fd00::1]:9464",
+        "localhost:9464",
+        "tokengauge-admin:9464",
+        "tokengauge-admin.monitoring.svc",
+        "tokengauge-admin.monitoring.svc.cluster.local:9464",
+        "gauge.example.com",
+    ] {
+        for path in ["/livez", "/metrics", "/api/v1/calls"] {
+            assert_eq!(ask(path, ours).await.status, 200, "{ours}{path}");
+        }
+    }
+    for theirs in [
+        "evil.example",
+        "rebound.evil.example:9464",
+        "10.1.2.3.nip.io",
+    ] {
+        for path in [
+            "/livez",
+            "/",
+            "/page/main.js",
+            "/metrics",
+            "/api/v1/calls",
+            "/no",
+        ] {
+            let reply = ask(path, theirs).await;
+            assert_eq!(reply.status, 421, "{theirs}{path}");
+            let message = message(&reply);
+            assert!(
+                message.contains("`hosts` of [admin]") && message.contains("`token`"),
+                "{message}"
+            );
+        }
+    }
+    // What checks health in HTTP/1.0 may name no host; a browser always does.
+    let mut tcp = TcpStream::connect(server.address).await.expect("connect");
+    tcp.write_all(b"GET /livez HTTP/1.0\r\n\r\n")
+        .await
+        .expect("written");
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.expect("read");
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let server = Server::behind(door(&with_token())).await;
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("host", "any.example"), ("authorization", bearer.as_str())];
+    let reply = request_with(server.address, "GET", "/metrics", &headers).await;
+    assert_eq!(reply.status, 200, "with a token by any name");
 }
 
 #[tokio::test]
@@ -166,6 +223,21 @@ fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
         !reason("token = \"sesame\"").contains("sesame"),
         "it is not repeated"
     );
+    for wrong in [
+        "",
+        "https://gauge.example.com",
+        "gauge.example.com:9464",
+        "a b",
+    ] {
+        let invalid = config(&format!("hosts = [{wrong:?}]")).expect_err("no name");
+        let invalid = invalid.to_string();
+        assert!(
+            invalid.starts_with("test:2: ") && invalid.contains("is no host name"),
+            "{invalid}"
+        );
+    }
+    let hosts = config("hosts = [\"Gauge.Example.com.\"]").expect("a name");
+    assert_eq!(hosts.admin.hosts, ["gauge.example.com"]);
     let config = config("token_file = \"/nonexistent/token\"").expect("a file may come later");
     let error = Door::new(&config.admin, Instant::now())
         .err()

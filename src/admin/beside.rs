@@ -5,8 +5,8 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Threads for what blocks, such as questions to the ledger; more questions wait.
-const BLOCKING: usize = 8;
+/// Threads on which answers are worked out, questions to the ledger among them; more wait.
+pub(super) const BLOCKING: usize = 8;
 
 /// A runtime of one thread, which ends when this is dropped.
 pub struct Beside {

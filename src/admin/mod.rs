@@ -11,6 +11,7 @@ mod host;
 mod page;
 mod server;
 mod token;
+mod working;
 
 use crate::export::names;
 use crate::export::prometheus::Prometheus;
@@ -84,6 +85,7 @@ pub async fn serve(
     count_connections(&admin.prometheus, &slots);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
     let service = router(admin)
+        .layer(from_fn_with_state(working::Gate::default(), working::apart))
         .layer(from_fn_with_state(guard, door::guard))
         .layer(map_response(as_told));
     // Who listens would never end by itself.

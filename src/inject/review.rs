@@ -6,18 +6,24 @@ use crate::export::names;
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Bytes of a review: a pod has at most 1.5 MiB, and a review may hold it twice.
-const MAX_BYTES: usize = 8 << 20;
+/// Bytes of a review: an API server takes requests of 3 MiB at most.
+const MAX_BYTES: usize = 4 << 20;
+/// Kilobytes of all reviews that are being read: one pod's is some 20.
+const ALL_KILOBYTES: usize = 32 << 10;
+/// Reviews that are answered at once; parsed, one may take 25 times its bytes.
+const AT_ONCE: usize = 2;
 /// Characters of a warning that API servers show.
 const MAX_WARNING: usize = 250;
 const MAX_WARNINGS: usize = 10;
@@ -26,6 +32,9 @@ const MAX_WARNINGS: usize = 10;
 pub struct Injector {
     settings: Settings,
     registry: Registry,
+    /// Kilobytes that reviews may still take.
+    room: Semaphore,
+    turns: Semaphore,
 }
 
 impl Injector {
@@ -37,7 +46,12 @@ impl Injector {
         }
         let version = [env!("CARGO_PKG_VERSION")];
         registry.gauge(&names::BUILD_INFO, &version).set(1.0);
-        Arc::new(Injector { settings, registry })
+        Arc::new(Injector {
+            settings,
+            registry,
+            room: Semaphore::new(ALL_KILOBYTES),
+            turns: Semaphore::new(AT_ONCE),
+        })
     }
 
     /// Answers a review. A pod is always allowed: what cannot be injected runs without.
@@ -98,15 +112,16 @@ fn read(body: &[u8]) -> Result<(String, Value), String> {
             "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
         ));
     }
-    let request = review["request"].take();
+    let mut request = review["request"].take();
     let uid = request["uid"].as_str().ok_or("the request has no uid")?;
+    let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
         return Err(format!(
             "the request is about a {}; only pods are injected",
             request["kind"]["kind"]
         ));
     }
-    Ok((uid.to_owned(), request["object"].clone()))
+    Ok((uid, request["object"].take()))
 }
 
 /// Pods of a Deployment have no name yet.
@@ -128,11 +143,11 @@ fn shortened(text: &str) -> String {
 /// `/mutate` for pods of namespaces that asked for it, `/mutate/annotated` for pods that
 /// may ask themselves; health and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
-    let around = |State(injector): State<Arc<Injector>>, body: Bytes| async move {
-        respond(&injector, &body, Asked::Around)
+    let around = |State(injector): State<Arc<Injector>>, body: Body| async move {
+        respond(injector, body, Asked::Around).await
     };
-    let by_pod = |State(injector): State<Arc<Injector>>, body: Bytes| async move {
-        respond(&injector, &body, Asked::ByPod)
+    let by_pod = |State(injector): State<Arc<Injector>>, body: Body| async move {
+        respond(injector, body, Asked::ByPod).await
     };
     Router::new()
         .route("/mutate", post(around))
@@ -140,11 +155,53 @@ pub fn router(injector: Arc<Injector>) -> Router {
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ready\n" }))
         .route("/metrics", get(metrics))
-        .layer(DefaultBodyLimit::max(MAX_BYTES))
         .with_state(injector)
 }
 
-fn respond(injector: &Injector, body: &[u8], asked: Asked) -> Response {
+async fn respond(injector: Arc<Injector>, body: Body, asked: Asked) -> Response {
+    let mut room = match injector.room.try_acquire_many(0) {
+        Ok(room) => room,
+        Err(_) => return no_room(),
+    };
+    let body = match whole(&injector.room, &mut room, body).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    // Two at a time, on a thread that nobody else waits for.
+    let _turn = injector.turns.acquire().await;
+    let theirs = Arc::clone(&injector);
+    let answer = tokio::task::spawn_blocking(move || answer(&theirs, &body, asked));
+    let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    answer.await.unwrap_or_else(|_| failed())
+}
+
+/// The body of a review, for which `room` is taken as it comes.
+async fn whole<'a>(
+    all: &'a Semaphore,
+    room: &mut SemaphorePermit<'a>,
+    body: Body,
+) -> Result<Vec<u8>, Response> {
+    let mut body = Limited::new(body, MAX_BYTES);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE.into_response())?;
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        bytes.extend_from_slice(&piece);
+        let taken = u32::try_from(bytes.len() / 1024).unwrap_or(u32::MAX);
+        let more = taken.saturating_sub(u32::try_from(room.num_permits()).unwrap_or(u32::MAX));
+        room.merge(all.try_acquire_many(more).map_err(|_| no_room())?);
+    }
+    Ok(bytes)
+}
+
+fn no_room() -> Response {
+    let message = "too many reviews are being read at once\n";
+    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+}
+
+fn answer(injector: &Injector, body: &[u8], asked: Asked) -> Response {
     match injector.answer(body, asked) {
         Ok(review) => axum::Json(review).into_response(),
         Err(reason) => {

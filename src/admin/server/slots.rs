@@ -97,7 +97,9 @@ impl Slots {
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         let open = self.state();
-        open.values().filter(|open| !open.activity.is_idle()).count()
+        open.values()
+            .filter(|open| !open.activity.is_idle())
+            .count()
     }
 
     /// How many were closed for this reason.

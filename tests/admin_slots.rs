@@ -1,0 +1,136 @@
+//! Many connections to the operators' address and to the injection webhook, of the real
+//! binary: health is answered meanwhile, and so is whoever asks for more.
+
+use crate::certificates::Authority;
+use crate::http_client::{exchange, fetch};
+use crate::process::{PATIENCE, Process};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tokengauge::config::{ClientTls, Protocol};
+use tokengauge::proxy::tls::Connector;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// More than there is room for.
+const MANY: usize = 300;
+/// How long a health check may take, as a kubelet has it with some slack for slow machines.
+const HEALTHY: Duration = Duration::from_secs(2);
+
+async fn many(address: SocketAddr, begin: &str) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for _ in 0..MANY {
+        let mut tcp = TcpStream::connect(address).await.expect("connected");
+        // One that was closed meanwhile made room.
+        let _ = tcp.write_all(begin.as_bytes()).await;
+        all.push(tcp);
+    }
+    all
+}
+
+async fn proxy() -> (Process, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let text = "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n";
+    std::fs::write(&file, text).expect("written");
+    (Process::start(&file).await, folder)
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_answered_beside_300_connections_that_ask_nothing() {
+    let (process, _folder) = proxy().await;
+    for begin in ["", "G", "GET /livez HTTP/1.1\r\nhost: a\r\nx-a: b"] {
+        let held = many(process.admin, begin).await;
+        for path in ["/livez", "/readyz", "/metrics"] {
+            let began = Instant::now();
+            let answer = timeout(HEALTHY, fetch(process.admin, path)).await;
+            let answer = answer.unwrap_or_else(|_| panic!("{path} beside {begin:?}"));
+            assert_eq!(answer.status, 200, "{path}");
+            println!("{path} beside {MANY} x {begin:?}: {:?}", began.elapsed());
+        }
+        let metrics = process.metrics().await;
+        assert!(metrics["tokengauge_admin_connections"] <= 128.0);
+        println!(
+            "{} descriptors, {} MB",
+            metrics["process_open_fds"],
+            metrics["process_resident_memory_bytes"] / 1e6
+        );
+        drop(held);
+    }
+    let evicted = "tokengauge_admin_connections_closed_total{reason=\"evicted\"}";
+    assert!(process.metrics().await[evicted] > 3.0 * (MANY - 64) as f64 - 100.0);
+}
+
+#[tokio::test]
+async fn health_is_answered_beside_300_event_streams_and_unread_answers() {
+    let (process, _folder) = proxy().await;
+    for path in ["/api/v1/events", "/metrics", "/api/v1/openapi.json"] {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(20);
+        let held = many(process.admin, &request).await;
+        let began = Instant::now();
+        let answer = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
+        assert_eq!(answer.expect("in time").status, 200, "{path}");
+        println!("/livez beside {MANY} x {path}: {:?}", began.elapsed());
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn the_webhook_answers_beside_300_connections_that_ask_nothing() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("webhook", "localhost");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+        .args(["injector", "--listen", "127.0.0.1:0", "--certificate"])
+        .arg(certificate)
+        .arg("--key")
+        .arg(key)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let address: SocketAddr = loop {
+        let line = timeout(PATIENCE, lines.next_line()).await.expect("a line");
+        let line = line.expect("read").expect("it listens");
+        if let Some(address) = line.strip_prefix("listening on ") {
+            break address.parse().expect("an address");
+        }
+    };
+    let client = ClientTls {
+        ca: Some(authority.file.clone()),
+        ..ClientTls::default()
+    };
+    let connector = Connector::new(&client, Protocol::Http1).expect("usable");
+    let connect = async || {
+        let tcp = TcpStream::connect(address).await.expect("connected");
+        connector.connect(tcp, "localhost").await.expect("TLS")
+    };
+    // Before the handshake, in it, and behind it.
+    for begin in ["", "\x16\x03\x01\x02\x00"] {
+        let held = many(address, begin).await;
+        let answer = async { exchange(connect().await, "GET", "/livez", &[]).await };
+        let answer = timeout(HEALTHY, answer).await.expect("in time");
+        assert_eq!(answer.status, 200);
+        drop(held);
+    }
+    let mut held = Vec::new();
+    for _ in 0..80 {
+        held.push(connect().await);
+    }
+    let review = async {
+        let mut stream = connect().await;
+        let request = "POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\
+                       connection: close\r\n\r\n{}";
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("read");
+        String::from_utf8(answer).expect("text")
+    };
+    let answer = timeout(HEALTHY, review).await.expect("in time");
+    assert!(answer.starts_with("HTTP/1.1 400"), "it was read: {answer}");
+    assert!(answer.contains("AdmissionReview"), "{answer}");
+}
