@@ -11,16 +11,24 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// Answers worked out at once; others wait. Each may need a second thread for the ledger.
-const AT_ONCE: usize = BLOCKING / 2;
+/// Scrapes at once: they do not wait for slow questions, nor for each other for long.
+const SCRAPES: usize = 1;
+/// Other answers worked out at once; more wait. Each may need a second thread for the ledger.
+const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
 
 /// Lets in as many requests as there are to be at once.
 #[derive(Clone, Debug)]
-pub(super) struct Gate(Arc<Semaphore>);
+pub(super) struct Gate {
+    scrapes: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
 
 impl Default for Gate {
     fn default() -> Gate {
-        Gate(Arc::new(Semaphore::new(AT_ONCE)))
+        Gate {
+            scrapes: Arc::new(Semaphore::new(SCRAPES)),
+            others: Arc::new(Semaphore::new(OTHERS)),
+        }
     }
 }
 
@@ -29,7 +37,11 @@ pub(super) async fn apart(State(gate): State<Gate>, request: Request, next: Next
     if health::PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    let Ok(turn) = gate.0.acquire_owned().await else {
+    let turns = match request.uri().path() {
+        "/metrics" => gate.scrapes,
+        _ => gate.others,
+    };
+    let Ok(turn) = turns.acquire_owned().await else {
         return failed();
     };
     let here = Handle::current();

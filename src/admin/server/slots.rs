@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Connections at once.
+/// Connections at once, without those for health checks.
 const CONNECTIONS: usize = 256;
 /// Of these from one source address.
 const PER_SOURCE: usize = 64;

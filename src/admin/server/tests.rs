@@ -222,15 +222,7 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 async fn http2_without_a_request_is_disconnected_whatever_else_it_says() {
     for begins in [&b""[..], PREFACE] {
         let slots = Arc::<Slots>::default();
-        let (client, io) = tokio::io::duplex(65_536);
-        let (_ending, ending) = watch::channel(false);
-        let connection = Connection {
-            slot: slots.admit(IpAddr::from([10, 0, 0, 1])),
-            service: service(),
-            timeouts: SHORT,
-            ending,
-        };
-        let served = tokio::spawn(async move { connection.http2(io).await });
+        let (client, served) = http2(&slots, SHORT);
         let (mut answers, mut client) = tokio::io::split(client);
         let reading =
             tokio::spawn(
@@ -248,6 +240,66 @@ async fn http2_without_a_request_is_disconnected_whatever_else_it_says() {
         assert_eq!(slots.closed(Closed::Timeout), 1);
         assert_eq!(slots.open(), 0);
         reading.abort();
+    }
+}
+
+/// A connection of HTTP/2 to the server's side of which `client` is the other.
+fn http2(slots: &Arc<Slots>, timeouts: Timeouts) -> (tokio::io::DuplexStream, JoinHandle<()>) {
+    let (client, io) = tokio::io::duplex(65_536);
+    let (ending, ended) = watch::channel(false);
+    let connection = Connection {
+        slot: slots.admit(IpAddr::from([10, 0, 0, 1])),
+        service: service(),
+        timeouts,
+        ending: ended,
+    };
+    let served = tokio::spawn(async move {
+        connection.http2(io).await;
+        drop(ending);
+    });
+    (client, served)
+}
+
+#[tokio::test]
+async fn http2_is_answered_stream_by_stream() {
+    let (client, _served) = http2(&Arc::default(), TIMEOUTS);
+    let (sender, connection) = h2::client::handshake(client).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    for _ in 0..100 {
+        let mut sender = sender.clone().ready().await.expect("room");
+        let request = http::Request::get("http://test/livez").body(());
+        let (answer, _) = sender
+            .send_request(request.expect("a request"), true)
+            .expect("sent");
+        let answer = timeout(HANGS, answer).await.expect("in time");
+        let (head, mut body) = answer.expect("an answer").into_parts();
+        assert_eq!(head.status, 200);
+        assert_eq!(body.data().await.expect("a body").expect("read"), "ok\n");
+    }
+}
+
+#[tokio::test]
+async fn http2_whose_answers_have_no_window_is_cut() {
+    for path in ["/endless", "/other"] {
+        let slots = Arc::<Slots>::default();
+        let (client, served) = http2(&slots, SHORT);
+        let handshake = h2::client::Builder::new()
+            .initial_window_size(0)
+            .handshake::<_, Bytes>(client);
+        let (sender, connection) = handshake.await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let mut sender = sender.ready().await.expect("room");
+        let request = http::Request::get(format!("http://test{path}")).body(());
+        let (answer, _) = sender
+            .send_request(request.expect("a request"), true)
+            .expect("sent");
+        let answer = timeout(HANGS, answer).await.expect("in time");
+        let _unread = answer.expect("an answer");
+        timeout(HANGS, served)
+            .await
+            .expect("it is cut")
+            .expect("no panic");
+        assert_eq!(slots.closed(Closed::Timeout), 1, "{path}");
     }
 }
 

@@ -192,6 +192,21 @@ fn a_proxy_that_does_not_answer_is_told_and_what_was_known_stays() {
 }
 
 #[test]
+fn no_name_and_no_error_commands_the_terminal() {
+    let mut state = State::new("http://127.0.0.1:9464");
+    let name = "m\u{1b}[2J\u{9b}2J\nline";
+    state.heard(news(Content::Streams(vec![stream(name, Some(1.0), name)])));
+    state.heard(Err("answered 503: \u{1b}[2J\u{9b}2J".to_owned()));
+    let lines = screen(&state, 120, 8);
+    let all = lines.concat();
+    assert!(!all.contains(char::is_control), "{lines:#?}");
+    assert!(
+        all.contains("m\\u{1b}[2J") && all.contains("503"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
 fn slow_streams_are_red_and_the_chosen_row_stands_out() {
     let mut state = streams();
     press(&mut state, "j");
