@@ -6,7 +6,7 @@ mod cgroup;
 mod reclaim;
 
 pub use buffer::{Buffer, Full};
-pub(crate) use cgroup::default_bytes;
+pub(crate) use cgroup::{default_bytes, warn_of};
 pub(crate) use reclaim::Reclaim;
 
 use std::sync::Arc;
@@ -110,6 +110,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.bytes > 0 {
+            self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
     }
 }

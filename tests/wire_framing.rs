@@ -469,3 +469,19 @@ fn nothing_is_held_beyond_its_bound() {
         assert_eq!(pushed.last(), Some(&Err(Broken::TooLarge)), "{framing:?}");
     }
 }
+
+#[test]
+fn a_frame_of_any_length_is_held_within_the_bound_whatever_came_before_it() {
+    let limits = Limits {
+        event_bytes: 1_000,
+        ..Limits::default()
+    };
+    let begun = [0x01, 3, b'a', b'b', b'c'];
+    for length in [998, 1_000, 1 << 32, u64::MAX - 3, u64::MAX - 2, u64::MAX] {
+        let continued = [&[0x80, 127][..], &length.to_be_bytes(), b"x"].concat();
+        let mut decoder = Decoder::with_framing(CHAT, Framing::WebSocket, None, limits);
+        assert_eq!(decoder.push(&begun, &mut |_| ()), Ok(()));
+        let pushed = decoder.push(&continued, &mut |_| ());
+        assert_eq!(pushed, Err(Broken::TooLarge), "{length}");
+    }
+}

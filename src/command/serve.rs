@@ -56,6 +56,7 @@ impl Proxy {
     pub(super) async fn bind(mut config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
         let room = super::files::make_room(config.limits.connections);
         config.limits.connections = room.agents;
+        crate::memory::warn_of(config.measure.memory_bytes);
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);

@@ -175,17 +175,6 @@ impl Buffer {
             }
         }
     }
-
-    /// What it holds; an empty one stays.
-    pub(crate) fn take(&mut self) -> Buffer {
-        let empty = Buffer {
-            store: Store::Heap(Vec::new()),
-            share: self.share.another(),
-            limit: self.limit,
-            free: self.free,
-        };
-        std::mem::replace(self, empty)
-    }
 }
 
 impl AsRef<[u8]> for Buffer {
@@ -238,9 +227,7 @@ mod tests {
         assert_eq!(buffer.extend(b"x"), Err(Full::Limit));
         buffer.drop_front(HEAP + 3);
         assert_eq!(buffer.as_slice(), &text[HEAP + 3..]);
-        let taken = buffer.take();
-        assert_eq!((taken.len(), buffer.len()), (limit - HEAP - 3, 0));
-        drop(taken);
+        drop(buffer);
         assert_eq!(memory.used(), 0);
     }
 

@@ -15,6 +15,18 @@ pub(crate) fn default_bytes() -> usize {
     of_limit(limit())
 }
 
+/// Says where measuring may hold so much that the process could be ended for it.
+pub(crate) fn warn_of(memory_bytes: usize) {
+    if let Some(limit) = limit().filter(|limit| memory_bytes as u64 > limit / 2) {
+        tracing::warn!(
+            memory_bytes,
+            limit,
+            "measuring may hold more than half of the memory that the cgroup allows: lower \
+             measure.memory_bytes or raise the limit, or the process may be killed under load"
+        );
+    }
+}
+
 fn of_limit(limit: Option<u64>) -> usize {
     let part = limit.map(|limit| usize::try_from(limit / PART).unwrap_or(usize::MAX));
     part.map_or(DEFAULT_BYTES, |part| part.clamp(LEAST, DEFAULT_BYTES))

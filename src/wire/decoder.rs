@@ -225,3 +225,6 @@ impl Decoder {
         self.events.comments()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,29 +17,49 @@ pub(super) struct Sse {
     limit: usize,
     /// The beginning of a line that has not ended yet.
     line: Buffer,
-    /// The event so far, where it is not one line of the bytes at hand.
+    event: Pending,
+    /// The last byte was a CR: a LF now belongs to it.
+    after_cr: bool,
+}
+
+/// An event whose end has not come.
+struct Pending {
+    /// Its data, where it is not one line of the bytes at hand.
     data: Buffer,
     has_data: bool,
     name: String,
-    /// The last byte was a CR: a LF now belongs to it.
-    after_cr: bool,
     /// No line has been read yet.
     start: bool,
 }
 
 impl Sse {
     pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
-        Sse {
-            limit: limits.event_bytes,
-            line: buffer(memory, limits.event_bytes),
-            data: buffer(memory, limits.event_bytes),
+        let (limit, line) = (limits.event_bytes, buffer(memory, limits.event_bytes));
+        let event = Pending {
+            data: buffer(memory, limit),
             has_data: false,
             name: String::new(),
-            after_cr: false,
             start: true,
+        };
+        Sse {
+            limit,
+            line,
+            event,
+            after_cr: false,
         }
     }
 
+    /// A line and the data before it are within the bound, whether they came in one piece
+    /// or in many.
+    fn check(&self, more: usize) -> Result<(), Broken> {
+        if self.line.len() + self.event.data.len() + more > self.limit {
+            return Err(Broken::TooLarge);
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
     /// Reads one line. `current` is the event's data while it is a single line of
     /// the bytes at hand, which spares copying it.
     fn line<'b>(
@@ -116,15 +136,6 @@ impl Sse {
         }
         Ok(())
     }
-
-    /// A line and the data before it are within the bound, whether they came in one piece
-    /// or in many.
-    fn check(&self, more: usize) -> Result<(), Broken> {
-        if self.line.len() + self.data.len() + more > self.limit {
-            return Err(Broken::TooLarge);
-        }
-        Ok(())
-    }
 }
 
 type Each<'a> = &'a mut dyn FnMut(Item<'_>);
@@ -141,15 +152,13 @@ impl Splitter for Sse {
             let (line, tail) = (&rest[..end], &rest[end + 1..]);
             self.check(end + current.map_or(0, <[u8]>::len))?;
             if self.line.is_empty() {
-                self.line(line, &mut current, each)?;
+                self.event.line(line, &mut current, each)?;
             } else {
                 self.line.extend(line)?;
-                let whole = self.line.take();
                 let mut held = None;
-                self.keep(&mut current)?;
-                self.line(whole.as_slice(), &mut held, each)?;
-                self.keep(&mut held)?;
-                self.line = whole;
+                self.event.keep(&mut current)?;
+                self.event.line(self.line.as_slice(), &mut held, each)?;
+                self.event.keep(&mut held)?;
                 self.line.clear();
             }
             rest = match (rest[end], tail) {
@@ -162,16 +171,16 @@ impl Splitter for Sse {
             };
         }
         self.line.extend(rest)?;
-        self.keep(&mut current)?;
+        self.event.keep(&mut current)?;
         self.check(0)
     }
 
     fn finish(&mut self, each: Each<'_>) {
-        let last = self.line.take();
+        let (last, event) = (self.line.as_slice(), &mut self.event);
         let mut current = None;
-        if !last.is_empty() && self.line(last.as_slice(), &mut current, each).is_err() {
+        if !last.is_empty() && event.line(last, &mut current, each).is_err() {
             return each(Item::Unparsed);
         }
-        self.dispatch(&mut current, each);
+        event.dispatch(&mut current, each);
     }
 }

@@ -66,7 +66,7 @@ fn question(bytes: usize) -> Vec<u8> {
     [head, body].concat().into_bytes()
 }
 
-async fn survives(agents: usize, bytes: usize) {
+async fn survives(agents: usize, bytes: usize, route: &str) {
     let Some(cgroup) = Cgroup::limited(LIMIT) else {
         return;
     };
@@ -74,6 +74,7 @@ async fn survives(agents: usize, bytes: usize) {
     let world = World::elsewhere(|setup| {
         setup.url = format!("http://{address}");
         setup.bounds = String::new();
+        setup.route = route.to_owned();
         setup.command = cgroup.command(env!("CARGO_BIN_EXE_tokengauge"));
     })
     .await;
@@ -127,10 +128,15 @@ async fn survives(agents: usize, bytes: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_24_questions_of_8_megabytes_at_once() {
-    survives(24, 8 << 20).await;
+    survives(24, 8 << 20, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_200_questions_of_a_megabyte_at_once() {
-    survives(200, 1 << 20).await;
+    survives(200, 1 << 20, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_200_questions_of_a_megabyte_that_it_rewrites() {
+    survives(200, 1 << 20, "inject_usage = true\n").await;
 }
