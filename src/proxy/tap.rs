@@ -160,7 +160,8 @@ impl Streaming {
             (Source::Http1 { response, endpoint }, Some(call)) => {
                 self.relayed = Some(Relayed::start(Relay {
                     moved: call.watch().last_moved(),
-                    due: false,
+                    // What came with the head is measured even if nothing follows it.
+                    due: !self.kept.is_empty(),
                     response: Some(*response),
                     endpoint,
                     past: handover.past(),

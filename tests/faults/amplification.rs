@@ -110,12 +110,19 @@ impl Cost {
         }
         let mut cost = Cost { world, at_rest };
         cost.arrives(&upstream, &read, streams, bytes).await;
+        let held = cost.world.metric("tokengauge_meter_queue_bytes").await;
+        let lost = cost
+            .world
+            .metric("tokengauge_meter_lagged_frames_total")
+            .await;
         agents.shutdown().await;
         cost.world.rests(name).await;
         let peak = cost.world.peak().saturating_sub(at_rest);
         println!(
-            "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak",
-            peak >> 10
+            "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak, {} KB held, \
+             {lost} frames not measured",
+            peak >> 10,
+            held as u64 >> 10
         );
         println!("{name}: {} KB left", cost.given_back().await >> 10);
         assert!(
@@ -143,7 +150,7 @@ impl Cost {
             let written = upstream.written.load(Ordering::Relaxed);
             if written == streams && read.load(Ordering::Relaxed) >= streams * bytes / 2 {
                 let before = read.load(Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(700)).await;
+                tokio::time::sleep(Duration::from_millis(1500)).await;
                 if read.load(Ordering::Relaxed) == before {
                     break;
                 }
