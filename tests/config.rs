@@ -40,6 +40,20 @@ fn defaults_fill_what_is_not_written() {
     assert!(route.strip_prefix);
     assert_eq!(route.upstream.endpoints[0].base_path, "/v1");
     assert_eq!(config.measure.min_output_tokens, 32);
+    let upstream = &route.upstream;
+    assert_eq!(upstream.timeouts.send, Duration::from_secs(300));
+    assert_eq!(
+        (upstream.max_connections, upstream.max_pending),
+        (None, 1024)
+    );
+}
+
+#[test]
+fn an_upstream_that_may_have_no_connection_is_refused() {
+    let text = GOOD.replacen("\n\n[[route]]", "\nmax_connections = 0\n\n[[route]]", 1);
+    let (line, key, reason) = only_problem(&text);
+    assert_eq!((line, &*key), (5, "max_connections"));
+    assert!(reason.contains("at least 1"), "{reason}");
 }
 
 /// The example with the defaults of its sections taken out of their comments.

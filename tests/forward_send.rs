@@ -1,5 +1,6 @@
 //! Peers that do not take what is written to them hold it for a while, and no longer.
 
+use crate::certificates::Authority;
 use crate::faults::frames::{
     CANCEL, DATA, HEADERS, PING, PREFACE, RST_STREAM, WINDOW_UPDATE, frame, frames, request,
     settings,
@@ -9,8 +10,9 @@ use crate::support::proxy::{Proxy, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{SOON, eventually, soon};
 use std::time::{Duration, Instant};
-use tokengauge::config::Timeouts;
+use tokengauge::config::{ClientTls, Protocol, ServerTls, Timeouts};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge::proxy::tls::Connector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -74,6 +76,46 @@ async fn an_agent_that_never_reads_chunks_is_given_up() {
 #[tokio::test]
 async fn an_agent_that_never_reads_a_body_of_known_length_is_given_up() {
     never_reads(SIZED, &[b'x'; 0x10000]).await;
+}
+
+/// TLS holds back some of it, and has to be told from an agent that reads.
+#[tokio::test]
+async fn an_agent_that_never_reads_over_tls_is_given_up() {
+    for head in [CHUNKED, SIZED] {
+        let upstream = Upstream::bind().await;
+        let authority = Authority::new();
+        let (certificate, key) = authority.issue("server", "localhost");
+        let mut setup = Setup::to(upstream.address);
+        setup.timeouts.send = SEND;
+        setup.timeouts.idle = Duration::from_secs(60);
+        setup.listener_tls = Some(ServerTls {
+            certificate,
+            key,
+            client_ca: None,
+        });
+        let proxy = setup.start().await;
+        let tls = ClientTls {
+            ca: Some(authority.file.clone()),
+            ..ClientTls::default()
+        };
+        let connector = Connector::new(&tls, Protocol::Http1).expect("usable");
+        let tcp = TcpStream::connect(proxy.address).await.expect("connected");
+        let agent = connector.connect(tcp, "localhost").await;
+        let mut agent = agent.expect("a handshake");
+        agent.write_all(GET.as_bytes()).await.expect("written");
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(head).await;
+        let piece = match head == CHUNKED {
+            true => big_chunk(),
+            false => vec![b'x'; 0x10000],
+        };
+        flood(&mut backend.tcp, &piece).await;
+        let call = proxy.recorder.only_call().await;
+        let end = End::Failed(FailureKind::AgentSendTimeout);
+        assert_eq!(call.ended(), Some(end), "{head}");
+        eventually("nothing is open", || proxy.shutdown.connections() == 0).await;
+    }
 }
 
 #[tokio::test]

@@ -421,3 +421,33 @@ async fn an_address_gets_tls_and_loses_it_again() {
         "it was listened on all the time"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_to_an_upstream_are_allowed_without_closing_those_that_are_open() {
+    let upstream = Steps::start().await;
+    let text = |connections: usize| {
+        let route = route("r", upstream.address);
+        let more = format!("max_connections = {connections}\n[[route]]");
+        format!("{ANY}{ADMIN}{}", route.replacen("[[route]]", &more, 1))
+    };
+    let file = File::new(&text(1));
+    let process = Process::start(&file.path()).await;
+    let address = process.addresses()[0];
+    let mut first = Listener::open(address, "/r", "first".to_owned()).await;
+    let waiting = tokio::spawn(async move { fetch(address, "/r/hello").await.status });
+    const PENDING: &str = "tokengauge_upstream_pending_requests{upstream=\"r\"}";
+    while process.metrics().await[PENDING] < 1.0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    file.write(&text(2));
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    assert_eq!(fetch(address, "/r/hello").await.status, 200);
+    // Its connection is the second one, now that it is idle.
+    assert_eq!(waiting.await.expect("no panic"), 200);
+    assert_eq!(upstream.connections(), 2);
+    upstream.next();
+    first.step(1).await;
+    upstream.end();
+    first.whole().await;
+}

@@ -91,9 +91,10 @@ impl Direct {
         self.0.poll_left(cx)
     }
 
-    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// How much was taken, and whether that has left.
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>> {
         match self.0.poll_write(cx, bytes) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(Ok((0, _))) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             polled => polled,
         }
     }
@@ -112,6 +113,8 @@ pub(super) struct Past {
     /// What the socket did not take yet.
     unsent: Vec<u8>,
     sent: usize,
+    /// TLS took something that has not left: nobody else would flush it.
+    unflushed: bool,
 }
 
 impl Past {
@@ -120,6 +123,7 @@ impl Past {
             agent,
             unsent: Vec::new(),
             sent: 0,
+            unflushed: false,
         }
     }
 
@@ -131,7 +135,11 @@ impl Past {
     pub fn send(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.agent.poll_write(cx, bytes) {
-                Poll::Ready(written) => bytes = &bytes[written?..],
+                Poll::Ready(written) => {
+                    let (written, flushed) = written?;
+                    self.unflushed = !flushed;
+                    bytes = &bytes[written..];
+                }
                 Poll::Pending => {
                     self.unsent.extend_from_slice(bytes);
                     break;
@@ -149,10 +157,17 @@ impl Past {
     /// Writes what was left over.
     pub fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.unsent.len() {
-            self.sent += ready!(self.agent.poll_write(cx, &self.unsent[self.sent..]))?;
+            let written = self.agent.poll_write(cx, &self.unsent[self.sent..]);
+            let (written, flushed) = ready!(written)?;
+            self.sent += written;
+            self.unflushed = !flushed;
         }
         if self.sent > 0 {
             (self.unsent, self.sent) = (Vec::new(), 0);
+        }
+        if self.unflushed {
+            ready!(self.agent.0.poll_flush(cx))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -161,7 +176,8 @@ impl Past {
 /// What is done to a socket beside the server, whether it is TLS or not.
 trait Beside: Send + Sync {
     fn written(&self) -> (u64, bool);
-    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>>;
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     fn reset_at_end(&self);
     fn abort(&self);
     fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
@@ -173,12 +189,16 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Beside for Mutex<Socket
         (socket.writes, socket.flushed)
     }
 
-    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>> {
         let io = &mut locked(self).io;
         let written = ready!(Pin::new(&mut *io).poll_write(cx, bytes))?;
         // TLS writes when it is flushed.
-        let _ = Pin::new(io).poll_flush(cx)?;
-        Poll::Ready(Ok(written))
+        let flushed = Pin::new(io).poll_flush(cx)?.is_ready();
+        Poll::Ready(Ok((written, flushed)))
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut locked(self).io).poll_flush(cx)
     }
 
     fn reset_at_end(&self) {
@@ -307,6 +327,64 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Takes all there is, as TLS does, and writes it when it may.
+    struct Buffering {
+        blocked: Arc<AtomicUsize>,
+        left: Arc<AtomicUsize>,
+        held: usize,
+    }
+
+    impl AsyncRead for Buffering {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Buffering {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.held += buf.len();
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.blocked.load(Ordering::Relaxed) > 0 {
+                return Poll::Pending;
+            }
+            let held = std::mem::take(&mut self.held);
+            self.left.fetch_add(held, Ordering::Relaxed);
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_tls_took_and_could_not_write_leaves_without_another_chunk() {
+        let (blocked, left) = (Arc::new(AtomicUsize::new(1)), Arc::<AtomicUsize>::default());
+        let (_served, direct) = Served::new(Buffering {
+            blocked: Arc::clone(&blocked),
+            left: Arc::clone(&left),
+            held: 0,
+        });
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut past = Past::new(direct);
+        past.send(&mut cx, b"chunk").expect("taken");
+        assert!(past.poll_unsent(&mut cx).is_pending(), "it has not left");
+        blocked.store(0, Ordering::Relaxed);
+        assert!(past.poll_unsent(&mut cx).is_ready());
+        assert_eq!(left.load(Ordering::Relaxed), 5);
     }
 
     #[test]

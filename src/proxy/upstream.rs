@@ -4,6 +4,7 @@ mod addresses;
 mod kept;
 mod lease;
 mod limits;
+mod open;
 mod socket;
 
 pub(super) use lease::{Search, Tried};

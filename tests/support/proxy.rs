@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{
     Admin, ClientTls, Config, Endpoint, Limits, Listener, Matches, Measure, Otlp, Protocol, Route,
-    Timeouts, Upstream,
+    ServerTls, Timeouts, Upstream,
 };
 use tokengauge::observer::Observer;
 use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
@@ -19,6 +19,8 @@ pub struct Setup {
     pub base_path: &'static str,
     pub protocol: Protocol,
     pub tls: ClientTls,
+    /// TLS towards agents.
+    pub listener_tls: Option<ServerTls>,
     pub timeouts: Timeouts,
     pub max_idle: usize,
     pub idle_for: Duration,
@@ -40,6 +42,7 @@ impl Setup {
             base_path: "",
             protocol: Protocol::Auto,
             tls: ClientTls::default(),
+            listener_tls: None,
             timeouts: Timeouts {
                 connect: Duration::from_secs(5),
                 head: Duration::from_secs(5),
@@ -73,13 +76,14 @@ impl Setup {
         self.start_with(observer, Arc::default()).await
     }
 
-    async fn start_with(self, observer: Arc<dyn Observer>, recorder: Arc<Recorder>) -> Proxy {
+    async fn start_with(mut self, observer: Arc<dyn Observer>, recorder: Arc<Recorder>) -> Proxy {
+        let tls = self.listener_tls.take();
         let config = self.config();
         let (limits, drain_timeout) = (config.limits, config.drain_timeout);
         let forwarder = Arc::new(Forwarder::new(Arc::new(config), observer).unwrap());
         let bound = Bound::bind(&Listener {
             address: ([127, 0, 0, 1], 0).into(),
-            tls: None,
+            tls,
         })
         .unwrap();
         let address = bound.address();

@@ -260,3 +260,70 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Descriptors;
+    use super::*;
+    use crate::config::Config;
+
+    fn host() -> Host {
+        let any = ([127, 0, 0, 1], 0).into();
+        let config = Config::sidecar("http://engine:8000", any, any).expect("a configuration");
+        let upstream = &config.routes[0].upstream;
+        let connections = Connections::new(&Descriptors::unlimited());
+        Host::new(&upstream.endpoints[0], upstream, 65_536, &connections)
+    }
+
+    fn v4(last: usize) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, u8::try_from(last).expect("small")], 8000))
+    }
+
+    #[test]
+    fn servers_that_stay_are_the_same_and_no_more_are_used_than_may_be() {
+        let host = host();
+        host.found(vec![v4(1), v4(2)], now());
+        let before = host.endpoints();
+        host.found(vec![v4(3), v4(2), v4(2)], now());
+        let after = host.endpoints();
+        let addresses: Vec<_> = after.iter().map(|endpoint| endpoint.address).collect();
+        assert_eq!(addresses, [v4(2), v4(3)]);
+        assert!(Arc::ptr_eq(&before[1], &after[0]), "it keeps what it has");
+        assert!(!host.has(&before[0]));
+        host.found((0..200).map(v4).collect(), now());
+        assert_eq!(host.len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn the_family_that_is_connected_to_is_preferred_as_long_as_there_is_any_of_it() {
+        let host = host();
+        let v6: SocketAddr = "[::1]:8000".parse().expect("an address");
+        let preferred = || {
+            let all = host.endpoints();
+            let all = all.iter().filter(|endpoint| host.prefers(endpoint));
+            all.map(|endpoint| endpoint.address).collect::<Vec<_>>()
+        };
+        host.found(vec![v6, v4(1)], now());
+        assert_eq!(preferred(), [v6], "the resolver's first");
+        let all = host.endpoints();
+        let other = all.iter().find(|endpoint| endpoint.address == v4(1));
+        host.connected(other.expect("known"));
+        assert_eq!(preferred(), [v4(1)]);
+        host.found(vec![v6, v4(1), v4(2)], now());
+        assert_eq!(preferred(), [v4(1), v4(2)]);
+        host.found(vec![v6], now());
+        assert_eq!(preferred(), [v6]);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_failed_is_not_repeated_for_those_who_waited_for_it() {
+        let host = host();
+        let began = now();
+        *host.asking.lock().await = Some((now(), "no such name".to_owned()));
+        let failure = host.told_since(began, Duration::from_secs(5)).await;
+        let failure = failure.expect_err("it is known");
+        assert_eq!(failure.kind, FailureKind::Dns);
+        assert!(failure.message.contains("no such name"), "{failure}");
+        assert!(host.failed_within(Duration::from_secs(60)));
+    }
+}

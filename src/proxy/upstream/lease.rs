@@ -2,23 +2,21 @@
 
 use super::addresses::Host;
 use super::limits::OpenConnection;
-use super::{CountedTcp, Endpoint, HTTP1, HTTP2, Lease, Upstream, Wire, Wish};
-use crate::config::Protocol;
+use super::{Endpoint, Lease, Upstream, Wire, Wish};
 use crate::observer::{Failure, FailureKind};
-use crate::proxy::connection::{Http1, Io};
 use crate::proxy::refusal::failure;
 use crate::proxy::tap::now;
-use http::uri::Scheme;
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 /// When a request that found everything in use may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How often a request that waits looks by itself: settings and other upstreams' needs change
+/// without a word.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// One request's search for a connection.
 pub(in crate::proxy) struct Search<'a> {
@@ -227,7 +225,8 @@ impl Upstream {
             if its_turn && let Some(room) = self.room_now(endpoint, wish) {
                 return Ok(room);
             }
-            if timeout_at(deadline, freed).await.is_err() {
+            let look = deadline.min(tokio::time::Instant::now() + LOOK);
+            if timeout_at(look, freed).await.is_err() && look == deadline {
                 return Err(self.waited(limit));
             }
             its_turn = true;
@@ -273,80 +272,5 @@ impl Upstream {
             retry_after: Some(RETRY_AFTER),
             ..failure(FailureKind::Overloaded, message)
         }
-    }
-
-    async fn open(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        wish: Wish,
-        open: OpenConnection,
-        within: Duration,
-    ) -> Result<Wire, Failure> {
-        let started = now();
-        let tcp = CountedTcp::new(self.dial(endpoint, within).await?, open);
-        let host = endpoint.settings.authority.host();
-        let (io, http2) = match &self.tls {
-            Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
-                let connector = if wish.upgrade { &tls.http1 } else { &tls.any };
-                let left = within.saturating_sub(started.elapsed());
-                let handshake = timeout(left, connector.connect(tcp, host)).await;
-                let stream = handshake
-                    .map_err(|_| {
-                        failure(
-                            FailureKind::ConnectTimeout,
-                            "did not finish the TLS handshake in time",
-                        )
-                    })?
-                    .map_err(|error| {
-                        failure(
-                            FailureKind::Tls,
-                            format!("failed the TLS handshake: {error}"),
-                        )
-                    })?;
-                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                (Io::Tls(Box::new(stream)), http2)
-            }
-            _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
-        };
-        if !wish.upgrade {
-            let spoken = if http2 { HTTP2 } else { HTTP1 };
-            endpoint.spoken.store(spoken, Ordering::Relaxed);
-        }
-        let opened = if http2 {
-            endpoint.open_http2(io).await
-        } else {
-            self.open_http1(io)
-        };
-        opened.map_err(|error| {
-            failure(
-                FailureKind::Protocol,
-                format!("did not begin to speak HTTP ({error})"),
-            )
-        })
-    }
-
-    async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
-        match timeout(within, TcpStream::connect(endpoint.address)).await {
-            Ok(Ok(tcp)) => {
-                // Without it a chunk may wait for the acknowledgement of the last.
-                let _ = tcp.set_nodelay(true);
-                Ok(tcp)
-            }
-            Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Err(failure(
-                FailureKind::Connect,
-                format!("cannot be connected to ({error})"),
-            )),
-            _ => {
-                let limit = self.settings.timeouts.connect;
-                Err(failure(
-                    FailureKind::ConnectTimeout,
-                    format!("did not accept a connection within {limit:?}"),
-                ))
-            }
-        }
-    }
-
-    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
-        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
     }
 }
