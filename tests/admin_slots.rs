@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::proxy::tls::Connector;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::process::Command;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 /// More than there is room for.
 const MANY: usize = 300;
@@ -78,59 +79,123 @@ async fn health_is_answered_beside_300_event_streams_and_unread_answers() {
     }
 }
 
+/// The injection webhook as a process.
+struct Webhook {
+    address: SocketAddr,
+    connector: Connector,
+    _child: Child,
+    _authority: Authority,
+}
+
+impl Webhook {
+    async fn start() -> Webhook {
+        let authority = Authority::new();
+        let (certificate, key) = authority.issue("webhook", "localhost");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
+            .args(["injector", "--listen", "127.0.0.1:0", "--certificate"])
+            .arg(certificate)
+            .arg("--key")
+            .arg(key)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("started");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let address = loop {
+            let line = timeout(PATIENCE, lines.next_line()).await.expect("a line");
+            let line = line.expect("read").expect("it listens");
+            if let Some(address) = line.strip_prefix("listening on ") {
+                break address.parse().expect("an address");
+            }
+        };
+        let client = ClientTls {
+            ca: Some(authority.file.clone()),
+            ..ClientTls::default()
+        };
+        Webhook {
+            address,
+            connector: Connector::new(&client, Protocol::Http1).expect("usable"),
+            _child: child,
+            _authority: authority,
+        }
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        self.connect_from([127, 0, 0, 1]).await
+    }
+
+    /// From another address of this machine.
+    async fn connect_from(&self, address: [u8; 4]) -> TlsStream<TcpStream> {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((address, 0).into()).expect("an address");
+        let tcp = socket.connect(self.address).await.expect("connected");
+        let stream = self.connector.connect(tcp, "localhost").await;
+        stream.expect("TLS")
+    }
+
+    /// The answer to a review of nothing.
+    async fn review(&self) -> String {
+        let asked = async {
+            let mut stream = self.connect().await;
+            let request = review(2) + "{}";
+            stream.write_all(request.as_bytes()).await.expect("written");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.expect("read");
+            String::from_utf8(answer).expect("text")
+        };
+        timeout(HEALTHY, asked).await.expect("in time")
+    }
+}
+
+/// The head of a request with a body of so many bytes.
+fn review(length: usize) -> String {
+    format!(
+        "POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n"
+    )
+}
+
 #[tokio::test]
 async fn the_webhook_answers_beside_300_connections_that_ask_nothing() {
-    let authority = Authority::new();
-    let (certificate, key) = authority.issue("webhook", "localhost");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-        .args(["injector", "--listen", "127.0.0.1:0", "--certificate"])
-        .arg(certificate)
-        .arg("--key")
-        .arg(key)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("started");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let address: SocketAddr = loop {
-        let line = timeout(PATIENCE, lines.next_line()).await.expect("a line");
-        let line = line.expect("read").expect("it listens");
-        if let Some(address) = line.strip_prefix("listening on ") {
-            break address.parse().expect("an address");
-        }
-    };
-    let client = ClientTls {
-        ca: Some(authority.file.clone()),
-        ..ClientTls::default()
-    };
-    let connector = Connector::new(&client, Protocol::Http1).expect("usable");
-    let connect = async || {
-        let tcp = TcpStream::connect(address).await.expect("connected");
-        connector.connect(tcp, "localhost").await.expect("TLS")
-    };
-    // Before the handshake, in it, and behind it.
+    let webhook = Webhook::start().await;
+    // Before the handshake and in it.
     for begin in ["", "\x16\x03\x01\x02\x00"] {
-        let held = many(address, begin).await;
-        let answer = async { exchange(connect().await, "GET", "/livez", &[]).await };
+        let held = many(webhook.address, begin).await;
+        let answer = async { exchange(webhook.connect().await, "GET", "/livez", &[]).await };
         let answer = timeout(HEALTHY, answer).await.expect("in time");
         assert_eq!(answer.status, 200);
         drop(held);
     }
     let mut held = Vec::new();
     for _ in 0..80 {
-        held.push(connect().await);
+        held.push(webhook.connect().await);
     }
-    let review = async {
-        let mut stream = connect().await;
-        let request = "POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\
-                       connection: close\r\n\r\n{}";
-        stream.write_all(request.as_bytes()).await.expect("written");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.expect("read");
-        String::from_utf8(answer).expect("text")
-    };
-    let answer = timeout(HEALTHY, review).await.expect("in time");
+    let answer = webhook.review().await;
     assert!(answer.starts_with("HTTP/1.1 400"), "it was read: {answer}");
     assert!(answer.contains("AdmissionReview"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_webhook_answers_beside_reviews_that_never_end() {
+    const BODY: usize = 3 << 20;
+    let webhook = Webhook::start().await;
+    let (mut held, mut refused) = (Vec::new(), 0);
+    for _ in 0..8 {
+        let mut stream = webhook.connect_from([127, 0, 0, 2]).await;
+        let mut request = review(BODY).into_bytes();
+        request.resize(BODY - 1, b' ');
+        // One that is refused is closed before all of it is written.
+        if stream.write_all(&request).await.is_ok() {
+            let mut answer = [0; 12];
+            let read = timeout(Duration::from_millis(200), stream.read(&mut answer)).await;
+            refused += usize::from(read.is_ok() && answer.ends_with(b"503"));
+        } else {
+            refused += 1;
+        }
+        held.push(stream);
+    }
+    assert!(refused >= 5, "8 MiB are for one source: {refused}");
+    let answer = webhook.review().await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "it was read: {answer}");
 }

@@ -5,11 +5,11 @@
 use super::Admin;
 use super::api::{slos_now, streams_now};
 use super::server::Source;
+use super::shares::{Share, Shares};
 use crate::meter::{Finding, Subscriber};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
@@ -47,8 +47,7 @@ impl Happened {
 /// Tells listeners what happens.
 pub struct Feed {
     events: broadcast::Sender<Happened>,
-    /// Listeners now, by where they connect from.
-    listeners: Mutex<HashMap<Option<Source>, usize>>,
+    seats: Shares,
     over: watch::Sender<bool>,
     lost: AtomicU64,
     refused: AtomicU64,
@@ -70,7 +69,7 @@ impl Feed {
     pub fn new() -> Arc<Feed> {
         Arc::new(Feed {
             events: broadcast::Sender::new(WAITING),
-            listeners: Mutex::default(),
+            seats: Shares::new(LISTENERS, PER_SOURCE),
             over: watch::Sender::new(false),
             lost: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -80,7 +79,7 @@ impl Feed {
     /// How many listen, and what they missed.
     pub fn listening(&self) -> Listening {
         Listening {
-            listeners: self.listeners().values().sum(),
+            listeners: LISTENERS - self.seats.left(),
             lost: self.lost.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
         }
@@ -93,28 +92,17 @@ impl Feed {
         source: Option<Source>,
         first: Vec<Happened>,
     ) -> Option<Listener> {
-        let mut listeners = self.listeners();
-        let all: usize = listeners.values().sum();
-        let theirs = listeners.get(&source).copied().unwrap_or(0);
-        if all >= LISTENERS || theirs >= PER_SOURCE {
+        let Some(seat) = self.seats.take(source, 1) else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
-        }
-        listeners.insert(source, theirs + 1);
-        drop(listeners);
+        };
         Some(Listener {
-            source,
             first: first.into_iter(),
             events: self.events.subscribe(),
             over: self.over.subscribe(),
             feed: Arc::clone(self),
+            _seat: seat,
         })
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, HashMap<Option<Source>, usize>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every listener's last event has been.
@@ -171,23 +159,11 @@ pub(super) async fn tick(admin: Admin) {
 
 /// One who listens.
 pub(super) struct Listener {
-    source: Option<Source>,
     first: std::vec::IntoIter<Happened>,
     events: broadcast::Receiver<Happened>,
     over: watch::Receiver<bool>,
     feed: Arc<Feed>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let mut listeners = self.feed.listeners();
-        if let Some(theirs) = listeners.get_mut(&self.source) {
-            *theirs -= 1;
-            if *theirs == 0 {
-                listeners.remove(&self.source);
-            }
-        }
-    }
+    _seat: Share,
 }
 
 impl Listener {

@@ -10,6 +10,7 @@ mod health;
 mod host;
 mod page;
 mod server;
+mod shares;
 mod token;
 mod working;
 
@@ -39,7 +40,11 @@ pub use beside::Beside;
 pub use door::Door;
 pub use feed::{Feed, Listening};
 pub use health::Readiness;
-pub(crate) use server::{Slots, serve as serve_router};
+pub(crate) use server::{Slots, Source, serve as serve_router};
+pub(crate) use shares::{Share, Shares};
+
+/// Where Prometheus asks.
+const METRICS: &str = "/metrics";
 
 /// What the operators' address tells of.
 #[derive(Clone)]
@@ -85,7 +90,10 @@ pub async fn serve(
     count_connections(&admin.prometheus, &slots);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
     let service = router(admin)
-        .layer(from_fn_with_state(working::Gate::default(), working::apart))
+        .layer(from_fn_with_state(
+            Arc::<working::Gate>::default(),
+            working::apart,
+        ))
         .layer(from_fn_with_state(guard, door::guard))
         .layer(map_response(as_told));
     // Who listens would never end by itself.
@@ -120,7 +128,7 @@ pub fn router(admin: Admin) -> Router {
         .route("/page/{*file}", get(page::file))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics))
+        .route(METRICS, get(metrics))
         .merge(api::router())
         .fallback(|| async {
             api::Problem::new(

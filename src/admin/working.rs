@@ -2,46 +2,48 @@
 //! connections is free for health checks, whatever is asked beside them.
 
 use super::beside::BLOCKING;
-use super::{api, health};
+use super::server::Source;
+use super::shares::Shares;
+use super::{METRICS, api, health};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 /// Scrapes at once: they do not wait for slow questions, nor for each other for long.
 const SCRAPES: usize = 1;
 /// Other answers worked out at once; more wait. Each may need a second thread for the ledger.
 const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
+/// Of these for one source address.
+const PER_SOURCE: usize = 2;
 
 /// Lets in as many requests as there are to be at once.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Gate {
-    scrapes: Arc<Semaphore>,
-    others: Arc<Semaphore>,
+    scrapes: Shares,
+    others: Shares,
 }
 
 impl Default for Gate {
     fn default() -> Gate {
         Gate {
-            scrapes: Arc::new(Semaphore::new(SCRAPES)),
-            others: Arc::new(Semaphore::new(OTHERS)),
+            scrapes: Shares::new(SCRAPES, SCRAPES),
+            others: Shares::new(OTHERS, PER_SOURCE),
         }
     }
 }
 
 /// Answers a request on a thread that may be busy for long.
-pub(super) async fn apart(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    if health::PATHS.contains(&request.uri().path()) {
-        return next.run(request).await;
-    }
+pub(super) async fn apart(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let turns = match request.uri().path() {
-        "/metrics" => gate.scrapes,
-        _ => gate.others,
+        path if health::PATHS.contains(&path) => return next.run(request).await,
+        METRICS => &gate.scrapes,
+        _ => &gate.others,
     };
-    let Ok(turn) = turns.acquire_owned().await else {
+    let source = request.extensions().get::<Source>().copied();
+    let Some(turn) = turns.wait(source).await else {
         return failed();
     };
     let here = Handle::current();
@@ -55,4 +57,91 @@ pub(super) async fn apart(State(gate): State<Gate>, request: Request, next: Next
 fn failed() -> Response {
     let message = "tokengauge failed while it worked this out; its log may say more";
     api::Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::server::serve;
+    use axum::Router;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
+    use tokio::time::timeout;
+
+    /// Nothing here takes longer, unless it hangs.
+    const HANGS: Duration = Duration::from_secs(20);
+
+    /// Holds answers up, and with them their threads.
+    #[derive(Default)]
+    struct Brake(Mutex<bool>, Condvar);
+
+    impl Brake {
+        fn wait(&self) {
+            let released = self.0.lock().expect("no panic");
+            let released = self.1.wait_timeout_while(released, HANGS, |free| !*free);
+            drop(released.expect("no panic"));
+        }
+
+        fn release(&self) {
+            *self.0.lock().expect("no panic") = true;
+            self.1.notify_all();
+        }
+    }
+
+    async fn ask(port: u16, from: [u8; 4], path: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((from, 0).into()).expect("an address");
+        let connected = socket.connect(([127, 0, 0, 1], port).into()).await;
+        let mut tcp = connected.expect("connected");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        tcp.write_all(request.as_bytes()).await.expect("written");
+        tcp
+    }
+
+    async fn answer(mut tcp: TcpStream) -> String {
+        let mut answer = String::new();
+        let read = timeout(HANGS / 2, tcp.read_to_string(&mut answer)).await;
+        read.expect("in time").expect("read");
+        answer
+    }
+
+    #[tokio::test]
+    async fn slow_answers_hold_up_neither_health_nor_scrapes_nor_other_sources() {
+        const ONE: [u8; 4] = [127, 0, 0, 1];
+        const OTHER: [u8; 4] = [127, 0, 0, 2];
+        let brake = Arc::new(Brake::default());
+        let theirs = Arc::clone(&brake);
+        let slow = move || {
+            let brake = Arc::clone(&theirs);
+            async move { brake.wait() }
+        };
+        let quick = || get(|| async { "quick" });
+        let service = Router::new()
+            .route("/slow", get(slow))
+            .route("/livez", quick())
+            .route(METRICS, quick())
+            .route("/other", quick())
+            .layer(from_fn_with_state(Arc::<Gate>::default(), apart));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let port = listener.local_addr().expect("an address").port();
+        let never = std::future::pending();
+        let server = tokio::spawn(serve(listener, service, None, Arc::default(), never));
+        let mut slow = Vec::new();
+        for _ in 0..10 {
+            slow.push(ask(port, ONE, "/slow").await);
+        }
+        for (from, path) in [(ONE, "/livez"), (ONE, METRICS), (OTHER, "/other")] {
+            let answer = answer(ask(port, from, path).await).await;
+            assert!(answer.ends_with("quick"), "{path}: {answer}");
+        }
+        brake.release();
+        for slow in slow {
+            assert!(answer(slow).await.starts_with("HTTP/1.1 200"));
+        }
+        server.abort();
+    }
 }

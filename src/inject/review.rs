@@ -2,12 +2,13 @@
 
 use super::settings::Settings;
 use super::{Asked, Outcome, inject, patch};
+use crate::admin::{Share, Shares, Source};
 use crate::export::names;
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,12 +17,13 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Bytes of a review: an API server takes requests of 3 MiB at most.
 const MAX_BYTES: usize = 4 << 20;
 /// Kilobytes of all reviews that are being read: one pod's is some 20.
 const ALL_KILOBYTES: usize = 32 << 10;
+/// Of these for one source address.
+const KILOBYTES_PER_SOURCE: usize = 8 << 10;
 /// Reviews that are answered at once; parsed, one may take 25 times its bytes.
 const AT_ONCE: usize = 2;
 /// Characters of a warning that API servers show.
@@ -33,8 +35,8 @@ pub struct Injector {
     settings: Settings,
     registry: Registry,
     /// Kilobytes that reviews may still take.
-    room: Semaphore,
-    turns: Semaphore,
+    room: Shares,
+    turns: Shares,
 }
 
 impl Injector {
@@ -49,8 +51,8 @@ impl Injector {
         Arc::new(Injector {
             settings,
             registry,
-            room: Semaphore::new(ALL_KILOBYTES),
-            turns: Semaphore::new(AT_ONCE),
+            room: Shares::new(ALL_KILOBYTES, KILOBYTES_PER_SOURCE),
+            turns: Shares::new(AT_ONCE, AT_ONCE - 1),
         })
     }
 
@@ -143,11 +145,11 @@ fn shortened(text: &str) -> String {
 /// `/mutate` for pods of namespaces that asked for it, `/mutate/annotated` for pods that
 /// may ask themselves; health and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
-    let around = |State(injector): State<Arc<Injector>>, body: Body| async move {
-        respond(injector, body, Asked::Around).await
+    let around = |State(injector): State<Arc<Injector>>, request: Request| async move {
+        respond(injector, request, Asked::Around).await
     };
-    let by_pod = |State(injector): State<Arc<Injector>>, body: Body| async move {
-        respond(injector, body, Asked::ByPod).await
+    let by_pod = |State(injector): State<Arc<Injector>>, request: Request| async move {
+        respond(injector, request, Asked::ByPod).await
     };
     Router::new()
         .route("/mutate", post(around))
@@ -158,42 +160,39 @@ pub fn router(injector: Arc<Injector>) -> Router {
         .with_state(injector)
 }
 
-async fn respond(injector: Arc<Injector>, body: Body, asked: Asked) -> Response {
-    let mut room = match injector.room.try_acquire_many(0) {
-        Ok(room) => room,
-        Err(_) => return no_room(),
-    };
-    let body = match whole(&injector.room, &mut room, body).await {
+async fn respond(injector: Arc<Injector>, request: Request, asked: Asked) -> Response {
+    let source = request.extensions().get::<Source>().copied();
+    let room = &injector.room;
+    let (body, _room) = match whole(request.into_body(), |more| room.take(source, more)).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    // Two at a time, on a thread that nobody else waits for.
-    let _turn = injector.turns.acquire().await;
+    let _turn = injector.turns.wait(source).await;
     let theirs = Arc::clone(&injector);
+    // It may take long, and others' health checks are not to wait for it.
     let answer = tokio::task::spawn_blocking(move || answer(&theirs, &body, asked));
     let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
     answer.await.unwrap_or_else(|_| failed())
 }
 
-/// The body of a review, for which `room` is taken as it comes.
-async fn whole<'a>(
-    all: &'a Semaphore,
-    room: &mut SemaphorePermit<'a>,
+/// The body of a review, and the room for it, of which more kilobytes are taken as it comes.
+async fn whole(
     body: Body,
-) -> Result<Vec<u8>, Response> {
+    take: impl Fn(u32) -> Option<Share>,
+) -> Result<(Vec<u8>, Share), Response> {
     let mut body = Limited::new(body, MAX_BYTES);
-    let mut bytes = Vec::new();
+    let (mut bytes, mut room) = (Vec::new(), take(0).ok_or_else(no_room)?);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE.into_response())?;
         let Ok(piece) = frame.into_data() else {
             continue;
         };
         bytes.extend_from_slice(&piece);
-        let taken = u32::try_from(bytes.len() / 1024).unwrap_or(u32::MAX);
-        let more = taken.saturating_sub(u32::try_from(room.num_permits()).unwrap_or(u32::MAX));
-        room.merge(all.try_acquire_many(more).map_err(|_| no_room())?);
+        let more = (bytes.len() / 1024).saturating_sub(room.count());
+        let more = take(u32::try_from(more).unwrap_or(u32::MAX));
+        room.merge(more.ok_or_else(no_room)?);
     }
-    Ok(bytes)
+    Ok((bytes, room))
 }
 
 fn no_room() -> Response {

@@ -1,0 +1,131 @@
+//! Something of which there is only so much, in all and for each source address: turns,
+//! places, memory. Who takes much waits for his own share, and keeps nobody else waiting.
+
+use super::server::Source;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What is shared.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    all: Arc<Semaphore>,
+    each: usize,
+    /// What is left to the sources that have some, or wait for it.
+    sources: Mutex<HashMap<Option<Source>, Weak<Semaphore>>>,
+}
+
+/// A part of it, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    of_all: OwnedSemaphorePermit,
+    of_source: OwnedSemaphorePermit,
+}
+
+impl Shares {
+    /// `all` in all, and `each` for each source address.
+    pub(crate) fn new(all: usize, each: usize) -> Shares {
+        Shares {
+            all: Arc::new(Semaphore::new(all)),
+            each,
+            sources: Mutex::default(),
+        }
+    }
+
+    /// How much is not taken.
+    pub(crate) fn left(&self) -> usize {
+        self.all.available_permits()
+    }
+
+    /// One of them, when there is one for this source; the one who waits longest goes first.
+    pub(crate) async fn wait(&self, source: Option<Source>) -> Option<Share> {
+        // Of those who wait for all, each source has no more than its share.
+        let of_source = self.of(source).acquire_owned().await.ok()?;
+        let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        Some(Share { of_all, of_source })
+    }
+
+    /// So many of them; `None` where that is more than is left.
+    pub(crate) fn take(&self, source: Option<Source>, count: u32) -> Option<Share> {
+        let of_source = self.of(source).try_acquire_many_owned(count).ok()?;
+        let of_all = Arc::clone(&self.all);
+        let of_all = of_all.try_acquire_many_owned(count).ok()?;
+        Some(Share { of_all, of_source })
+    }
+
+    fn of(&self, source: Option<Source>) -> Arc<Semaphore> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(theirs) = sources.get(&source).and_then(Weak::upgrade) {
+            return theirs;
+        }
+        sources.retain(|_, theirs| theirs.strong_count() > 0);
+        let theirs = Arc::new(Semaphore::new(self.each));
+        sources.insert(source, Arc::downgrade(&theirs));
+        theirs
+    }
+}
+
+impl Share {
+    /// How much it is.
+    pub(crate) fn count(&self) -> usize {
+        self.of_all.num_permits()
+    }
+
+    /// Adds a share of the same source and of the same whole.
+    pub(crate) fn merge(&mut self, other: Share) {
+        self.of_all.merge(other.of_all);
+        self.of_source.merge(other.of_source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    fn source(host: u8) -> Option<Source> {
+        Some(Source::of([10, 0, 0, host].into()))
+    }
+
+    #[test]
+    fn each_source_has_its_share_and_all_together_theirs() {
+        let shares = Shares::new(5, 2);
+        let first = shares.take(source(1), 2).expect("its share");
+        assert!(shares.take(source(1), 1).is_none());
+        let _second = shares.take(source(2), 2).expect("its share");
+        let mut third = shares.take(source(3), 0).expect("nothing as yet");
+        third.merge(shares.take(source(3), 1).expect("the last"));
+        assert_eq!((third.count(), shares.left()), (1, 0));
+        assert!(shares.take(source(3), 1).is_none(), "all is taken");
+        drop(first);
+        third.merge(shares.take(source(3), 1).expect("given back"));
+        assert_eq!((third.count(), shares.left()), (2, 1));
+        drop(third);
+        shares.take(source(4), 1).expect("there is room");
+        assert!(
+            shares.sources.lock().expect("no panic").len() <= 2,
+            "forgotten"
+        );
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_much_waits_for_himself_alone() {
+        let shares = Arc::new(Shares::new(2, 1));
+        let held = shares.wait(source(1)).await.expect("a turn");
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let shares = Arc::clone(&shares);
+                tokio::spawn(async move { shares.wait(source(1)).await.map(drop) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let other = timeout(Duration::from_secs(10), shares.wait(source(2))).await;
+        other.expect("at once").expect("a turn");
+        drop(held);
+        for one in waiting {
+            let turn = timeout(Duration::from_secs(10), one).await;
+            turn.expect("in time").expect("no panic").expect("a turn");
+        }
+    }
+}
