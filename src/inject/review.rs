@@ -19,13 +19,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Bytes of a review: an API server takes requests of 3 MiB at most.
-const MAX_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 3 << 20;
+/// Values in a review: a pod has some hundreds. Parsed, one may take 300 bytes, and twice
+/// that while it is changed; the chart gives 64 MiB.
+const MAX_VALUES: usize = 50_000;
 /// Kilobytes of all reviews that are being read: one pod's is some 20.
-const ALL_KILOBYTES: usize = 32 << 10;
+const ALL_KILOBYTES: usize = 8 << 10;
 /// Of these for one source address.
-const KILOBYTES_PER_SOURCE: usize = 8 << 10;
-/// Reviews that are answered at once; parsed, one may take 25 times its bytes.
-const AT_ONCE: usize = 2;
+const KILOBYTES_PER_SOURCE: usize = MAX_BYTES >> 10;
+/// Reviews that are answered at once: each takes milliseconds.
+const AT_ONCE: usize = 1;
 /// Characters of a warning that API servers show.
 const MAX_WARNING: usize = 250;
 const MAX_WARNINGS: usize = 10;
@@ -52,7 +55,7 @@ impl Injector {
             settings,
             registry,
             room: Shares::new(ALL_KILOBYTES, KILOBYTES_PER_SOURCE),
-            turns: Shares::new(AT_ONCE, AT_ONCE - 1),
+            turns: Shares::new(AT_ONCE, AT_ONCE),
         })
     }
 
@@ -106,6 +109,13 @@ impl Injector {
 
 /// The review's id and its pod.
 fn read(body: &[u8]) -> Result<(String, Value), String> {
+    // Each value but the first stands behind one of these.
+    let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
+    if values > MAX_VALUES {
+        return Err(format!(
+            "this may have {values} values, and no pod has more than {MAX_VALUES}"
+        ));
+    }
     let mut review: Value =
         serde_json::from_slice(body).map_err(|error| format!("this is no JSON: {error}"))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
