@@ -1,7 +1,7 @@
 //! A buffer that grows within its own limit and the memory of all calls.
 
 use super::{Memory, Share};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::sync::Arc;
 
 /// A longer buffer has pages of its own: they go back to the system at once when it is
@@ -141,7 +141,10 @@ impl Buffer {
             heap.reserve_exact(room - heap.len());
             return Ok(());
         }
-        let mut map = MmapMut::map_anon(self.limit).map_err(|_| Full::Memory)?;
+        let mut pages = MmapOptions::new();
+        // A limit is no promise: what is not written to is not reserved.
+        let pages = pages.len(self.limit).no_reserve_swap().map_anon();
+        let mut map = pages.map_err(|_| Full::Memory)?;
         // A huge page would be many times what a body needs.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::NoHugePage);
@@ -229,6 +232,17 @@ mod tests {
         assert_eq!(buffer.as_slice(), &text[HEAP + 3..]);
         drop(buffer);
         assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_limit_far_beyond_what_there_is_costs_nothing() {
+        let memory = Memory::new(1 << 20);
+        let mut buffer = Buffer::new(&memory, 1 << 38);
+        assert_eq!(buffer.extend(&[7; 3 * STEP]), Ok(()));
+        assert_eq!(
+            (buffer.as_slice(), memory.used()),
+            (&[7; 3 * STEP][..], 3 * STEP)
+        );
     }
 
     #[test]
