@@ -102,12 +102,14 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
                     .expect("answered"),
             );
         }
+        let held = world.metric("tokengauge_meter_queue_bytes").await as u64;
+        assert!(held <= LIMIT / 4, "{held} bytes held of a limit of {LIMIT}");
         println!(
             "round {round}: {agents} requests of {} KB open: {} KB resident, {} KB in the cgroup at most, {} KB held",
             bytes >> 10,
             world.resident() >> 10,
             cgroup.peak() >> 10,
-            world.metric("tokengauge_meter_queue_bytes").await as u64 >> 10,
+            held >> 10,
         );
         assert!(cgroup.peak() < LIMIT / 10 * 9, "{} bytes", cgroup.peak());
         drop(open);
@@ -139,4 +141,11 @@ async fn it_survives_200_questions_of_a_megabyte_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_200_questions_of_a_megabyte_that_it_rewrites() {
     survives(200, 1 << 20, "inject_usage = true\n").await;
+}
+
+#[test]
+fn the_limit_is_the_one_that_injection_gives() {
+    let resources = tokengauge::inject::Settings::default().resources;
+    let limit = format!("{}Mi", LIMIT >> 20);
+    assert_eq!(resources["limits"]["memory"], limit);
 }
