@@ -24,13 +24,17 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 const SIZED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
 
 async fn proxy(upstream: &Upstream) -> Proxy {
+    proxy_that_waits(upstream, SEND).await
+}
+
+async fn proxy_that_waits(upstream: &Upstream, send: Duration) -> Proxy {
     let mut setup = Setup::to(upstream.address);
     let long = Duration::from_secs(60);
     setup.timeouts = Timeouts {
         connect: SOON,
         head: long,
         idle: long,
-        send: SEND,
+        send,
     };
     setup.start().await
 }
@@ -121,7 +125,9 @@ async fn an_agent_that_never_reads_over_tls_is_given_up() {
 #[tokio::test]
 async fn an_agent_that_reads_slowly_is_not() {
     let upstream = Upstream::bind().await;
-    let proxy = proxy(&upstream).await;
+    // Far above the pauses that a busy machine adds.
+    let send = Duration::from_secs(2);
+    let proxy = proxy_that_waits(&upstream, send).await;
     let mut agent = Raw::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
@@ -138,7 +144,7 @@ async fn an_agent_that_reads_slowly_is_not() {
     });
     // Longer than the limit in all, and never that long without a byte.
     for _ in 0..8 {
-        tokio::time::sleep(SEND / 4).await;
+        tokio::time::sleep(send / 7).await;
         agent.read_exact(1 << 20).await;
     }
     assert!(agent.read_until(b"\r\n0\r\n\r\n").await.len() > 1 << 20);
