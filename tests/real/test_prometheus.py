@@ -29,6 +29,8 @@ MAY_BE_ZERO = {
     "tokengauge_config_reloads_total",
     "tokengauge_quota_refused_total",
     "tokengauge_quota_unlimited_total",
+    "tokengauge_upstream_pending_requests",
+    "tokengauge_upstream_refused_requests_total",
     "tokengauge_ledger_lost_records_total",
     "tokengauge_ledger_collapsed_names_total",
 }
