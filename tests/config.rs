@@ -56,6 +56,30 @@ fn an_upstream_that_may_have_no_connection_is_refused() {
     assert!(reason.contains("at least 1"), "{reason}");
 }
 
+#[test]
+fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
+    for (place, line, problem) in [
+        ("\n\n[[route]]", "timeouts.send = \"0s\"", "longer than 0s"),
+        (
+            "\n[[route]]",
+            "upgrades = [\"websocket\", \"h2c\"]",
+            "`h2c` would carry",
+        ),
+        (
+            "\n[[route]]",
+            "upgrades = [\"a b\"]",
+            "`a b` is not the name",
+        ),
+    ] {
+        let text = match place {
+            "\n[[route]]" => GOOD.replacen(place, &format!("{place}\n{line}"), 1),
+            _ => GOOD.replacen(place, &format!("\n{line}{place}"), 1),
+        };
+        let (_, _, reason) = only_problem(&text);
+        assert!(reason.contains(problem), "{line}: {reason}");
+    }
+}
+
 /// The example with the defaults of its sections taken out of their comments.
 fn spelled_out(text: &str) -> String {
     let mut section = "";

@@ -380,7 +380,7 @@ pub(super) struct Timeouts {
     pub(super) connect: Option<Span>,
     pub(super) head: Option<Span>,
     pub(super) idle: Option<Span>,
-    pub(super) send: Option<Span>,
+    pub(super) send: Option<Spanned<Span>>,
 }
 
 #[derive(Deserialize)]

@@ -34,7 +34,10 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
         if name.is_empty() || !name.chars().all(allowed) {
             problems.at(
                 &host,
-                "is no host name such as \"gauge.example.com\", without scheme and port",
+                format!(
+                    "`{name}` is no host name such as \"gauge.example.com\", without scheme, \
+                     port and wildcard"
+                ),
             );
         }
         hosts.push(name);

@@ -255,6 +255,13 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
     {
         problems.at(connections, "must be at least 1, or no request could leave");
     }
+    let send = written.timeouts.send;
+    if let Some(none) = send.as_ref().filter(|span| span.get_ref().0.is_zero()) {
+        problems.at(
+            none,
+            "must be longer than 0s, or every agent that reads slowly would be cut off",
+        );
+    }
     Upstream {
         name: written.name.into_inner().into(),
         endpoints,
@@ -267,7 +274,7 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
                 .map_or(default.connect, |span| span.0),
             head: written.timeouts.head.map_or(default.head, |span| span.0),
             idle: written.timeouts.idle.map_or(default.idle, |span| span.0),
-            send: written.timeouts.send.map_or(default.send, |span| span.0),
+            send: send.map_or(default.send, |span| span.into_inner().0),
         },
         max_idle: written.max_idle.unwrap_or(DEFAULT_MAX_IDLE),
         idle_for: written.idle_for.map_or(DEFAULT_IDLE_FOR, |span| span.0),
@@ -403,13 +410,15 @@ fn upgrades(written: Option<Vec<Spanned<String>>>, problems: &mut Problems<'_>) 
         if name.is_empty() || name.contains([',', ' ']) || name.parse::<HeaderValue>().is_err() {
             problems.at(
                 protocol,
-                "is not the name of a protocol, such as `websocket`",
+                format!("`{name}` is not the name of a protocol, such as `websocket`"),
             );
         } else if name.split('/').next() == Some("h2c") {
             problems.at(
                 protocol,
-                "would carry requests past routing and measuring; agents may speak HTTP/2 from \
-                 the start",
+                format!(
+                    "`{name}` would carry requests past routing and measuring; agents may speak \
+                     HTTP/2 from the start"
+                ),
             );
         }
     }

@@ -56,7 +56,7 @@ pub const METER_QUEUE_BYTES: Metric = gauge(
     "tokengauge_meter_queue_bytes",
     Unit::Bytes,
     &[],
-    "Bytes of bodies held for measuring.",
+    "Bytes that measuring holds, bounded by `measure.memory_bytes`: bodies, unfinished events, windows and tables of decompressors.",
 );
 /// The bound on models.
 pub const SERIES_COLLAPSED: Metric = counter(

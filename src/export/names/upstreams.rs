@@ -21,7 +21,7 @@ pub const UPSTREAM_PENDING: Metric = gauge(
     "tokengauge_upstream_pending_requests",
     Unit::Count,
     &["upstream"],
-    "Requests that wait for a connection to the upstream, all of `max_connections` being in use.",
+    "Requests that wait for a connection to the upstream because all that may be open (`max_connections`, or its share of the descriptors) are in use.",
 );
 /// An upstream beyond its limit.
 pub const UPSTREAM_REFUSED: Metric = counter(
