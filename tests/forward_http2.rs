@@ -334,6 +334,31 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
 }
 
+/// An upgrade needs a connection of its own: it waits, and nobody who needs a stream does.
+#[tokio::test]
+async fn who_waits_for_a_connection_holds_up_nobody_who_needs_a_stream() {
+    let backend = Backend::start(10).await;
+    let mut setup = Setup::to(backend.address).http2();
+    setup.max_connections = Some(1);
+    setup.max_pending = 1;
+    let proxy = setup.start().await;
+    let mut agent = agent::http2(proxy.address).await;
+    let hangs = || Request::get("http://h/hang").body(none()).unwrap();
+    let held = soon("a head", agent.send_request(hangs())).await.unwrap();
+    let mut upgrade = Raw::connect(proxy.address).await;
+    upgrade
+        .write("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
+    eventually("it waits", || proxy.forwarder.upstreams()[0].pending == 1).await;
+    for _ in 0..5 {
+        let answer = soon("a head", agent.send_request(hangs())).await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    let figures = &proxy.forwarder.upstreams()[0];
+    assert_eq!((figures.open, figures.pending, figures.refused), (1, 1, 0));
+    drop(held);
+}
+
 #[tokio::test]
 async fn an_agent_that_leaves_resets_the_upstreams_stream() {
     let backend = Backend::start(10).await;

@@ -291,6 +291,98 @@ async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
     nobody_is_poisoned(Some(Tls::new())).await;
 }
 
+/// Bytes of one TLS record that begins behind the response and is not whole: its beginning is
+/// there before the next request, its end comes behind that.
+async fn half_a_record(tls: Arc<Tls>, cut: Cut, with_response: bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut setup = Setup::to(listener.local_addr().unwrap());
+    setup.scheme = http::uri::Scheme::HTTPS;
+    setup.tls.ca = Some(tls.authority.file.clone());
+    let connections: Arc<AtomicUsize> = Arc::default();
+    let planted: Arc<AtomicUsize> = Arc::default();
+    let scene = Scene {
+        proxy: setup.start().await,
+        connections: Arc::clone(&connections),
+        planted: Arc::clone(&planted),
+    };
+    let upstream = tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tcp.set_nodelay(true).unwrap();
+            connections.fetch_add(1, Ordering::SeqCst);
+            let (tls, planted) = (Arc::clone(&tls), Arc::clone(&planted));
+            tokio::spawn(async move {
+                let mut tls = tls.acceptor.accept(tcp).await.unwrap();
+                let mut request = [0; 1024];
+                let read = tls.read(&mut request).await.unwrap_or(0);
+                if !String::from_utf8_lossy(&request[..read]).contains("/attack") {
+                    let _ = write(&mut tls, ANSWER.as_bytes()).await;
+                    let _ = tls.read(&mut request).await;
+                    return;
+                }
+                let (tcp, session) = tls.get_mut();
+                let mut records = |text: &str| {
+                    use std::io::Write;
+                    let mut bytes = Vec::new();
+                    session.writer().write_all(text.as_bytes()).unwrap();
+                    while session.wants_write() {
+                        session.write_tls(&mut bytes).unwrap();
+                    }
+                    bytes
+                };
+                let (mut first, record) = (records(COMPLETE[0].1), records(PLANTED[0]));
+                let (beginning, end) = record.split_at(cut.of(record.len()));
+                if with_response {
+                    first.extend_from_slice(beginning);
+                }
+                tcp.write_all(&first).await.unwrap();
+                if !with_response {
+                    sleep(Duration::from_millis(5)).await;
+                    let _ = tcp.write_all(beginning).await;
+                }
+                planted.fetch_add(1, Ordering::SeqCst);
+                // The next request, where the connection is used again, or its end.
+                let _ = tcp.readable().await;
+                let _ = tcp.write_all(end).await;
+                sleep(PATIENCE).await;
+            });
+        }
+    });
+    let what = format!("{cut:?}, with the response: {with_response}");
+    scene.play("GET", &what).await;
+    assert_eq!(scene.connections.load(Ordering::SeqCst), 2, "{what}");
+    upstream.abort();
+}
+
+/// Where a record is cut, from its beginning or its end.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Behind(usize),
+    Before(usize),
+}
+
+impl Cut {
+    fn of(self, length: usize) -> usize {
+        match self {
+            Cut::Behind(bytes) => bytes,
+            Cut::Before(bytes) => length - bytes,
+        }
+    }
+}
+
+#[tokio::test]
+async fn half_a_record_behind_a_response_reaches_no_other_agent() {
+    let tls = Arc::new(Tls::new());
+    for cut in [1, 4, 5, 20]
+        .map(Cut::Behind)
+        .into_iter()
+        .chain([Cut::Before(1)])
+    {
+        for with_response in [false, true] {
+            half_a_record(Arc::clone(&tls), cut, with_response).await;
+        }
+    }
+}
+
 /// The same agent, on the same connection, with its next request already there.
 #[tokio::test]
 async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {

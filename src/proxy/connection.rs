@@ -179,6 +179,9 @@ impl Io {
                 {
                     return false;
                 }
+                if tls.get_ref().0.is_amid_record() {
+                    return false;
+                }
                 &**tls.get_ref().0
             }
         };

@@ -5,6 +5,7 @@ mod kept;
 mod lease;
 mod limits;
 mod open;
+mod records;
 mod socket;
 
 pub(super) use lease::{Search, Tried};
@@ -119,7 +120,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
         if let Some(connections) = &self.0.connections {
-            connections.returned();
+            connections.stream_returned();
         }
     }
 }

@@ -131,10 +131,14 @@ impl Host {
     /// Asks again, beside the traffic, where what is known is old.
     pub fn refresh(self: &Arc<Self>) {
         let old = |told: Instant| told.elapsed() >= REFRESH_AFTER;
-        if self.literal || !self.servers.load().told.is_some_and(old) {
-            return;
+        if self.servers.load().told.is_some_and(old) {
+            self.look_up_in_background();
         }
-        if self.refreshing.swap(true, Ordering::Relaxed) {
+    }
+
+    /// Asks in a task of its own, unless one asks already.
+    pub fn look_up_in_background(self: &Arc<Self>) {
+        if self.literal || self.refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
         let host = Arc::clone(self);

@@ -1,7 +1,7 @@
 //! A connection for a request: one that is open, a new one, or one that has to be waited for.
 
 use super::addresses::Host;
-use super::limits::OpenConnection;
+use super::limits::{OpenConnection, Wants};
 use super::{Endpoint, Lease, Upstream, Wire, Wish};
 use crate::observer::{Failure, FailureKind};
 use crate::proxy::refusal::failure;
@@ -56,13 +56,17 @@ impl<'a> Search<'a> {
     /// Gives the name and the failure where there is nobody to turn to.
     pub async fn discover(&self) -> Option<(String, Failure)> {
         let upstream = self.upstream;
-        let known = upstream.hosts.iter().any(|host| host.len() > 0);
         let mut last = None;
         for host in &upstream.hosts {
             host.refresh();
-            let is_known = host.len() > 0;
-            let failed = known && host.failed_within(upstream.settings.eject_for);
-            if is_known || failed {
+            if host.len() > 0 {
+                continue;
+            }
+            if upstream.hosts.iter().any(|host| host.len() > 0) {
+                // Nobody waits for a name that may not resolve while there are others.
+                if !host.failed_within(upstream.settings.eject_for) {
+                    host.look_up_in_background();
+                }
                 continue;
             }
             let within = upstream.settings.timeouts.connect;
@@ -93,9 +97,9 @@ impl<'a> Search<'a> {
         let upstream = self.upstream;
         let held = endpoint.outstanding.take();
         let leased = |wire, reused| Tried::Leased(Lease { wire, reused, held });
-        let reused = match self.wish.fresh || upstream.connections.pending() > 0 {
+        let reused = match self.wish.fresh {
             true => None,
-            false => endpoint.reuse(self.wish),
+            false => upstream.reuse_at_once(endpoint, self.wish),
         };
         if let Some(wire) = reused {
             return leased(wire, true);
@@ -196,6 +200,15 @@ enum Room {
 }
 
 impl Upstream {
+    /// What is open and free, unless a request waits that could use it.
+    fn reuse_at_once(&self, endpoint: &Endpoint, wish: Wish) -> Option<Wire> {
+        if self.connections.pending() == 0 {
+            return endpoint.reuse(wish);
+        }
+        let free = !wish.upgrade && self.connections.pending_for_any() == 0;
+        free.then(|| endpoint.reuse_http2()).flatten()
+    }
+
     /// Whether no connection can be opened just now.
     fn is_full(&self) -> bool {
         let max = self.settings.max_connections;
@@ -211,15 +224,20 @@ impl Upstream {
     /// Room for one more connection, or one that has become free meanwhile. Who comes first
     /// goes first.
     async fn wait_for_room(&self, endpoint: &Arc<Endpoint>, wish: Wish) -> Result<Room, Failure> {
+        let wants = if wish.upgrade {
+            Wants::Connection
+        } else {
+            Wants::Any
+        };
         let waiting = self
             .connections
-            .try_wait(self.settings.max_pending)
+            .try_wait(self.settings.max_pending, wants)
             .ok_or_else(|| self.refused())?;
         let limit = self.settings.timeouts.connect;
         let deadline = tokio::time::Instant::now() + limit;
         let mut its_turn = waiting.is_first();
         loop {
-            let mut freed = pin!(self.connections.freed());
+            let mut freed = pin!(self.connections.freed(wants));
             // What is freed from here on is not missed.
             freed.as_mut().enable();
             if its_turn && let Some(room) = self.room_now(endpoint, wish) {

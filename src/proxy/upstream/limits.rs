@@ -70,9 +70,22 @@ pub(in crate::proxy) struct Connections {
     descriptors: Arc<Descriptors>,
     open: AtomicUsize,
     pending: AtomicUsize,
+    /// Those of them that can use a stream of a connection, too.
+    pending_for_any: AtomicUsize,
     refused: AtomicU64,
-    /// Wakes the request that has waited longest.
-    freed: Notify,
+    /// Wakes the request that has waited longest of those that can use a stream, too.
+    any_freed: Notify,
+    /// The same of those that need a connection of their own.
+    connection_freed: Notify,
+}
+
+/// What a request that waits can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum Wants {
+    /// A connection, or a stream of one.
+    Any,
+    /// A connection: it will become something else.
+    Connection,
 }
 
 impl Connections {
@@ -81,8 +94,10 @@ impl Connections {
             descriptors: Arc::clone(descriptors),
             open: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
+            pending_for_any: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
-            freed: Notify::new(),
+            any_freed: Notify::new(),
+            connection_freed: Notify::new(),
         });
         let member = Arc::downgrade(&connections);
         descriptors.shares().members.push(member);
@@ -97,6 +112,11 @@ impl Connections {
     /// Requests that wait.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Requests that wait for a connection or a stream.
+    pub fn pending_for_any(&self) -> usize {
+        self.pending_for_any.load(Ordering::Relaxed)
     }
 
     /// Requests that were refused.
@@ -120,13 +140,18 @@ impl Connections {
     }
 
     /// Waits among at most `max` others.
-    pub fn try_wait(self: &Arc<Self>, max: usize) -> Option<Pending> {
+    pub fn try_wait(self: &Arc<Self>, max: usize, wants: Wants) -> Option<Pending> {
         let waits = |pending| (pending < max).then_some(pending + 1);
         let order = Ordering::Relaxed;
         let others = self.pending.fetch_update(order, order, waits).ok()?;
         self.descriptors.pending.fetch_add(1, order);
+        let others = match wants {
+            Wants::Any => self.pending_for_any.fetch_add(1, order),
+            Wants::Connection => others.saturating_sub(self.pending_for_any()),
+        };
         Some(Pending {
             connections: Arc::clone(self),
+            wants,
             is_first: others == 0,
         })
     }
@@ -136,21 +161,32 @@ impl Connections {
     }
 
     /// Resolves when there may be room for the request that waits.
-    pub fn freed(&self) -> Notified<'_> {
-        self.freed.notified()
+    pub fn freed(&self, wants: Wants) -> Notified<'_> {
+        match wants {
+            Wants::Any => self.any_freed.notified(),
+            Wants::Connection => self.connection_freed.notified(),
+        }
     }
 
-    /// A connection, or a stream of one, can be used again.
+    /// A connection can be used again, or there may be room for one more.
     pub fn returned(&self) {
-        if self.pending() > 0 {
-            self.freed.notify_one();
+        self.stream_returned();
+        if self.pending() > self.pending_for_any() {
+            self.connection_freed.notify_one();
+        }
+    }
+
+    /// A stream of a connection can be used again.
+    pub fn stream_returned(&self) {
+        if self.pending_for_any() > 0 {
+            self.any_freed.notify_one();
         }
     }
 
     /// A connection was closed: its descriptor may be another upstream's.
     fn closed(&self) {
         if self.pending() > 0 {
-            return self.freed.notify_one();
+            return self.returned();
         }
         if self.descriptors.pending.load(Ordering::Relaxed) > 0 {
             let members = self.descriptors.shares().members.clone();
@@ -175,11 +211,12 @@ impl Drop for OpenConnection {
 #[derive(Debug)]
 pub(in crate::proxy) struct Pending {
     connections: Arc<Connections>,
+    wants: Wants,
     is_first: bool,
 }
 
 impl Pending {
-    /// Whether nobody waited before it.
+    /// Whether nobody waited before it for the same.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -188,6 +225,10 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         self.connections.pending.fetch_sub(1, Ordering::Relaxed);
+        if self.wants == Wants::Any {
+            let any = &self.connections.pending_for_any;
+            any.fetch_sub(1, Ordering::Relaxed);
+        }
         let all = &self.connections.descriptors.pending;
         all.fetch_sub(1, Ordering::Relaxed);
         // There may be room for more than one.
@@ -240,11 +281,14 @@ mod tests {
     #[test]
     fn no_more_wait_than_may() {
         let connections = Connections::new(&Descriptors::unlimited());
-        let waiting = [connections.try_wait(2), connections.try_wait(2)];
+        let waiting = [
+            connections.try_wait(2, Wants::Any),
+            connections.try_wait(2, Wants::Any),
+        ];
         assert!(waiting.iter().all(Option::is_some));
-        assert!(connections.try_wait(2).is_none());
+        assert!(connections.try_wait(2, Wants::Any).is_none());
         drop(waiting);
         assert_eq!(connections.pending(), 0);
-        assert!(connections.try_wait(0).is_none());
+        assert!(connections.try_wait(0, Wants::Any).is_none());
     }
 }

@@ -35,7 +35,8 @@ impl Upstream {
             Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
                 let connector = if wish.upgrade { &tls.http1 } else { &tls.any };
                 let left = within.saturating_sub(started.elapsed());
-                let handshake = timeout(left, connector.connect(tcp, host)).await;
+                let handshake =
+                    timeout(left, connector.connect(tcp.following_records(), host)).await;
                 let stream = handshake
                     .map_err(|_| {
                         failure(

@@ -1,6 +1,7 @@
 //! A TCP connection to an endpoint, counted among its upstream's while it is open.
 
 use super::limits::OpenConnection;
+use super::records::Records;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::pin::Pin;
@@ -12,12 +13,29 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub(in crate::proxy) struct CountedTcp {
     tcp: TcpStream,
+    /// Where it is in the records of TLS, if it carries them.
+    records: Option<Records>,
     _open: OpenConnection,
 }
 
 impl CountedTcp {
     pub fn new(tcp: TcpStream, open: OpenConnection) -> CountedTcp {
-        CountedTcp { tcp, _open: open }
+        CountedTcp {
+            tcp,
+            records: None,
+            _open: open,
+        }
+    }
+
+    /// Follows the records of TLS, from the first byte on.
+    pub fn following_records(mut self) -> CountedTcp {
+        self.records = Some(Records::default());
+        self
+    }
+
+    /// Whether a part of a TLS record was read: TLS keeps it, and shows nothing of it.
+    pub fn is_amid_record(&self) -> bool {
+        self.records.as_ref().is_some_and(Records::is_amid_one)
     }
 }
 
@@ -35,7 +53,13 @@ impl AsyncRead for CountedTcp {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, buf)
+        let this = &mut *self;
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut this.tcp).poll_read(cx, buf);
+        if let Some(records) = &mut this.records {
+            records.follow(&buf.filled()[before..]);
+        }
+        polled
     }
 }
 

@@ -1,0 +1,73 @@
+//! Where the records of TLS end in what is read of a socket (RFC 8446 §5.1).
+
+/// The type, the version and the length of a record.
+const HEADER: usize = 5;
+
+/// How far the current record was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Records {
+    /// Bytes of its header that were read; 0 between two records.
+    header: usize,
+    /// Its length, as far as the header was read, and then what is still to come.
+    left: usize,
+}
+
+impl Records {
+    /// Whether a record has begun and is not over.
+    pub fn is_amid_one(&self) -> bool {
+        self.header > 0
+    }
+
+    /// Goes on behind these bytes.
+    pub fn follow(&mut self, mut bytes: &[u8]) {
+        while let [first, rest @ ..] = bytes {
+            if self.header < HEADER {
+                // The last two bytes of the header are the length.
+                if self.header + 2 >= HEADER {
+                    self.left = self.left << 8 | usize::from(*first);
+                }
+                self.header += 1;
+                bytes = rest;
+            } else {
+                let here = self.left.min(bytes.len());
+                self.left -= here;
+                bytes = &bytes[here..];
+            }
+            if self.header == HEADER && self.left == 0 {
+                *self = Records::default();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_end_where_their_headers_say_however_they_are_cut() {
+        let record = |length: u16| {
+            let [high, low] = length.to_be_bytes();
+            let body = vec![0x17; usize::from(length)];
+            [vec![0x17, 3, 3, high, low], body].concat()
+        };
+        let lengths = [0, 1, 300, 16_640];
+        let all: Vec<u8> = lengths.into_iter().flat_map(record).collect();
+        let mut ends: Vec<_> = lengths
+            .iter()
+            .scan(0, |end, length| {
+                *end += HEADER + usize::from(*length);
+                Some(*end)
+            })
+            .collect();
+        ends.insert(0, 0);
+        for size in [1, 2, 7, 1_000, all.len()] {
+            let (mut records, mut read) = (Records::default(), 0);
+            for piece in all.chunks(size) {
+                records.follow(piece);
+                read += piece.len();
+                assert_eq!(records.is_amid_one(), !ends.contains(&read), "{read}");
+            }
+        }
+    }
+}
