@@ -160,7 +160,7 @@ impl Host {
         self.told_since(since, within).await
     }
 
-    /// Makes sure that the addresses were asked for after `since`.
+    /// Makes sure that the addresses were answered after `since`.
     ///
     /// # Errors
     ///
@@ -185,7 +185,8 @@ impl Host {
         match found {
             Ok(addresses) => {
                 *asking = None;
-                self.found(addresses, asked);
+                // A resolver that takes long is not asked again at once.
+                self.found(addresses, now());
                 Ok(())
             }
             Err(error) => {
@@ -205,7 +206,7 @@ impl Host {
 
     /// Servers that stay keep their connections; those that are gone are not used again, and
     /// close theirs when their last response is over.
-    fn found(&self, mut addresses: Vec<SocketAddr>, asked: Instant) {
+    fn found(&self, mut addresses: Vec<SocketAddr>, answered: Instant) {
         let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
         let before = self.servers.load();
         addresses.sort_unstable();
@@ -234,7 +235,7 @@ impl Host {
             self.family.store(first, Ordering::Relaxed);
         }
         self.servers.store(Arc::new(Servers {
-            told: Some(asked),
+            told: Some(answered),
             endpoints,
         }));
     }
