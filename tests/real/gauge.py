@@ -1,6 +1,7 @@
 """A running proxy as its operator sees it: call records and metrics."""
 
 import contextlib
+import datetime
 import json
 import pathlib
 import re
@@ -38,13 +39,18 @@ class Gauge:
 
     @contextlib.contextmanager
     def next_record(self):
-        """Gives a list that holds the one record of the one call made within."""
-        before = len(self.logged())
+        """Gives a list that holds the one record of the one call made within. That of a call before it may come late."""
+        began = datetime.datetime.now(datetime.UTC)
+        began = began.strftime("%Y-%m-%dT%H:%M:%S.") + f"{began.microsecond // 1000:03}Z"
+
+        def new():
+            return [record for record in self.logged() if record["started_at"] >= began]
+
         records = []
         yield records
         deadline = time.monotonic() + RECORD_SECONDS
-        while len(self.logged()) == before:
+        while not new():
             assert time.monotonic() < deadline, f"no call record within {RECORD_SECONDS} s"
             time.sleep(0.01)
-        records += self.logged()[before:]
+        records += new()
         assert len(records) == 1, f"{len(records)} records of one call"
