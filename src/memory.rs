@@ -34,7 +34,7 @@ impl Memory {
         })
     }
 
-    /// One without a bound, for who decodes a single body.
+    /// One without a bound, for decoding a single body.
     pub fn unbounded() -> Arc<Memory> {
         Memory::new(usize::MAX)
     }

@@ -334,9 +334,9 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
 }
 
-/// An upgrade needs a connection of its own: it waits, and nobody who needs a stream does.
+/// An upgrade waits for a connection of its own; requests that need only a stream do not wait.
 #[tokio::test]
-async fn who_waits_for_a_connection_holds_up_nobody_who_needs_a_stream() {
+async fn a_request_that_waits_for_a_connection_does_not_delay_those_that_need_a_stream() {
     let backend = Backend::start(10).await;
     let mut setup = Setup::to(backend.address).http2();
     setup.max_connections = Some(1);

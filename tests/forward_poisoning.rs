@@ -1,7 +1,7 @@
 //! What an upstream sends behind the end of a response never becomes part of another agent's
-//! answer, however late it comes, and in however many pieces. Whatever cannot be told from
-//! an answer, because it came behind the next request, is held against nginx and haproxy in
-//! `tests/real/test_late_bytes.py`.
+//! answer, however late it comes, and in however many pieces. Bytes that come behind the next
+//! request cannot be distinguished from the answer to it: these are compared with nginx and
+//! haproxy in `tests/real/test_late_bytes.py`.
 
 use crate::certificates::Authority;
 use crate::support::proxy::{Proxy, Setup};

@@ -1,5 +1,5 @@
 //! Whatever an upstream sends in answer to one agent, and behind that answer: the next agent gets
-//! its own answer, or is told that the upstream failed. Nothing of what came before is in it.
+//! its own answer, or an error that names the upstream. Nothing of the earlier answer is in it.
 
 use super::proxy::{Between, PATIENCE};
 use std::time::Duration;

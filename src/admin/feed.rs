@@ -85,7 +85,7 @@ impl Feed {
         }
     }
 
-    /// One more listener from `source`, which is told `first` of all; `None` where there
+    /// One more listener from `source`, which gets `first` before all else; `None` where there
     /// are too many, or too many from there.
     pub(super) fn listen(
         self: &Arc<Self>,

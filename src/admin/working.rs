@@ -1,5 +1,5 @@
 //! Answers are worked out on threads of their own, a few at once: the thread that serves
-//! connections is free for health checks, whatever is asked beside them.
+//! connections is free for health checks, whatever else is asked.
 
 use super::beside::BLOCKING;
 use super::server::Source;

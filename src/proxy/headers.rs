@@ -129,7 +129,7 @@ pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
 
 /// Makes an upstream's head fit for the agent.
 pub fn agent_response(parts: &mut response::Parts, route: &Route) {
-    // A 426 has to say which protocol it wants.
+    // A 426 names the protocol to upgrade to.
     let upgrade = matches!(
         parts.status,
         StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED
@@ -169,7 +169,7 @@ pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool
 }
 
 /// One length instead of several that are equal: readers differ on what to make of those.
-/// Whether they are equal was judged by whoever read the head.
+/// Whether they are equal was checked when the head was read.
 fn join_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return };

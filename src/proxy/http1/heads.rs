@@ -36,7 +36,7 @@ pub(in crate::proxy) struct HeadsControl {
     interim: Mutex<Vec<Bytes>>,
 }
 
-/// No request was written yet: a byte that comes answers nothing, and ends the connection.
+/// No request was written yet: a byte that comes answers none, and ends the connection.
 const UNASKED: u8 = 0;
 /// Heads are shown, one by one.
 const HEADS: u8 = 1;
@@ -56,7 +56,7 @@ impl HeadsControl {
         self.stage.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Interim responses since the last time, written anew for the agent; not `100 Continue`.
+    /// Interim responses since the last call of this, with heads written anew; not `100 Continue`.
     pub fn interim(&self) -> Vec<Bytes> {
         std::mem::take(&mut *self.locked())
     }
@@ -64,7 +64,7 @@ impl HeadsControl {
     fn came(&self, head: &[u8]) {
         let mut interim = self.locked();
         if interim.len() < INTERIM {
-            // One that cannot be read is the client's to judge.
+            // A malformed one is left to the HTTP client, which reports it.
             interim.extend(interim::rewritten(head));
         }
     }
@@ -87,7 +87,7 @@ impl HeadsControl {
 }
 
 impl<I> Heads<I> {
-    /// A new connection. An endpoint that answers before it is asked is judged by the client.
+    /// A new connection. The HTTP client refuses a response that comes before the request.
     pub fn new(io: I, head_bytes: usize) -> Heads<I> {
         Heads::at(HEADS, io, head_bytes)
     }
@@ -143,7 +143,7 @@ impl<I> Heads<I> {
 }
 
 impl<I: AsyncRead + Unpin> Heads<I> {
-    /// Before a request: ready when the endpoint closes, or says what nobody asked for.
+    /// Before a request: ready when the endpoint closes, or sends bytes that answer no request.
     fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut byte = [0];
         let mut buf = ReadBuf::new(&mut byte);

@@ -17,10 +17,9 @@ use tokio::net::lookup_host;
 use tokio::sync::Mutex;
 use tokio::time::timeout_at;
 
-/// While requests come, the addresses are asked for again when they are so old, beside the
-/// traffic. The system's resolver tells no time to live.
+/// While requests come, addresses as old as this are resolved again in the background. The system's resolver tells no time to live.
 const REFRESH_AFTER: Duration = Duration::from_secs(5);
-/// A connection is opened to no address that was told longer ago.
+/// A connection is opened only to an address that the resolver gave within this time.
 const OPEN_WITHIN: Duration = Duration::from_secs(1);
 /// Addresses of one name that are used.
 const MAX_ADDRESSES: usize = 64;
@@ -51,7 +50,7 @@ pub(in crate::proxy) struct Host {
 
 /// The servers behind a name, as of an instant.
 struct Servers {
-    told: Option<Instant>,
+    answered: Option<Instant>,
     endpoints: Vec<Arc<Endpoint>>,
 }
 
@@ -78,7 +77,7 @@ impl Host {
             connections: Arc::clone(connections),
             literal: address(host).is_some(),
             servers: ArcSwap::from_pointee(Servers {
-                told: None,
+                answered: None,
                 endpoints: Vec::new(),
             }),
             family: AtomicU8::new(UNKNOWN),
@@ -128,15 +127,15 @@ impl Host {
         }
     }
 
-    /// Asks again, beside the traffic, where what is known is old.
+    /// Resolves the name again in the background if its addresses are old.
     pub fn refresh(self: &Arc<Self>) {
-        let old = |told: Instant| told.elapsed() >= REFRESH_AFTER;
-        if self.servers.load().told.is_some_and(old) {
+        let old = |at: Instant| at.elapsed() >= REFRESH_AFTER;
+        if self.servers.load().answered.is_some_and(old) {
             self.look_up_in_background();
         }
     }
 
-    /// Asks in a task of its own, unless one asks already.
+    /// Resolves the name in a task of its own, unless one does so already.
     pub fn look_up_in_background(self: &Arc<Self>) {
         if self.literal || self.refreshing.swap(true, Ordering::Relaxed) {
             return;
@@ -144,7 +143,9 @@ impl Host {
         let host = Arc::clone(self);
         tokio::spawn(async move {
             // Where it fails, the next connection that is opened says so.
-            let _ = host.told_since(now(), host.upstream.timeouts.connect).await;
+            let _ = host
+                .resolved_since(now(), host.upstream.timeouts.connect)
+                .await;
             host.refreshing.store(false, Ordering::Relaxed);
         });
     }
@@ -157,16 +158,16 @@ impl Host {
     pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
         let at = now();
         let since = at.checked_sub(OPEN_WITHIN).unwrap_or(at);
-        self.told_since(since, within).await
+        self.resolved_since(since, within).await
     }
 
-    /// Makes sure that the addresses were answered after `since`.
+    /// Makes sure that the addresses were resolved after `since`.
     ///
     /// # Errors
     ///
     /// When the name does not resolve in time.
-    pub async fn told_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
-        let is_new = || self.servers.load().told.is_some_and(|told| told >= since);
+    pub async fn resolved_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
+        let is_new = || self.servers.load().answered.is_some_and(|at| at >= since);
         if self.literal || is_new() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ impl Host {
         match found {
             Ok(addresses) => {
                 *asking = None;
-                // A resolver that takes long is not asked again at once.
+                // Counted from the answer, so that a slow resolver is not asked again at once.
                 self.found(addresses, now());
                 Ok(())
             }
@@ -235,7 +236,7 @@ impl Host {
             self.family.store(first, Ordering::Relaxed);
         }
         self.servers.store(Arc::new(Servers {
-            told: Some(answered),
+            answered: Some(answered),
             endpoints,
         }));
     }
@@ -325,7 +326,7 @@ mod tests {
         let host = host();
         let began = now();
         *host.asking.lock().await = Some((now(), "no such name".to_owned()));
-        let failure = host.told_since(began, Duration::from_secs(5)).await;
+        let failure = host.resolved_since(began, Duration::from_secs(5)).await;
         let failure = failure.expect_err("it is known");
         assert_eq!(failure.kind, FailureKind::Dns);
         assert!(failure.message.contains("no such name"), "{failure}");

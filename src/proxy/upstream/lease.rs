@@ -63,14 +63,14 @@ impl<'a> Search<'a> {
                 continue;
             }
             if upstream.hosts.iter().any(|host| host.len() > 0) {
-                // Nobody waits for a name that may not resolve while there are others.
+                // While another endpoint is known, no request waits for this name to resolve.
                 if !host.failed_within(upstream.settings.eject_for) {
                     host.look_up_in_background();
                 }
                 continue;
             }
             let within = upstream.settings.timeouts.connect;
-            if let Err(failure) = host.told_since(self.began, within).await {
+            if let Err(failure) = host.resolved_since(self.began, within).await {
                 last = Some((host.name.clone(), failure));
             }
         }
@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
         self.asked_again = true;
         for host in &self.upstream.hosts {
             // Its failure is known: it was tried.
-            let _ = host.told_since(self.began, self.budget(host)).await;
+            let _ = host.resolved_since(self.began, self.budget(host)).await;
         }
         self.upstream.choose(&self.tried)
     }
@@ -200,7 +200,7 @@ enum Room {
 }
 
 impl Upstream {
-    /// What is open and free, unless a request waits that could use it.
+    /// A free connection or stream, unless an earlier request waits for one.
     fn reuse_at_once(&self, endpoint: &Endpoint, wish: Wish) -> Option<Wire> {
         if self.connections.pending() == 0 {
             return endpoint.reuse(wish);

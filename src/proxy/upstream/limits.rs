@@ -84,7 +84,7 @@ pub(in crate::proxy) struct Connections {
 pub(in crate::proxy) enum Wants {
     /// A connection, or a stream of one.
     Any,
-    /// A connection: it will become something else.
+    /// A connection of its own: it will be upgraded.
     Connection,
 }
 

@@ -18,7 +18,7 @@ impl Records {
         self.header > 0
     }
 
-    /// Goes on behind these bytes.
+    /// Advances past these bytes.
     pub fn follow(&mut self, mut bytes: &[u8]) {
         while let [first, rest @ ..] = bytes {
             if self.header < HEADER {

@@ -33,7 +33,7 @@ impl CountedTcp {
         self
     }
 
-    /// Whether a part of a TLS record was read: TLS keeps it, and shows nothing of it.
+    /// Whether a part of a TLS record was read: the TLS library buffers it until the rest comes.
     pub fn is_amid_record(&self) -> bool {
         self.records.as_ref().is_some_and(Records::is_amid_one)
     }
