@@ -62,8 +62,9 @@ pub(super) trait Splitter: Send {
 /// An event up to this is read without asking for memory.
 const SHORT: usize = 64 * 1024;
 /// How often a text may be copied while it is read: one with escapes, once as a whole and
-/// once as its longest string.
-const COPIES: usize = 2;
+/// once as its longest string. The one thread that reads whole bodies may hold so many
+/// copies of one beyond the memory of all calls.
+pub const COPIES: usize = 2;
 
 /// Whether the memory allows to read what was found. Structures have a bound of their own.
 fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {

@@ -41,7 +41,7 @@ use crate::call::{Dialect, Event};
 use crate::memory::{Buffer, Full, Memory};
 use std::sync::Arc;
 
-pub use decoder::{Decoder, Framing, ResponseHead};
+pub use decoder::{COPIES, Decoder, Framing, ResponseHead};
 pub use detect::{Detected, detect};
 pub use error_body::error_body;
 pub use openai_realtime::RealtimeRequests;
