@@ -4,6 +4,7 @@ mod calls;
 mod cluster;
 mod slo;
 
+use crate::address;
 use crate::call::Dialect;
 use crate::config::{DEFAULT_ADMIN, DEFAULT_LISTEN};
 use crate::inject::settings::Native;
@@ -90,10 +91,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub upstream: Option<String>,
     /// Where agents connect, in place of the configuration's addresses; port 0 picks one
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
     /// Where operators connect, in place of the configuration's address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
     /// Append one JSON line per finished call to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
@@ -104,10 +105,10 @@ pub struct RunArgs {
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
     /// Where agents connect
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_LISTEN)]
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_LISTEN, value_parser = address::parse)]
     pub listen: SocketAddr,
     /// Where operators connect
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN)]
+    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN, value_parser = address::parse)]
     pub admin: SocketAddr,
     /// Simulated agents at work at the same time
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=500))]
@@ -133,7 +134,7 @@ pub struct CheckArgs {
 #[command(after_help = crate::sim::HELP)]
 pub struct SimArgs {
     /// Where clients connect; port 0 picks one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_parser = address::parse)]
     pub listen: SocketAddr,
     /// How the model behaves, as the settings below say; the request header `x-sim` overlays it
     #[arg(long, value_name = "SETTINGS", default_value = "")]
@@ -205,6 +206,9 @@ pub struct RulesArgs {
     /// The length of the increases that are recorded and summed up to the budget
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resolution)]
     pub resolution: std::time::Duration,
+    /// Labels by which budgets and alerts are kept apart, such as `namespace,cluster`
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = grouping)]
+    pub by: Vec<String>,
 }
 
 /// What `rules` prints.
@@ -225,6 +229,19 @@ fn job(name: &str) -> Result<String, String> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || !name.chars().all(sound) {
         return Err("is made of letters, digits and -_./".into());
+    }
+    Ok(name.to_owned())
+}
+
+/// A label that Prometheus adds to what it scrapes.
+fn grouping(name: &str) -> Result<String, String> {
+    let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Err("is made of letters, digits and _".into());
+    }
+    if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
+        return Err("is a label of the rules themselves".into());
     }
     Ok(name.to_owned())
 }

@@ -46,6 +46,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+mod address;
 pub mod admin;
 pub mod attribution;
 mod background;

@@ -46,7 +46,7 @@ pub struct InjectorArgs {
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// Where API servers connect
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443")]
+    #[arg(long, value_name = "ADDR", default_value = "*:8443", value_parser = crate::address::parse)]
     pub listen: SocketAddr,
 }
 

@@ -2,6 +2,7 @@
 //! they are made.
 
 use crate::Error;
+use crate::address;
 use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
 use crate::config::ServerTls;
 use crate::inject::manifest::inject_all;
@@ -84,8 +85,8 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
         client_ca: None,
     };
     let acceptor = Acceptor::new(&tls).map_err(|error| Error::Configuration(error.to_string()))?;
-    let listener = TcpListener::bind(args.listen)
-        .await
+    let listener = address::listen(args.listen)
+        .and_then(TcpListener::from_std)
         .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;
     let address = listener
         .local_addr()

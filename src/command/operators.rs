@@ -2,6 +2,7 @@
 //! readers of upstreams' own metrics.
 
 use crate::Error;
+use crate::address;
 use crate::admin::{self, Admin, Beside, Door, Feed};
 use crate::config::{Config, Scrape};
 use crate::engine::{self, Watcher};
@@ -131,12 +132,7 @@ async fn serve(listener: TcpListener, admin: Admin, door: Door) {
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    let bound = TcpListener::bind(address);
-    let ready = bound.and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    ready.map_err(|error| {
+    address::listen(address).map_err(|error| {
         Error::Failed(format!(
             "cannot listen on the admin address {address}: {error}; name another with --admin"
         ))

@@ -9,7 +9,7 @@ use crate::slo::rules::{self, Place, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     if args.format == RulesFormat::Alertmanager {
-        return Ok(rules::inhibition());
+        return Ok(rules::inhibition(&args.by));
     }
     let (text, origin) = super::text(&args.config)?;
     let config = Config::parse(&text, &origin)?;
@@ -23,6 +23,7 @@ pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
         runbooks: args.runbooks.clone(),
         grafana: args.grafana.trim_end_matches('/').to_owned(),
         resolution: args.resolution,
+        by: args.by.clone(),
     };
     let groups = rules::groups(&config.slos, &place);
     Ok(match args.format {

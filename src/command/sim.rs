@@ -1,6 +1,7 @@
 //! `tokengauge sim`: the simulated backend alone.
 
 use crate::Error;
+use crate::address;
 use crate::cli::SimArgs;
 use crate::output;
 use crate::proxy::Shutdown;
@@ -18,8 +19,8 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
         print: args.print,
         witness: None,
     });
-    let listener = TcpListener::bind(args.listen)
-        .await
+    let listener = address::listen(args.listen)
+        .and_then(TcpListener::from_std)
         .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;
     let address = listener
         .local_addr()

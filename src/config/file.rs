@@ -2,6 +2,7 @@
 
 use super::scalar::{Size, Span, Url};
 use super::{Config, Otlp, Protocol};
+use crate::address::Written;
 use crate::call::Dialect;
 use crate::cost::budget::Per;
 use crate::quota;
@@ -9,7 +10,6 @@ use crate::slo::{Kind, Severity, Weight};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -279,11 +279,11 @@ pub(super) struct Select {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "an address such as \"127.0.0.1:8080\", or a list of them"
+    expecting = "an address such as \"127.0.0.1:8080\" or \"*:8080\", or a list of them"
 )]
 pub(super) enum Listen {
-    One(SocketAddr),
-    Several(Vec<SocketAddr>),
+    One(Written),
+    Several(Vec<Written>),
 }
 
 #[derive(Deserialize)]
@@ -297,7 +297,7 @@ pub(super) struct ServerTls {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Admin {
-    pub(super) listen: Option<SocketAddr>,
+    pub(super) listen: Option<Written>,
     pub(super) enabled: Option<bool>,
     pub(super) token: Option<Spanned<String>>,
     pub(super) token_file: Option<Spanned<PathBuf>>,

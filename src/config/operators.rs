@@ -18,7 +18,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
     let enabled = written.enabled.unwrap_or(true);
     Admin {
-        address: enabled.then(|| written.listen.unwrap_or(DEFAULT_ADMIN)),
+        address: enabled.then(|| written.listen.map_or(DEFAULT_ADMIN, |listen| listen.0)),
         token: token(written.token, written.token_file, problems),
         hosts: hosts(written.hosts, problems),
         tls: written.tls.map(server_tls),

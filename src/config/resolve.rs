@@ -115,8 +115,8 @@ fn listeners(
 ) -> Vec<Listener> {
     let addresses = match listen.as_ref().map(|listen| listen.get_ref()) {
         None => vec![DEFAULT_LISTEN],
-        Some(file::Listen::One(address)) => vec![*address],
-        Some(file::Listen::Several(addresses)) => addresses.clone(),
+        Some(file::Listen::One(address)) => vec![address.0],
+        Some(file::Listen::Several(addresses)) => addresses.iter().map(|one| one.0).collect(),
     };
     if let (true, Some(listen)) = (addresses.is_empty(), &listen) {
         problems.at(listen, "names no address; agents could not connect");

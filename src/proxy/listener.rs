@@ -8,11 +8,11 @@ mod pace;
 
 use super::tls::{self, Acceptor};
 use super::{Forwarder, Shutdown};
+use crate::address;
 use crate::config::{self, Limits};
 use arc_swap::ArcSwapOption;
 use backoff::Backoff;
 use connection::Server;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +23,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use listening::{Change, Listening};
 
-/// Connections the kernel keeps for us until they are accepted.
-const BACKLOG: i32 = 4096;
-/// An agent that says nothing is asked whether it is still there after so long.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(60))
-    .with_interval(Duration::from_secs(15));
 /// How long what was cut off may take to be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -56,7 +50,8 @@ impl Bound {
             address: asked.address,
             source,
         };
-        let listener = listen(asked.address).map_err(failed)?;
+        let listener = address::listen(asked.address).and_then(TcpListener::from_std);
+        let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Bound {
             listener,
@@ -137,25 +132,6 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
     Drained {
         cut: shutdown.were_cut(),
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    if address.is_ipv6() && address.ip().is_unspecified() {
-        // `[::]` means everything, IPv4 included, whatever the machine's default is.
-        socket.set_only_v6(false)?;
-    }
-    // Accepted sockets inherit it.
-    socket.set_tcp_keepalive(&KEEPALIVE)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
 }
 
 /// Accepts for ever. Whoever is accepted while the limit is reached waits here, and all

@@ -113,7 +113,7 @@ def finite(points):
 
 @contextlib.contextmanager
 def prometheus(folder: pathlib.Path, targets, rules=(), alertmanager=None, evaluation_seconds=1):
-    """Starts Prometheus scraping `targets`, a dict of job name → addresses, every second."""
+    """Starts Prometheus scraping `targets`, a dict of job name → addresses, every second; or → addresses with labels."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "global": {
@@ -123,7 +123,8 @@ def prometheus(folder: pathlib.Path, targets, rules=(), alertmanager=None, evalu
         },
         "rule_files": [str(file) for file in rules],
         "scrape_configs": [
-            {"job_name": job, "static_configs": [{"targets": addresses}]} for job, addresses in targets.items()
+            {"job_name": job, "static_configs": [one if isinstance(one, dict) else {"targets": [one]} for one in addresses]}
+            for job, addresses in targets.items()
         ],
     }
     if alertmanager:

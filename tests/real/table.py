@@ -6,7 +6,8 @@ import re
 import subprocess
 
 # Prometheus adds these to what it scrapes.
-SCRAPE_LABELS = {"instance", "job"}
+# What Prometheus adds to what it scrapes; those of Kubernetes where the target has them.
+SCRAPE_LABELS = {"instance", "job", "cluster", "namespace", "pod", "service"}
 KEYWORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "bool", "offset"}
 KEYWORDS |= {"inf", "nan"}
 LABEL_LIST = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")

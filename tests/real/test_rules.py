@@ -63,6 +63,18 @@ def test_alertmanager_accepts_the_inhibition(tokengauge, tmp_path):
     assert "1 inhibit rules" in checked("amtool", "check-config", file)
 
 
+def test_a_page_silences_the_ticket_of_its_own_budget(tokengauge):
+    inhibition = yaml.safe_load(written(tokengauge, "--format", "alertmanager", "--by", "namespace,cluster"))
+    assert inhibition["inhibit_rules"][0]["equal"] == ["slo", "namespace", "cluster"]
+
+
+@pytest.mark.parametrize("label", ["slo", "a-b", "1a", ""])
+def test_a_label_that_no_rule_can_be_by_is_refused(tokengauge, label):
+    command = [tokengauge, "rules", "--config", OBJECTIVES, f"--by=namespace,{label}"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "--by" in refused.stderr and not refused.stdout
+
+
 def test_the_rules_use_only_metrics_and_labels_of_the_table(tokengauge, rules):
     found = [rule for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]]
     recorded = {rule["record"] for rule in found if "record" in rule}
@@ -172,9 +184,20 @@ def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengaug
         assert {labels["slo"]: value for labels, value in summed} == dict.fromkeys(slos, lasts * each)
 
 
+def ups(values, name, of=1, first=0, **labels):
+    """Targets of the proxies' job, and whether they answer."""
+    more = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return {f'up{{job="tokengauge",instance="{name}-{number}"{more}}}': values for number in range(first, first + of)}
+
+
 # Alert → what makes it fire, and what does not.
 OWN = {
-    "TokengaugeDown": ({'up{job="tokengauge",instance="a"}': "0x60"}, {'up{job="tokengauge",instance="a"}': "1x60"}),
+    # Both behind a Service, beside sidecars that answer; and one of two sidecars of a namespace among others.
+    "TokengaugeDown": (
+        ups("0x60", "gateway", service="tokengauge", of=2) | ups("1x60", "sidecar", of=9),
+        ups("1x60", "gateway", service="tokengauge", of=2) | ups("0x60", "sidecar") | ups("1x60", "sidecar", of=2, first=1),
+    ),
+    "TokengaugeProxyDown": (ups("0x60", "sidecar") | ups("1x60", "sidecar", of=9, first=1), ups("0x14 1x46", "sidecar")),
     "TokengaugeAbsent": ({'up{job="other"}': "1x60"}, {'up{job="tokengauge"}': "1x60"}),
     "TokengaugeMeasuringLags": (
         {"tokengauge_meter_lagged_frames_total": counter((60, 5)), "tokengauge_meter_skipped_bodies_total": "0x60"},

@@ -20,6 +20,8 @@ pub struct Place {
     pub grafana: String,
     /// The time that one recorded increase covers.
     pub resolution: Duration,
+    /// Labels by which budgets and alerts are kept apart.
+    pub by: Vec<String>,
 }
 
 /// Rules that are evaluated together, one after the other.
@@ -71,20 +73,33 @@ pub fn groups(objectives: &[Arc<Objective>], place: &Place) -> Vec<Group> {
 }
 
 impl Place {
+    /// The labels that a sum keeps: `first`, and those that budgets are kept apart by.
+    fn labels(&self, first: &str) -> String {
+        let mut labels: Vec<&str> = first.split(", ").collect();
+        labels.retain(|label| !self.by.iter().any(|by| by == label));
+        labels.extend(self.by.iter().map(String::as_str));
+        labels.join(", ")
+    }
+
     /// Where the runbook of an alert is.
     fn runbook(&self, alert: &str) -> String {
         format!("{}#{}", self.runbooks, alert.to_lowercase())
     }
 }
 
-/// Part of Alertmanager's configuration: who is paged gets no ticket for the same budget.
-pub fn inhibition() -> String {
+/// Part of Alertmanager's configuration: who is paged gets no ticket for the same budget,
+/// where budgets are kept apart by the labels `by`.
+pub fn inhibition(by: &[String]) -> String {
+    let equal: Vec<&str> = std::iter::once("slo")
+        .chain(by.iter().map(String::as_str))
+        .collect();
+    let equal = equal.join(", ");
     format!(
         "# Part of Alertmanager's configuration: while a page is out for a budget, its ticket is silent.\n\
          inhibit_rules:\n\
          {0:2}- source_matchers: ['alertname = {BURN}', 'severity = page']\n\
          {0:4}target_matchers: ['alertname = {BURN}', 'severity = ticket']\n\
-         {0:4}equal: [slo]\n",
+         {0:4}equal: [{equal}]\n",
         ""
     )
 }

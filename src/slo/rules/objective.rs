@@ -60,8 +60,9 @@ impl Subject<'_> {
         let stored = Duration::from_secs(every.as_secs() / 5);
         let (end, start) = (label(stored), label(every + stored));
         let every = label(every);
+        let by = self.by();
         format!(
-            "sum by (slo) (\n  {counter} offset {end} - {counter} offset {start} >= 0\n  \
+            "sum by ({by}) (\n  {counter} offset {end} - {counter} offset {start} >= 0\n  \
              or increase({counter}[{every}] offset {end})\n)"
         )
     }
@@ -128,9 +129,10 @@ impl Subject<'_> {
         let pace = label(pace.unwrap_or(self.objective.window));
         let left = self.objective.window.as_secs_f64() * self.objective.budget();
         let selector = self.selector("");
+        let by = self.by();
         format!(
-            "clamp_min(max by (slo) (slo:error_budget:remaining_ratio{selector}), 0) * {}\n\
-             / (max by (slo) (slo:sli_error:ratio_rate{pace}{selector}) > 0)",
+            "clamp_min(max by ({by}) (slo:error_budget:remaining_ratio{selector}), 0) * {}\n\
+             / (max by ({by}) (slo:sli_error:ratio_rate{pace}{selector}) > 0)",
             rounded(left)
         )
     }
@@ -154,7 +156,11 @@ impl Subject<'_> {
             limits.join("; "),
             self.about()
         );
-        let summary = format!("The error budget of {name} burns too fast");
+        let labels = self.place.by.iter();
+        let of: String = labels
+            .map(|label| format!(", {label} {{{{ $labels.{label} }}}}"))
+            .collect();
+        let summary = format!("The error budget of {name}{of} burns too fast");
         Some(self.alert(
             BURN,
             (exprs.join("\nor\n"), Duration::ZERO),
@@ -174,10 +180,11 @@ impl Subject<'_> {
     /// Both windows of a pair are over the burn rate, and enough has happened to say so.
     fn burns(&self, tier: &Tier) -> String {
         let over = rounded(tier.factor * self.objective.budget());
+        let by = self.by();
         let ratio = |window| {
             let selector = self.selector("");
             format!(
-                "max by (slo) (slo:sli_error:ratio_rate{}{selector}) > {over}",
+                "max by ({by}) (slo:sli_error:ratio_rate{}{selector}) > {over}",
                 label(window)
             )
         };
@@ -269,7 +276,8 @@ impl Subject<'_> {
     fn increase(&self, verdicts: &str, window: Duration) -> String {
         let (name, window) = (SLO_EVENTS.name, label(window));
         format!(
-            "sum by (slo) (increase({name}{}[{window}]))",
+            "sum by ({}) (increase({name}{}[{window}]))",
+            self.by(),
             self.selector(verdicts)
         )
     }
@@ -277,9 +285,15 @@ impl Subject<'_> {
     fn summed(&self, name: &str, window: Duration) -> String {
         let (name, window) = (self.recorded(name), label(window));
         format!(
-            "sum by (slo) (sum_over_time({name}{}[{window}]))",
+            "sum by ({}) (sum_over_time({name}{}[{window}]))",
+            self.by(),
             self.selector("")
         )
+    }
+
+    /// What sums are by.
+    fn by(&self) -> String {
+        self.place.labels("slo")
     }
 
     fn recorded(&self, name: &str) -> String {

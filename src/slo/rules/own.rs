@@ -4,7 +4,15 @@ use super::{Group, Makes, Place, Rule};
 use crate::slo::Severity;
 use std::time::Duration;
 
-/// An alert on the proxy. `JOB` in the expression stands for the job's name.
+/// What tells one proxy from another. Prometheus leaves out the labels that a target does
+/// not have.
+const PROXY: &str = "cluster, namespace, pod, instance";
+/// Proxies that fail together: those behind one Service, or all sidecars of a cluster, which
+/// have no Service.
+const TOGETHER: &str = "cluster, service";
+
+/// An alert on the proxy. `JOB` in the expression stands for the job's name, `PROXY`,
+/// `TOGETHER` and `BUDGET` for labels.
 struct Own {
     alert: &'static str,
     severity: Severity,
@@ -22,10 +30,19 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeDown",
         severity: Page,
         held: 2,
+        expr: "count by (TOGETHER) (up{job=\"JOB\"} == 0)\n  / count by (TOGETHER) (up{job=\"JOB\"}) >= 0.5",
+        summary: "{{ $value | humanizePercentage }} of the proxies do not answer",
+        description: "Prometheus has not been able to scrape half of these proxies or more for 2 minutes. If the \
+            processes are gone, the traffic through them fails.",
+    },
+    Own {
+        alert: "TokengaugeProxyDown",
+        severity: Ticket,
+        held: 15,
         expr: "up{job=\"JOB\"} == 0",
         summary: "tokengauge on {{ $labels.instance }} does not answer",
-        description: "Prometheus has not been able to scrape {{ $labels.instance }} for 2 minutes. If the process is \
-            gone, the traffic through it fails.",
+        description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
+            is gone, the traffic through it fails.",
     },
     Own {
         alert: "TokengaugeAbsent",
@@ -40,8 +57,8 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeMeasuringLags",
         severity: Ticket,
         held: 10,
-        expr: "sum by (instance) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
-            + sum by (instance) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
+        expr: "sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
+            + sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
         summary: "tokengauge on {{ $labels.instance }} does not measure all it forwards",
         description: "{{ $value | humanize }} frames or bodies went unmeasured within 10 minutes. Traffic is not \
             touched; its figures have gaps.",
@@ -50,7 +67,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeCallsDropped",
         severity: Ticket,
         held: 0,
-        expr: "sum by (instance) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
+        expr: "sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
         summary: "Finished calls on {{ $labels.instance }} reached no exporter",
         description: "{{ $value | humanize }} finished calls were dropped within 15 minutes because too many waited. \
             They are missing in metrics, objectives and logs.",
@@ -59,8 +76,8 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugePanicked",
         severity: Ticket,
         held: 0,
-        expr: "sum by (instance) (increase(tokengauge_meter_panics_total[15m]))\n  \
-            + sum by (instance) (increase(tokengauge_observer_panics_total[15m])) > 0",
+        expr: "sum by (PROXY) (increase(tokengauge_meter_panics_total[15m]))\n  \
+            + sum by (PROXY) (increase(tokengauge_observer_panics_total[15m])) > 0",
         summary: "tokengauge on {{ $labels.instance }} panicked while measuring",
         description: "{{ $value | humanize }} panics within 15 minutes; each cost one call its measurement. This is \
             a mistake in tokengauge.",
@@ -69,7 +86,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeExportFailing",
         severity: Ticket,
         held: 10,
-        expr: "sum by (instance, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
+        expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
         summary: "{{ $labels.exporter }} of tokengauge on {{ $labels.instance }} loses calls",
         description: "{{ $value | humanize }} calls were lost to {{ $labels.exporter }} within 10 minutes, reason: \
             {{ $labels.reason }}.",
@@ -78,7 +95,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeLedgerLosing",
         severity: Ticket,
         held: 0,
-        expr: "sum by (instance, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
+        expr: "sum by (PROXY, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
         summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
         description: "{{ $value | humanize }} calls of the last 15 minutes are missing in the ledger, reason: \
             {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
@@ -87,7 +104,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,
-        expr: "min by (instance) (tokengauge_config_last_reload_successful) == 0",
+        expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0",
         summary: "tokengauge on {{ $labels.instance }} refused its configuration",
         description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
             goes on, and a restart would fail.",
@@ -96,7 +113,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeBudgetSpent",
         severity: Ticket,
         held: 0,
-        expr: "max by (budget) (tokengauge_budget_spent_ratio) >= 1",
+        expr: "max by (BUDGET) (tokengauge_budget_spent_ratio) >= 1",
         summary: "Budget {{ $labels.budget }} is spent",
         description: "Somebody has spent {{ $value | humanizePercentage }} of the budget {{ $labels.budget }} of this \
             period. Where the budget blocks, their calls are refused until the period ends.",
@@ -105,7 +122,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,
-        expr: "sum by (instance) (increase(tokengauge_series_collapsed_total[1h])) > 0",
+        expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
         summary: "tokengauge on {{ $labels.instance }} sees more models than it may label",
         description: "{{ $value | humanize }} calls within an hour were labelled with the model `other`: more than \
             max_models names were seen.",
@@ -114,7 +131,7 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeSlow",
         severity: Ticket,
         held: 10,
-        expr: "histogram_quantile(0.99, sum by (instance, phase, le) \
+        expr: "histogram_quantile(0.99, sum by (PROXY, phase, le) \
             (rate(tokengauge_proxy_overhead_seconds_bucket[5m]))) > 0.01",
         summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms",
         description: "One call in a hundred waited {{ $value | humanizeDuration }} or longer inside the proxy \
@@ -136,7 +153,10 @@ impl Own {
         let filled = |text: &str| text.replace("JOB", &place.job);
         Rule {
             makes: Makes::Alert(self.alert, Duration::from_secs(60 * self.held)),
-            expr: filled(self.expr),
+            expr: filled(self.expr)
+                .replace("PROXY", &place.labels(PROXY))
+                .replace("TOGETHER", &place.labels(TOGETHER))
+                .replace("BUDGET", &place.labels("budget, cluster, namespace")),
             labels: vec![("severity", self.severity.as_str().to_owned())],
             annotations: vec![
                 ("summary", self.summary.to_owned()),

@@ -1,0 +1,102 @@
+"""Five proxies of two namespaces under a real Prometheus: alerts keep where it is, and one proxy alone wakes nobody."""
+
+import contextlib
+import subprocess
+
+import pytest
+
+import traffic
+from processes import running
+from prometheus import prometheus
+
+CLUSTER = "west"
+# Pods and their namespaces.
+PODS = {"web-0": "web", "web-1": "web", "batch-0": "batch", "batch-1": "batch", "batch-2": "batch"}
+CONFIGURATION = """
+listen = "127.0.0.1:0"
+admin.listen = "127.0.0.1:0"
+
+[[upstream]]
+name = "simulator"
+url = "{simulator}"
+
+[[route]]
+name = "chat"
+path = "/chat"
+strip = true
+upstream = "simulator"
+
+[[slo]]
+name = "answers"
+objective = 0.9
+window = "1d"
+availability = true
+min_events = 5
+"""
+
+
+class Proxy:
+    """One pod's proxy."""
+
+    def __init__(self, process):
+        self.process = process
+        self.url = "http://" + process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
+        self.admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
+
+
+@pytest.fixture
+def fleet(tmp_path, tokengauge, simulator):
+    """The proxies by their pods, and the Prometheus that watches them."""
+    config = tmp_path / "namespaces.toml"
+    config.write_text(CONFIGURATION.format(simulator=simulator))
+    rules = tmp_path / "namespaces.yaml"
+    command = [tokengauge, "rules", "--config", config, "--by", "namespace,cluster", "--resolution", "5s"]
+    rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    with contextlib.ExitStack() as stack:
+        proxies = {}
+        for pod in PODS:
+            process = running([tokengauge, "run", "--config", config], tmp_path / f"{pod}.log")
+            proxies[pod] = Proxy(stack.enter_context(process))
+        targets = [
+            {"targets": [proxies[pod].admin], "labels": {"cluster": CLUSTER, "namespace": namespace, "pod": pod}}
+            for pod, namespace in PODS.items()
+        ]
+        yield proxies, stack.enter_context(prometheus(tmp_path / "namespaces", {"tokengauge": targets}, [rules]))
+
+
+def alerts(watching, name):
+    """Where an alert is active, pending ones too."""
+    active = [labels for labels, _ in watching.query(f'ALERTS{{alertname="{name}"}}')]
+    return sorted((one.get("cluster"), one.get("namespace"), one.get("pod"), one["severity"]) for one in active)
+
+
+def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
+    proxies, watching = fleet
+    watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
+    proxies["web-0"].process.stop()
+    watching.wait_for('count(up{job="tokengauge"} == 0)', lambda count: count == 1)
+    watching.wait_for('count(ALERTS{alertname="TokengaugeProxyDown"})')
+    assert alerts(watching, "TokengaugeProxyDown") == [(CLUSTER, "web", "web-0", "ticket")]
+    # Of the two of its namespace it is half.
+    assert alerts(watching, "TokengaugeDown") == [(CLUSTER, "web", None, "page")]
+    proxies["batch-0"].process.stop()
+    watching.wait_for('count(ALERTS{alertname="TokengaugeProxyDown"})', lambda count: count == 2)
+    assert alerts(watching, "TokengaugeDown") == [(CLUSTER, "web", None, "page")], "one of three is no page"
+    proxies["batch-1"].process.stop()
+    watching.wait_for('count(ALERTS{alertname="TokengaugeDown"})', lambda count: count == 2)
+    assert alerts(watching, "TokengaugeDown") == [(CLUSTER, "batch", None, "page"), (CLUSTER, "web", None, "page")]
+
+
+def test_a_budget_burns_where_the_errors_are(fleet):
+    proxies, watching = fleet
+    watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
+    for _ in range(10):
+        for pod, namespace in PODS.items():
+            behave = "status=500" if namespace == "batch" else "tokens=2,ttft=1ms,gap=1ms"
+            traffic.chat("chat", "gpt-sim", behave=behave).make(proxies[pod].url)
+    watching.wait_for('count(ALERTS{alertname="SloErrorBudgetBurn",severity="page",namespace="batch"})')
+    watching.wait_for_recordings(5)
+    burning = {(cluster, namespace) for cluster, namespace, _, severity in alerts(watching, "SloErrorBudgetBurn") if severity == "page"}
+    assert burning == {(CLUSTER, "batch")}
+    left = {labels["namespace"]: value for labels, value in watching.query('slo:error_budget:remaining_ratio{slo="answers"}')}
+    assert left.keys() == {"web", "batch"} and left["batch"] < left["web"]
