@@ -66,6 +66,7 @@ mod private_files;
 mod process;
 mod readme;
 mod reload;
+mod replicas;
 mod rolling;
 mod scrape;
 mod serving;

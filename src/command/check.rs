@@ -41,6 +41,9 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             scrape.upstream, scrape.interval
         );
     }
+    for line in config.of_each_replica() {
+        text += &format!("  {line}\n");
+    }
     output::print(&text)
 }
 

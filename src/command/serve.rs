@@ -218,6 +218,9 @@ impl Proxy {
         if let Some(address) = self.operators.address() {
             output::note(&format!("admin on {address}"));
         }
+        for line in self.config.of_each_replica() {
+            tracing::info!("{line}");
+        }
     }
 }
 

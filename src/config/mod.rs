@@ -10,6 +10,7 @@ mod operators;
 mod quotas;
 mod receivers;
 pub mod reload;
+mod replicas;
 mod resolve;
 mod scalar;
 mod sidecar;

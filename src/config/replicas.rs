@@ -1,0 +1,71 @@
+//! What of a configuration is counted by each process for itself, so that it means another
+//! thing where several run.
+
+use super::Config;
+
+impl Config {
+    /// One sentence for each limit and receiver, for an operator who may run several
+    /// replicas.
+    pub fn of_each_replica(&self) -> Vec<String> {
+        let quotas = self.measure.quotas.standings().into_iter().map(|quota| {
+            format!(
+                "quota {}: counted by each replica for itself; N replicas let N times as much through",
+                quota.name
+            )
+        });
+        let blocking = self.budgets.iter().filter(|budget| budget.block);
+        let budgets = blocking.map(|budget| {
+            format!(
+                "budget {}: counted by each replica for itself; N replicas block when N times as much is spent, or later",
+                budget.name
+            )
+        });
+        let receivers = self.receivers.iter().map(|receiver| {
+            let again = "each replica judges its own calls, and tells of them itself";
+            format!(
+                "notify {}: {again}; N replicas may tell N times",
+                receiver.name
+            )
+        });
+        quotas.chain(budgets).chain(receivers).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn every_limit_and_receiver_says_what_it_means_with_several_replicas() {
+        let text = r#"
+            [[upstream]]
+            name = "u"
+            url = "http://127.0.0.1:1"
+            [[route]]
+            upstream = "u"
+            [[quota]]
+            name = "minutes"
+            requests_per_minute = 5
+            [[budget]]
+            name = "hard"
+            usd = 5.0
+            period = "1d"
+            block = true
+            [[budget]]
+            name = "soft"
+            usd = 5.0
+            period = "1d"
+            [[notify]]
+            name = "oncall"
+            kind = "webhook"
+            url = "http://127.0.0.1:2/"
+        "#;
+        let config = Config::parse(text, "test").expect("valid");
+        let said = config.of_each_replica();
+        let named: Vec<_> = said
+            .iter()
+            .filter_map(|one| one.split(':').next())
+            .collect();
+        assert_eq!(named, ["quota minutes", "budget hard", "notify oncall"]);
+    }
+}
