@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Watches calls.
@@ -42,6 +43,60 @@ pub struct CallStart<'a> {
     pub inject_usage: bool,
 }
 
+/// Which frames of a response have left and are not measured yet: noted where they are
+/// forwarded, asked by whoever judges a call while it runs.
+#[derive(Debug)]
+pub struct Waiting {
+    began: Instant,
+    /// Nanoseconds from `began` to the oldest of them; 0 while none waits.
+    oldest: AtomicU64,
+    /// The same of the newest.
+    newest: AtomicU64,
+}
+
+impl Waiting {
+    /// A frame is noted within this time of coming off the socket.
+    pub const NOTED_WITHIN: Duration = Duration::from_millis(500);
+
+    /// Of a call that began then.
+    pub fn new(began: Instant) -> Waiting {
+        Waiting {
+            began,
+            oldest: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+        }
+    }
+
+    /// A frame came at this instant and waits.
+    pub fn came(&self, at: Instant) {
+        let nanos = self.nanos(at);
+        self.newest.store(nanos, Ordering::Relaxed);
+        if self.oldest.load(Ordering::Relaxed) == 0 {
+            self.oldest.store(nanos, Ordering::Release);
+        }
+    }
+
+    /// What came before `oldest` has been measured; all of it where there is none.
+    pub fn measured(&self, oldest: Option<Instant>) {
+        let nanos = oldest.map_or(0, |at| self.nanos(at));
+        self.oldest.store(nanos, Ordering::Release);
+    }
+
+    /// When the oldest and the newest frame came that wait. To be asked before what has
+    /// been measured is looked at: a frame is at least in one of both.
+    pub fn frames(&self) -> Option<(Instant, Instant)> {
+        let oldest = self.oldest.load(Ordering::Acquire);
+        let newest = self.newest.load(Ordering::Relaxed).max(oldest);
+        let at = |nanos| self.began + Duration::from_nanos(nanos);
+        (oldest > 0).then(|| (at(oldest), at(newest)))
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        let nanos = at.saturating_duration_since(self.began).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
+    }
+}
+
 /// Watches one call. Every instant is the proxy's own reading of the clock.
 pub trait CallObserver: Send + Sync {
     /// The endpoint that was chosen, `host:port`.
@@ -54,6 +109,10 @@ pub trait CallObserver: Send + Sync {
     fn sent(&self, at: Instant);
     /// The final response head has arrived.
     fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap);
+    /// Asked once: where to note frames of the response that wait to be shown.
+    fn waiting(&self) -> Option<Arc<Waiting>> {
+        None
+    }
     /// A piece of the response body has been passed on. Called behind the
     /// forwarding of it; does the measuring inline.
     fn response_frame(&self, frame: Frame);

@@ -46,6 +46,7 @@ mod listener_drain;
 #[cfg(target_os = "linux")]
 mod listener_files;
 mod listener_limits;
+mod live_late;
 mod meter_bounds;
 mod meter_corpus;
 mod meter_cuts;

@@ -14,6 +14,7 @@ use crate::cost::Share as GpuShare;
 use crate::memory::Buffer;
 use crate::observer::{
     Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
+    Waiting,
 };
 use crate::wire::{self, Broken, Decoder, ResponseHead};
 use bytes::Bytes;
@@ -102,6 +103,9 @@ impl State {
         let length = frame.bytes.len();
         self.reading
             .before(length, &shared.memory, head.measure.body_bytes);
+        if matches!(self.reading, Reading::Later { .. }) {
+            self.unseen();
+        }
         if !self.reading.keep(frame.at, &frame.bytes) {
             shared.tally.body_skipped();
             self.lag(head, 1);
@@ -164,7 +168,15 @@ impl State {
         self.stop_reading();
     }
 
+    /// Tokens come that are not seen while the call runs.
+    fn unseen(&self) {
+        if let Some(live) = &self.run.live {
+            live.unseen();
+        }
+    }
+
     fn stop_reading(&mut self) {
+        self.unseen();
         self.run.generation.cut_off();
         let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
         self.was_stream = was_stream.or(self.was_stream);
@@ -284,6 +296,10 @@ impl CallObserver for Call {
             state.answered = Some(at);
             Call::read_head(head, state, status, headers);
         });
+    }
+
+    fn waiting(&self) -> Option<Arc<Waiting>> {
+        Some(Arc::clone(&self.head.waiting))
     }
 
     fn response_frame(&self, frame: Frame) {

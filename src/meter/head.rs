@@ -8,7 +8,7 @@ use super::workload::Assignment;
 use crate::attribution::{Attribution, Heard};
 use crate::call::{Dialect, Operation};
 use crate::config::Measure;
-use crate::observer::CallStart;
+use crate::observer::{CallStart, Waiting};
 use crate::quota::{self, Permit};
 use crate::trace::{CallTrace, TraceContext};
 use crate::wire;
@@ -25,6 +25,8 @@ pub(crate) struct Head {
     pub(super) assignment: Assignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
+    /// Frames that wait to be measured.
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) started_at: SystemTime,
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
@@ -77,6 +79,7 @@ impl Head {
             assignment,
             id: id(start.started_at),
             received: start.received,
+            waiting: Arc::new(Waiting::new(start.received)),
             started_at: start.started_at,
             dialect,
             operation: detected.operation,

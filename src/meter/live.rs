@@ -97,6 +97,10 @@ pub struct Progress {
     pub last: Option<Instant>,
     /// Tokens of all channels.
     pub tokens: u64,
+    /// When the oldest frame came that is not measured yet.
+    pub waits_since: Option<Instant>,
+    /// Whether tokens come that are not seen while it runs.
+    pub unseen: bool,
 }
 
 /// It has ended: its record is being made, or is.
@@ -104,6 +108,7 @@ const OVER: u8 = 1;
 const WARM_UP: u8 = 2;
 const STREAM: u8 = 4;
 const BODY: u8 = 8;
+const UNSEEN: u8 = 16;
 
 /// The live side of one generation. Leaves the registry when dropped.
 pub(crate) struct Live {
@@ -163,6 +168,11 @@ impl Live {
         self.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
+    /// What comes from now on is not measured before its end, or not at all.
+    pub(crate) fn unseen(&self) {
+        self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
+    }
+
     /// Where it stands; `None` once it is over.
     fn progress(&self) -> Option<Progress> {
         let flags = self.flags.load(Ordering::Relaxed);
@@ -175,6 +185,7 @@ impl Live {
             flag => Some(flag & STREAM != 0),
         };
         let who = self.head.who();
+        let waits_since = self.head.waiting.frames().map(|(oldest, _)| oldest);
         let now = self.now();
         let model = now.model.as_deref().map(str::to_owned);
         Some(Progress {
@@ -194,6 +205,8 @@ impl Live {
             answered: now.tokens.answered() > 0,
             last: now.frames[1],
             tokens: now.tokens.all(),
+            waits_since,
+            unseen: flags & UNSEEN != 0,
         })
     }
 
@@ -220,15 +233,23 @@ impl Live {
         }
     }
 
+    /// When the last frame came once tokens had come, measured or not.
+    fn last_frame(&self) -> Option<Instant> {
+        let waits = self.head.waiting.frames().map(|(_, newest)| newest);
+        let last = self.now().frames[1]?;
+        Some(waits.map_or(last, |newest| newest.max(last)))
+    }
+
     /// Whether tokens came, but none for longer than `threshold`.
     fn stalled(&self, at: Instant, threshold: Duration) -> bool {
-        let last = self.now().frames[1];
+        let last = self.last_frame();
         last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
     }
 
     fn snapshot(&self, at: Instant) -> StreamNow {
         let who = self.head.who();
         let asked_for = self.head.model_requested();
+        let last = self.last_frame();
         let now = self.now();
         let since = |instant: Instant| at.saturating_duration_since(instant).as_secs_f64();
         let gap = |pair: [Option<Instant>; 2]| Some(pair[1]?.saturating_duration_since(pair[0]?));
@@ -250,7 +271,7 @@ impl Live {
             },
             tps: now.speed(at),
             last_gap: gap(now.frames).map(|gap| gap.as_secs_f64()),
-            silent: now.frames[1].map(since),
+            silent: last.map(since),
         }
     }
 }

@@ -51,13 +51,14 @@ pub(super) struct Streaming {
 impl Streaming {
     pub fn new(source: Source, call: Call, timeouts: &Timeouts, outstanding: Taken) -> Streaming {
         let idle = IdleTimer::new(timeouts.idle);
+        let kept = Kept::new(call.watch());
         Streaming {
             source,
             filter: None,
             handover: None,
             relayed: None,
             rest: Rest::default(),
-            kept: Kept::default(),
+            kept,
             call: Some(call),
             idle,
             send: timeouts.send,

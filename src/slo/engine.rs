@@ -9,13 +9,12 @@ use super::tracker::{KeptTracker, Tracker, Whose};
 use super::verdict::{self, Events, Finished, SoFar};
 use crate::config::Measure;
 use crate::meter::{Finding, Meter, Progress, Subscriber};
+use crate::observer::Waiting;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
-/// A token that came in time has been measured by then: frames wait for up to 250 ms.
-const GRACE: Duration = Duration::from_millis(500);
 /// How long a segment of a stream is.
 const SEGMENT: Duration = Duration::from_secs(10);
 /// Calls that were judged while they ran are forgotten when their record does not come
@@ -326,7 +325,14 @@ fn deadline(
         _ => false,
     };
     let waited = now.saturating_duration_since(progress.received);
-    if came || waited <= most + GRACE {
+    if came || waited <= most + Waiting::NOTED_WITHIN {
+        return None;
+    }
+    // A frame that came in time may hold what is waited for: it is judged once it has been
+    // measured.
+    let in_time = |since| since <= progress.received + most;
+    let by_tokens = !matches!(sli, Sli::Duration(_));
+    if by_tokens && (progress.unseen || progress.waits_since.is_some_and(in_time)) {
         return None;
     }
     let events = Events {

@@ -1,9 +1,10 @@
 //! Frames that left and wait to be measured.
 
 use super::now;
-use crate::observer::{End, Frame, Phase};
+use crate::observer::{End, Frame, Phase, Waiting};
 use crate::proxy::watch::{Call, Watch};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time that measuring may take at once, before traffic has its turn again.
@@ -55,9 +56,19 @@ pub(super) struct Kept {
     /// Frames in a row that took too long to measure.
     slow: u32,
     rest_until: Option<Instant>,
+    /// Where others see that frames wait.
+    waiting: Option<Arc<Waiting>>,
 }
 
 impl Kept {
+    /// Of a call whose observer is behind `watch`.
+    pub fn new(watch: &Watch) -> Kept {
+        Kept {
+            waiting: watch.ask(|call| call.waiting()).flatten(),
+            ..Kept::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -106,11 +117,22 @@ impl Kept {
             return;
         }
         self.bytes += frame.bytes.len();
+        if let Some(waiting) = &self.waiting {
+            waiting.came(frame.at);
+        }
         self.frames.push_back(frame);
     }
 
     /// Shows what there is, as far as the budget goes; whether to leave it at that.
     pub fn show(&mut self, watch: &Watch) -> bool {
+        let enough = self.show_some(watch);
+        if let Some(waiting) = &self.waiting {
+            waiting.measured(self.since());
+        }
+        enough
+    }
+
+    fn show_some(&mut self, watch: &Watch) -> bool {
         let began = now();
         self.shown = Some(began);
         if self.rests(began) {
