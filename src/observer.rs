@@ -116,6 +116,8 @@ pub trait CallObserver: Send + Sync {
     /// A piece of the response body has been passed on. Called behind the
     /// forwarding of it; does the measuring inline.
     fn response_frame(&self, frame: Frame);
+    /// The trailers of the response have been passed on.
+    fn trailers(&self, _trailers: &HeaderMap) {}
     /// Frames of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
     fn lagged(&self, frames: u64, bytes: u64);

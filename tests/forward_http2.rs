@@ -2,6 +2,7 @@
 
 use crate::support::agent::{self, AnyBody, Raw, none, whole};
 use crate::support::proxy::{Proxy, Setup};
+use crate::support::recorder::Seen;
 use crate::support::upstream::Upstream;
 use crate::support::{eventually, soon};
 use bytes::Bytes;
@@ -197,6 +198,11 @@ async fn http2_to_http2_keeps_everything_trailers_too() {
         (call.request(), call.response()),
         (b"data".to_vec(), b"data".to_vec())
     );
+    let trailers = call.find(|seen| match seen {
+        Seen::Trailers(trailers) => trailers.get("x-sum").cloned(),
+        _ => None,
+    });
+    assert_eq!(trailers.expect("told"), "1");
     assert_eq!(call.ended(), Some(End::Complete));
     assert!(call.sent().is_some());
 }

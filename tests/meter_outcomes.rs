@@ -1,7 +1,8 @@
 //! How a call ends: every outcome, once and only once.
 
 use crate::meter_support::{Bench, DONE, event, finish, words};
-use tokengauge::call::{CallRecord, Outcome};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokengauge::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
 use tokengauge::observer::{End, FailureKind};
 
 /// A chat with these frames, 100 ms apart.
@@ -36,6 +37,96 @@ fn a_stream_that_stops_without_either_was_reset() {
     let reset = (Outcome::UpstreamReset, Some("unterminated".to_owned()));
     assert_eq!(outcome(&cut, End::Complete), reset);
     assert_eq!(outcome(&[], End::Complete), reset, "nor was there anything");
+}
+
+/// Streams of engines whose paths look like those of others: their events are not read.
+#[test]
+fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unparsed() {
+    for (path, events) in [
+        // llama.cpp's own.
+        (
+            "/completions",
+            [
+                r#"{"index":0,"content":"Once","tokens":[9038],"stop":false,"id_slot":-1,"tokens_predicted":1,"tokens_evaluated":4}"#,
+                r#"{"index":0,"content":"","tokens":[],"stop":true,"model":"tiny","tokens_predicted":2,"tokens_evaluated":4,"timings":{"prompt_n":4,"predicted_n":2}}"#,
+            ],
+        ),
+        (
+            "/v1beta/interactions",
+            [
+                r#"{"event_type":"content.delta","index":0,"delta":{"type":"text","text":"Once"}}"#,
+                r#"{"event_type":"interaction.complete","interaction":{"id":"v1","status":"completed"}}"#,
+            ],
+        ),
+        // Triton's.
+        (
+            "/v2/models/m/generate_stream",
+            [
+                r#"{"model_name":"m","model_version":"1","text_output":"Once"}"#,
+                r#"{"model_name":"m","model_version":"1","text_output":" upon"}"#,
+            ],
+        ),
+        // LM Studio's.
+        (
+            "/api/v1/chat",
+            [
+                r#"{"type":"message.delta","content":"Once"}"#,
+                r#"{"type":"chat.end","result":{"stats":{"total_output_tokens":2}}}"#,
+            ],
+        ),
+    ] {
+        for (end, expected) in [
+            (End::Complete, (Outcome::Complete, None)),
+            (
+                End::UpstreamReset,
+                (Outcome::UpstreamReset, Some("upstream_reset".to_owned())),
+            ),
+        ] {
+            let bench = Bench::default();
+            let call = bench.begin(path, &[]);
+            bench.send(&*call, br#"{"stream":true}"#);
+            bench.answer(&*call, 200, "text/event-stream");
+            for (n, payload) in events.iter().enumerate() {
+                bench.frame(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
+            }
+            let record = bench.end(&*call, 10_000, end);
+            assert_eq!((record.outcome, record.error_type), expected, "{path}");
+            assert_eq!(record.dialect, Dialect::Unknown, "{path}");
+            let unavailable = record.tps.unavailable;
+            assert_eq!(unavailable, Some(TpsUnavailable::Unparsed), "{path}");
+            assert_eq!(record.tokens.normalised.output, None, "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_status_in_the_trailers_decides_how_a_grpc_call_ended() {
+    for (status, expected) in [
+        ("0", (Outcome::Complete, None)),
+        (
+            "8",
+            (Outcome::ErrorEvent, Some("resource_exhausted".to_owned())),
+        ),
+        ("99", (Outcome::ErrorEvent, Some("unknown".to_owned()))),
+    ] {
+        let fields = HeaderMap::from_iter([(
+            HeaderName::from_static("grpc-status"),
+            HeaderValue::from_static(status),
+        )]);
+        let bench = Bench::default();
+        let call = bench.begin("/inference.GRPCInferenceService/ModelStreamInfer", &[]);
+        bench.answer(&*call, 200, "application/grpc+proto");
+        bench.frame(&*call, 100, "a message");
+        call.trailers(&fields);
+        let record = bench.end(&*call, 200, End::Complete);
+        assert_eq!((record.outcome, record.error_type), expected, "{status}");
+        // A status that has nothing to do with gRPC.
+        let call = bench.begin("/v1/anything", &[]);
+        bench.answer(&*call, 200, "text/plain");
+        call.trailers(&fields);
+        let record = bench.end(&*call, 200, End::Complete);
+        assert_eq!(record.outcome, Outcome::Complete, "{status}");
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct State {
     pub(crate) run: Run,
     pub(crate) reading: Reading,
+    is_grpc: bool,
     /// Only on an upgraded connection.
     pub(crate) turns: Option<Box<Turns>>,
     pub(crate) endpoint: Option<Box<str>>,
@@ -134,6 +135,16 @@ impl State {
         }
     }
 
+    /// How a gRPC call ended, as its trailers say, or its head where there is nothing else.
+    fn grpc_status(&mut self, fields: &HeaderMap) {
+        let status = fields.get("grpc-status").filter(|_| self.is_grpc);
+        if let Some(status) = status.filter(|status| *status != "0") {
+            let error = grpc_error(status.as_bytes());
+            let error = || error.into();
+            self.run.generation.error.get_or_insert_with(error);
+        }
+    }
+
     /// Gives the request's copy back as soon as the provider told the input tokens.
     fn release_request(&mut self, head: &Head) {
         let told = self
@@ -224,6 +235,9 @@ impl Call {
 
     fn read_head(head: &Arc<Head>, state: &mut State, status: StatusCode, headers: &HeaderMap) {
         state.status = Some(status.as_u16());
+        let content_type = text(headers, &header::CONTENT_TYPE);
+        state.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
+        state.grpc_status(headers);
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
             state.turns = Turns::new(head, extensions).map(Box::new);
@@ -237,7 +251,7 @@ impl Call {
         let encoding = text(headers, &header::CONTENT_ENCODING);
         let response = ResponseHead {
             status: status.as_u16(),
-            content_type: text(headers, &header::CONTENT_TYPE),
+            content_type,
             content_encoding: encoding,
         };
         let limits = limits(&head.measure);
@@ -250,6 +264,32 @@ impl Call {
             state.reading = Reading::new(decoder, compressed);
         }
     }
+}
+
+/// The name of a gRPC status that is not OK, by the protocol's table of codes.
+fn grpc_error(status: &[u8]) -> &'static str {
+    const NAMES: [&str; 16] = [
+        "cancelled",
+        "unknown",
+        "invalid_argument",
+        "deadline_exceeded",
+        "not_found",
+        "already_exists",
+        "permission_denied",
+        "resource_exhausted",
+        "failed_precondition",
+        "aborted",
+        "out_of_range",
+        "unimplemented",
+        "internal",
+        "unavailable",
+        "data_loss",
+        "unauthenticated",
+    ];
+    let code = std::str::from_utf8(status).ok();
+    let code = code.and_then(|code| code.parse::<usize>().ok());
+    let name = code.and_then(|code| NAMES.get(code.checked_sub(1)?));
+    name.copied().unwrap_or("unknown")
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -304,6 +344,10 @@ impl CallObserver for Call {
 
     fn response_frame(&self, frame: Frame) {
         self.with(|head, state| state.frame(head, &frame));
+    }
+
+    fn trailers(&self, trailers: &HeaderMap) {
+        self.with(|_, state| state.grpc_status(trailers));
     }
 
     fn lagged(&self, frames: u64, bytes: u64) {

@@ -34,11 +34,19 @@ pub(crate) struct Generation {
     pub(crate) terminated: bool,
     /// Whether a wire event could not be read.
     pub(crate) unparsed: bool,
+    /// Whether an event said what this dialect says.
+    spoke: bool,
 }
 
 impl Generation {
     /// Takes what an event says. Whether it says it in time is the frame's business.
     pub(crate) fn event(&mut self, event: Event<'_>) {
+        self.spoke |= match event {
+            Event::Message | Event::Unparsed | Event::Engine(_) => false,
+            // The last event of many engines names it, whatever else they speak.
+            Event::Model(_) => self.messages <= 1,
+            _ => true,
+        };
         match event {
             Event::Message => self.messages += 1,
             Event::Delta { segment, text } => {
@@ -98,6 +106,7 @@ impl Generation {
         Generation {
             model: self.model.take(),
             messages: self.messages,
+            spoke: self.spoke,
             ..Generation::default()
         }
     }
@@ -111,6 +120,11 @@ impl Generation {
             usage.output = None;
             usage.reasoning = None;
         }
+    }
+
+    /// Whether events came, but none of the dialect that was expected.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.messages > 0 && !self.spoke
     }
 
     /// The counts as they are.

@@ -62,6 +62,10 @@ impl<'a> Closing<'a> {
 pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> Finding {
     let measure = &head.measure;
     let generation = &state.run.generation;
+    let mut closing = closing;
+    if closing.streamed == Some(true) && generation.is_foreign() {
+        closing.dialect = Dialect::Unknown;
+    }
     let request = head.request.try_lock().ok();
     let asked = request
         .as_ref()

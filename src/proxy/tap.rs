@@ -187,6 +187,9 @@ impl Streaming {
         match frame {
             Some(Ok(frame)) => {
                 self.note(at, &frame);
+                if let (Some(trailers), Some(call)) = (frame.trailers_ref(), &self.call) {
+                    call.watch().tell(|call| call.trailers(trailers));
+                }
                 // Servers do not ask again after trailers.
                 if frame.is_trailers() || self.source.is_end_stream() {
                     self.over(at, End::Complete);

@@ -42,6 +42,19 @@ struct Choice {
     text: Option<IgnoredAny>,
 }
 
+/// The events of Cohere's first streams: others have an `event_type`, too.
+const COHERE_V1: [&str; 9] = [
+    "stream-start",
+    "search-queries-generation",
+    "search-results",
+    "text-generation",
+    "citation-generation",
+    "tool-calls-generation",
+    "tool-calls-chunk",
+    "stream-end",
+    "debug",
+];
+
 /// The dialect of an event or a body, where it is beyond doubt.
 pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     match name {
@@ -98,7 +111,7 @@ fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
     if has(&looks.done) && (has(&looks.message) || has(&looks.response)) {
         return Some(Dialect::Ollama);
     }
-    if !looks.event_type.is_empty() || (has(&looks.generation_id) && has(&looks.text)) {
+    if COHERE_V1.contains(&&*looks.event_type) || (has(&looks.generation_id) && has(&looks.text)) {
         return Some(Dialect::CohereV1);
     }
     if has(&looks.message) && !looks.finish_reason.is_empty() {

@@ -19,6 +19,7 @@ pub enum Seen {
     Sent(Instant),
     Head(Instant, StatusCode),
     Frame(Frame),
+    Trailers(HeaderMap),
     Lagged(u64),
     Overhead(Phase, Duration),
     Ended(Instant, End),
@@ -288,6 +289,10 @@ impl CallObserver for Recorded {
         std::thread::sleep(self.manners.slow);
         self.record(Seen::Frame(frame));
     }
+    fn trailers(&self, trailers: &HeaderMap) {
+        self.record(Seen::Trailers(trailers.clone()));
+    }
+
     fn lagged(&self, frames: u64, _: u64) {
         self.record(Seen::Lagged(frames));
     }
