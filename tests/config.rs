@@ -57,6 +57,28 @@ fn an_upstream_that_may_have_no_connection_is_refused() {
 }
 
 #[test]
+fn a_host_with_a_port_would_never_match_and_is_refused() {
+    let with = |host: &str| GOOD.replace("path = ", &format!("host = \"{host}\"\npath = "));
+    for host in [
+        "llm.example:8080",
+        "http://llm.example",
+        "llm.example/v1",
+        "a b",
+        "",
+    ] {
+        let (line, key, reason) = only_problem(&with(host));
+        assert_eq!((line, &*key), (7, "host"), "{host}");
+        assert!(
+            reason.contains("leave out scheme, port and path"),
+            "{reason}"
+        );
+    }
+    for host in ["LLM.example", "10.0.0.1", "[::1]", "localhost"] {
+        assert!(Config::parse(&with(host), "test.toml").is_ok(), "{host}");
+    }
+}
+
+#[test]
 fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
     for (place, line, problem) in [
         ("\n\n[[route]]", "timeouts.send = \"0s\"", "longer than 0s"),

@@ -194,7 +194,10 @@ fn a_status_of_400_and_above_is_an_http_error_with_the_bodys_type() {
         (503, "<html>oops</html>", "503"),
     ] {
         let call = bench.begin("/v1/chat/completions", &[]);
-        bench.send(&*call, b"{}");
+        bench.send(
+            &*call,
+            br#"{"model":"m","messages":[{"role":"user","content":"a prompt of words"}]}"#,
+        );
         bench.answer(&*call, status, "application/json");
         bench.frame(&*call, 100, body);
         let record = bench.end(&*call, 200, End::Complete);
@@ -204,6 +207,8 @@ fn a_status_of_400_and_above_is_an_http_error_with_the_bodys_type() {
         );
         assert_eq!(record.error_type.as_deref(), Some(kind));
         assert_eq!(record.tokens.normalised.output, None);
+        let tokens = &record.tokens;
+        assert_eq!((tokens.normalised.input, tokens.source), (None, None));
     }
 }
 

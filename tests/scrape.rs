@@ -23,8 +23,11 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// A chat of 48 words over 1 s whose agent is part of a trace.
 fn traced_chat(bench: &Bench) {
-    let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
-    let call = bench.begin("/v1/chat/completions", &[("traceparent", &parent)]);
+    chat_of(bench, &format!("00-{TRACE}-00f067aa0ba902b7-01"));
+}
+
+fn chat_of(bench: &Bench, parent: &str) {
+    let call = bench.begin("/v1/chat/completions", &[("traceparent", parent)]);
     bench.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
     bench.answer(&*call, 200, "text/event-stream");
     for frame in 0..=5 {
@@ -39,6 +42,12 @@ fn traced_chat(bench: &Bench) {
 async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
     let server = Server::start().await;
     traced_chat(&server.bench);
+    // A trace that nobody records leads nowhere.
+    let unrecorded = TRACE.replace("4bf9", "5bf9");
+    chat_of(
+        &server.bench,
+        &format!("00-{unrecorded}-00f067aa0ba902b7-00"),
+    );
     let accept = [(
         "accept",
         "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
@@ -82,7 +91,7 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
         let line = with_trace.iter().find(|line| line.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("no exemplar of {name}"));
         assert!(line.contains(bound), "{line}");
-        let exemplar = format!("}} 1 # {{trace_id=\"{TRACE}\"}}{observed}1700000001.600");
+        let exemplar = format!("}} 2 # {{trace_id=\"{TRACE}\"}}{observed}1700000001.600");
         assert!(line.ends_with(&exemplar), "{line}");
     }
     let classic = server_text(&server).await;

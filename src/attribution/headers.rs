@@ -25,6 +25,8 @@ pub struct Heard {
     pub(super) experiment: Option<String>,
     pub(super) variant: Option<String>,
     pub(super) trace_id: Option<String>,
+    /// Whether whoever began the trace records it.
+    sampled: bool,
 }
 
 /// Session headers, the first wins. Any other `x-*-session-id` comes after them.
@@ -55,11 +57,13 @@ const ORIGINATOR: &str = "originator";
 impl Heard {
     /// What the headers say; `None` where they say nothing.
     pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<Heard>> {
+        let trace = TraceContext::of_headers(headers);
         let mut heard = Heard {
             session: explicit(headers, "x-tokengauge-session", &rules.session),
             agent: explicit(headers, "x-tokengauge-agent", &rules.agent),
             user: explicit(headers, "x-tokengauge-user", &rules.user),
-            trace_id: TraceContext::of_headers(headers).map(|context| context.trace()),
+            trace_id: trace.map(|context| context.trace()),
+            sampled: trace.is_some_and(|context| context.sampled()),
             ..Heard::default()
         };
         heard.known_session = known_session(headers);
@@ -85,6 +89,11 @@ impl Heard {
     /// The W3C trace id.
     pub fn trace_id(&self) -> Option<&str> {
         self.trace_id.as_deref()
+    }
+
+    /// Whether whoever began the trace records it.
+    pub fn sampled(&self) -> bool {
+        self.sampled
     }
 
     /// W3C baggage: `session.id` (or Langfuse's name for it) and `user.id`.

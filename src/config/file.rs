@@ -388,7 +388,7 @@ pub(super) struct Timeouts {
 pub(super) struct Route {
     pub(super) name: Option<Spanned<String>>,
     pub(super) path: Option<Spanned<String>>,
-    pub(super) host: Option<String>,
+    pub(super) host: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, Spanned<String>>,
     pub(super) strip: Option<bool>,

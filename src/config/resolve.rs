@@ -387,7 +387,7 @@ fn route(
             .map_or_else(|| upstream.name.clone(), |name| name.into_inner().into()),
         matches: Matches {
             path_prefix,
-            host: written.host.map(|host| host.to_ascii_lowercase()),
+            host: written.host.map(|host| route_host(&host, problems)),
             headers,
         },
         strip_prefix: written.strip.unwrap_or(true),
@@ -399,6 +399,21 @@ fn route(
         add_forwarded: written.forwarded,
         upgrades,
     })
+}
+
+/// A host as it is compared: without a port, which would never match.
+fn route_host(written: &Spanned<String>, problems: &mut Problems<'_>) -> String {
+    let host = written.get_ref().to_ascii_lowercase();
+    let authority = host.parse::<http::uri::Authority>();
+    if !authority.is_ok_and(|authority| authority.host() == host) {
+        problems.at(
+            written,
+            format!(
+                "`{host}` is not a host, such as `llm.example`; leave out scheme, port and path"
+            ),
+        );
+    }
+    host
 }
 
 fn upgrades(written: Option<Vec<Spanned<String>>>, problems: &mut Problems<'_>) -> Vec<String> {

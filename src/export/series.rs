@@ -170,7 +170,7 @@ impl Series {
     fn speed(&self, registry: &Registry, finding: &Finding) {
         let record = &finding.record;
         let seconds = &record.seconds;
-        let trace = Trace::of(record);
+        let trace = Trace::of(record).filter(|_| finding.sampled);
         if let Some(ttft) = seconds.ttft {
             let values = self.values(context(record));
             let histogram = registry.histogram(&names::TIME_TO_FIRST_TOKEN, &values);

@@ -70,7 +70,8 @@ fn needs_background(head: &Head, state: &State) -> bool {
     let request = head.request.try_lock();
     let busy = request.is_err();
     let reported = state.run.generation.usage().input.is_some();
-    let count = request.is_ok_and(|request| request.countable() && !reported);
+    let refused = state.status.is_some_and(|status| status >= 400);
+    let count = request.is_ok_and(|request| request.countable() && !reported) && !refused;
     whole || later || busy || count
 }
 

@@ -79,6 +79,12 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         choices: asked.and_then(|asked| asked.choices),
     };
     let outcome = verdict::outcome(closing.end, &facts, generation);
+    // Nobody read the prompt of a call that was refused.
+    let refused = matches!(
+        outcome,
+        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
+    );
+    closing.input = closing.input.filter(|_| !refused);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
     let tier = Tier::of(asked.and_then(|asked| asked.service_tier.as_deref()));
@@ -105,6 +111,10 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         guessed_session,
         ended: closing.ended,
         moments: moments(&closing, state),
+        sampled: closing.trace.map_or_else(
+            || (head.attribution.as_ref()).is_some_and(|heard| heard.sampled()),
+            |trace| trace.server.sampled(),
+        ),
         trace: closing.trace,
         response_id: response_id.map(String::from),
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),

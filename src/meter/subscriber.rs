@@ -66,6 +66,8 @@ pub struct Finding {
     pub moments: Moments,
     /// Its spans, where somebody traces.
     pub trace: Option<CallTrace>,
+    /// Whether the trace of the record is recorded, so that it can be looked at.
+    pub sampled: bool,
     /// The response's own id.
     pub response_id: Option<String>,
     /// Whether the session is no more than a guess.

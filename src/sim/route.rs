@@ -45,6 +45,7 @@ pub(crate) enum Shape {
     OllamaTags,
     OllamaVersion,
     Truth,
+    Health,
     Home,
 }
 
@@ -73,6 +74,7 @@ impl Shape {
             | Shape::OllamaTags
             | Shape::OllamaVersion
             | Shape::Truth
+            | Shape::Health
             | Shape::Home => Dialect::Unknown,
         }
     }
@@ -91,6 +93,7 @@ pub(crate) fn route(method: &Method, uri: &Uri) -> Option<Target> {
 fn get(path: &str) -> Option<Target> {
     let shape = match path {
         "" => Shape::Home,
+        _ if path.ends_with("/health") => Shape::Health,
         _ if path.ends_with("/sim/truth") => Shape::Truth,
         _ if path.ends_with("/realtime") => Shape::Realtime,
         _ if path.ends_with("/models") => Shape::Models,

@@ -177,6 +177,7 @@ impl Simulator {
             }
             Shape::Models => dialects::models::list(now()),
             Shape::OllamaTags => dialects::models::tags(),
+            Shape::Health => json!({"status": "ok"}),
             Shape::OllamaVersion => json!({"version": "0.12.0"}),
             Shape::Home => {
                 let text =
