@@ -17,6 +17,9 @@ pub use calls::*;
 pub use cluster::*;
 pub use slo::*;
 
+/// The variable with the token of the admin address: for whoever asks there, and for `run`.
+pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
+
 /// A transparent streaming reverse proxy that measures tokens per second on live LLM
 /// traffic. Without a command it runs the proxy.
 #[derive(Debug, Parser)]
@@ -96,9 +99,54 @@ pub struct RunArgs {
     /// Where operators connect, in place of the configuration's address
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
+    /// Where `/metrics` and health alone are, in place of the configuration's address
+    #[arg(long, value_name = "ADDR")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Append one JSON line per finished call to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub call_log: Option<PathBuf>,
+    /// For sidecars: a configuration as TOML text, upstreams and routes, to run by where the
+    /// configuration is missing or refused at the start, until it can be used; without it the
+    /// process exits with 78
+    #[arg(
+        long,
+        value_name = "TOML",
+        env = "TOKENGAUGE_FALLBACK_CONFIG",
+        hide_env_values = true
+    )]
+    pub fallback_config: Option<String>,
+    /// What becomes of calls while the fallback is in use
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        env = "TOKENGAUGE_ON_REFUSED_CONFIG"
+    )]
+    pub on_refused_config: OnRefusedConfig,
+}
+
+/// What becomes of calls while a sidecar's configuration cannot be used.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    clap::ValueEnum,
+    serde::Deserialize,
+    serde::Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnRefusedConfig {
+    /// They are refused with 503 where the configuration may limit calls: it has a quota, a
+    /// budget with `block`, or `requests_per_minute`. Else they are forwarded
+    #[default]
+    RefuseIfLimited,
+    /// They are forwarded
+    Pass,
+    /// They are refused with 503
+    Refuse,
 }
 
 /// Options of `demo`.
@@ -160,7 +208,7 @@ pub struct AdminArgs {
     #[arg(
         long = "admin-token",
         hide = true,
-        env = "TOKENGAUGE_ADMIN_TOKEN",
+        env = ADMIN_TOKEN,
         hide_env_values = true
     )]
     pub token: Option<String>,

@@ -87,6 +87,10 @@ pub enum Error {
     /// Something failed while running; the text says what and what to do.
     #[error("tokengauge: {0}")]
     Failed(String),
+    /// An address cannot be listened on: another configuration would not help. The text says
+    /// which, why and what to do.
+    #[error("tokengauge: {0}")]
+    Address(String),
     /// Whoever read standard output has seen enough: nothing more is to be done or said.
     #[error("tokengauge: nobody reads standard output")]
     OutputClosed,

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             error.tell();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
-                Error::Failed(_) | Error::OutputClosed => ExitCode::FAILURE,
+                Error::Failed(_) | Error::Address(_) | Error::OutputClosed => ExitCode::FAILURE,
             }
         }
     }

@@ -248,6 +248,8 @@ pub enum FailureKind {
     OverBudget,
     /// The proxy is at its limit of connections or requests.
     Overloaded,
+    /// The operator's configuration cannot be used, and it may limit calls.
+    ConfigRefused,
 }
 
 impl FailureKind {
@@ -270,6 +272,7 @@ impl FailureKind {
             FailureKind::RateLimited => "rate_limited",
             FailureKind::OverBudget => "budget_spent",
             FailureKind::Overloaded => "overloaded",
+            FailureKind::ConfigRefused => "config_refused",
         }
     }
 
@@ -285,7 +288,7 @@ impl FailureKind {
             FailureKind::BadRequest => StatusCode::BAD_REQUEST,
             FailureKind::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
             FailureKind::RateLimited | FailureKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
-            FailureKind::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            FailureKind::Overloaded | FailureKind::ConfigRefused => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         }
     }

@@ -231,6 +231,7 @@ fn failures_of_ours_have_our_status_and_their_own_name() {
         (RateLimited, Outcome::Rejected),
         (OverBudget, Outcome::Rejected),
         (Overloaded, Outcome::Rejected),
+        (ConfigRefused, Outcome::Rejected),
     ] {
         let bench = Bench::default();
         let call = bench.begin("/v1/chat/completions", &[]);

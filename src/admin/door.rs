@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,8 +17,13 @@ use std::time::Instant;
 #[derive(Default)]
 pub struct Door {
     pub(super) tls: Option<Arc<Acceptor>>,
-    token: Option<Token>,
+    token: Option<Arc<Token>>,
     hosts: Hosts,
+    /// Whether the address for metrics asks for the token, too, and its names.
+    metrics_token: bool,
+    metrics_hosts: Hosts,
+    /// Nobody sees more than health and metrics, at any address.
+    pub(super) restricted: bool,
 }
 
 impl Door {
@@ -28,18 +34,37 @@ impl Door {
     pub fn new(admin: &config::Admin, now: Instant) -> Result<Door, String> {
         let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
         let token = admin.token.as_ref().map(|token| Token::new(token, now));
+        if admin.metrics_token && admin.token.is_none() {
+            return Err(
+                "admin.metrics_token asks for the token of [admin], and there is none: set \
+                 `token_file`, or take it out"
+                    .to_owned(),
+            );
+        }
+        let hosts = |address: Option<SocketAddr>| Hosts {
+            local: address.is_some_and(|address| address.ip().is_loopback()),
+            configured: admin.hosts.clone(),
+        };
         Ok(Door {
             tls: tls
                 .map_err(|error| format!("admin.tls: {error}"))?
                 .map(Arc::new),
-            token: token.transpose()?,
-            hosts: Hosts {
-                local: admin
-                    .address
-                    .is_some_and(|address| address.ip().is_loopback()),
-                configured: admin.hosts.clone(),
-            },
+            token: token.transpose()?.map(Arc::new),
+            hosts: hosts(admin.address),
+            metrics_token: admin.metrics_token,
+            restricted: admin.restricted,
+            metrics_hosts: hosts(admin.metrics_address),
         })
+    }
+
+    /// The same for the address for metrics.
+    pub(super) fn for_metrics(&self) -> Door {
+        Door {
+            tls: self.tls.clone(),
+            token: self.token.clone().filter(|_| self.metrics_token),
+            hosts: self.metrics_hosts.clone(),
+            ..Door::default()
+        }
     }
 }
 

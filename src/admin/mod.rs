@@ -1,4 +1,5 @@
-//! The operators' address: health, `/metrics`, and what the API tells of calls.
+//! The operators' addresses: health, `/metrics`, and what the API tells of calls; and one for
+//! health and `/metrics` alone.
 
 mod about;
 mod accept;
@@ -19,6 +20,7 @@ use crate::export::prometheus::Prometheus;
 use crate::history::Capacity;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
+use crate::proxy::tls::Acceptor;
 use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -31,15 +33,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use server::Closed;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 pub use about::About;
 pub use beside::Beside;
 pub use door::Door;
 pub use feed::{Feed, Listening};
-pub use health::Readiness;
+pub use health::{Readiness, Running};
 pub(crate) use server::{Slots, Source, serve as serve_router};
 pub(crate) use shares::{Share, Shares};
 
@@ -73,50 +76,98 @@ pub struct Admin {
     pub wall: fn() -> SystemTime,
 }
 
-/// Serves operators on `listener` until `shutdown` is over; `door` says who they are.
+/// The operators' addresses, bound.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For everything.
+    pub admin: Option<TcpListener>,
+    /// For `/metrics` and health alone.
+    pub metrics: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(admin: TcpListener) -> Listeners {
+        Listeners {
+            admin: Some(admin),
+            metrics: None,
+        }
+    }
+}
+
+/// Serves operators on `listeners` until `shutdown` is over; `door` says who they are.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     admin: Admin,
     door: Door,
     shutdown: impl Future<Output = ()>,
 ) {
-    let tls = door.tls.clone();
-    let guard = door::Guard {
-        clock: admin.clock,
+    let listeners = listeners.into();
+    let clock = admin.clock;
+    let guard = |door| door::Guard {
+        clock,
         door: Arc::new(door),
     };
+    let gate = Arc::<working::Gate>::default();
+    let tls = door.tls.clone();
     let feed = Arc::clone(&admin.feed);
-    let slots = Arc::<Slots>::default();
-    count_connections(&admin.prometheus, &slots);
+    // Of their own, so that whoever holds the places of one leaves the other's free.
+    let (places, metrics_places) = (Arc::<Slots>::default(), Arc::<Slots>::default());
+    count_connections(&admin.prometheus, [&places, &metrics_places]);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
-    let service = router(admin)
-        .layer(from_fn_with_state(
-            Arc::<working::Gate>::default(),
-            working::apart,
-        ))
-        .layer(from_fn_with_state(guard, door::guard))
+    let metrics = metrics_router(admin.clone(), &gate, guard(door.for_metrics()))
         .layer(map_response(as_told));
-    // Who listens would never end by itself.
+    let service = if door.restricted {
+        metrics_router(admin, &gate, guard(door))
+    } else {
+        router(admin)
+            .layer(from_fn_with_state(gate, working::apart))
+            .layer(from_fn_with_state(guard(door), door::guard))
+    };
+    let service = service.layer(map_response(as_told));
+    let ending = watch::Sender::new(false);
     let shutdown = async {
         shutdown.await;
+        // Who listens would never end by itself.
         feed.end();
+        ending.send_replace(true);
     };
-    server::serve(listener, service, tls, slots, shutdown).await;
+    tokio::join!(
+        serve_on(listeners.admin, service, tls.clone(), places, &ending),
+        serve_on(listeners.metrics, metrics, tls, metrics_places, &ending),
+        shutdown,
+    );
     ticking.abort();
 }
 
-/// Brings the series of connections up to date with every scrape.
-fn count_connections(prometheus: &Prometheus, slots: &Arc<Slots>) {
-    let slots = Arc::downgrade(slots);
+/// Serves `service` where there is an address, until `ending` says so.
+async fn serve_on(
+    listener: Option<TcpListener>,
+    service: Router,
+    tls: Option<Arc<Acceptor>>,
+    slots: Arc<Slots>,
+    ending: &watch::Sender<bool>,
+) {
+    let Some(listener) = listener else {
+        return;
+    };
+    let mut ending = ending.subscribe();
+    let ended = async move {
+        let _ = ending.wait_for(|ending| *ending).await;
+    };
+    server::serve(listener, service, tls, slots, ended).await;
+}
+
+/// Brings the series of connections, those of all addresses together, up to date with every
+/// scrape.
+fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
+    let slots = slots.map(Arc::downgrade);
     prometheus.before_scrape(move |registry, _| {
-        let Some(slots) = slots.upgrade() else {
-            return;
-        };
+        let slots: Vec<_> = slots.iter().filter_map(Weak::upgrade).collect();
         let gauge = registry.gauge(&names::ADMIN_CONNECTIONS, &[]);
-        gauge.set(slots.open() as f64);
+        gauge.set(slots.iter().map(|slots| slots.open()).sum::<usize>() as f64);
         for reason in Closed::ALL {
             let counter = registry.counter(&names::ADMIN_CONNECTIONS_CLOSED, &[reason.as_str()]);
-            counter.absolute(slots.closed(reason));
+            counter.absolute(slots.iter().map(|slots| slots.closed(reason)).sum());
         }
     });
 }
@@ -126,8 +177,8 @@ pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/page/{*file}", get(page::file))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
+        .route(health::LIVE, get(health::live))
+        .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics))
         .merge(api::router())
         .fallback(|| async {
@@ -136,13 +187,34 @@ pub fn router(admin: Admin) -> Router {
                 "there is nothing at this path; / lists what there is",
             )
         })
-        .method_not_allowed_fallback(|| async {
+        .method_not_allowed_fallback(only_get)
+        .with_state(admin)
+}
+
+/// What is answered at the address for metrics: health and `/metrics`.
+fn metrics_router(admin: Admin, gate: &Arc<working::Gate>, guard: door::Guard) -> Router {
+    Router::new()
+        .route(health::LIVE, get(health::live))
+        .route(health::READY, get(health::ready))
+        .route(METRICS, get(metrics))
+        // What is not there is not there for anybody, whatever they show.
+        .route_layer(from_fn_with_state(Arc::clone(gate), working::apart))
+        .route_layer(from_fn_with_state(guard, door::guard))
+        .fallback(|| async {
             api::Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "only GET and HEAD are answered here",
+                StatusCode::NOT_FOUND,
+                "this address has /metrics, /livez and /readyz alone; the rest is at `listen` of [admin]",
             )
         })
+        .method_not_allowed_fallback(only_get)
         .with_state(admin)
+}
+
+async fn only_get() -> api::Problem {
+    api::Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "only GET and HEAD are answered here",
+    )
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {

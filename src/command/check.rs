@@ -48,7 +48,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
 }
 
 /// Certificates and keys must be readable now, not only when the first agent comes.
-fn files(config: &Config) -> Result<(), Error> {
+pub(super) fn files(config: &Config) -> Result<(), Error> {
     for tls in config
         .listeners
         .iter()

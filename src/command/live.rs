@@ -4,7 +4,7 @@ use super::notify::Receivers;
 use super::objectives;
 use super::operators::Watchers;
 use crate::Error;
-use crate::admin::About;
+use crate::admin::{About, Readiness};
 use crate::config::reload::needs_restart;
 use crate::config::{Config, Measure};
 use crate::cost::budget::Budgets;
@@ -29,6 +29,7 @@ pub(super) struct Live {
     pub(super) recent: Arc<RecentCalls>,
     pub(super) prometheus: Arc<Prometheus>,
     pub(super) slos: Arc<Slos>,
+    pub(super) readiness: Arc<Readiness>,
     pub(super) about: Arc<ArcSwap<About>>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) budgets: Arc<Budgets>,

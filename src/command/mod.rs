@@ -5,6 +5,7 @@ mod check;
 mod dashboards;
 mod demo;
 mod export;
+mod fallback;
 mod figures;
 mod files;
 mod inject;
@@ -31,8 +32,8 @@ mod threads;
 mod top;
 
 use crate::Error;
-use crate::cli::{Cli, Command, ConfigArgs};
-use crate::config::{self, Config};
+use crate::cli::{ADMIN_TOKEN, Cli, Command, ConfigArgs};
+use crate::config::{self, Config, Secret, Token};
 use crate::output;
 use std::path::Path;
 use tracing_subscriber::filter::LevelFilter;
@@ -82,7 +83,24 @@ fn serving(
 /// Loads the configuration and says where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
-    Ok((Config::parse(&text, &origin)?, origin))
+    let mut config = Config::parse(&text, &origin)?;
+    take_admin_token(&mut config)?;
+    Ok((config, origin))
+}
+
+/// The token that the environment gives, in place of the configuration's.
+fn take_admin_token(config: &mut Config) -> Result<(), Error> {
+    let Some(token) = std::env::var(ADMIN_TOKEN)
+        .ok()
+        .filter(|token| !token.is_empty())
+    else {
+        return Ok(());
+    };
+    let token = token.trim();
+    config::check_token(token)
+        .map_err(|reason| Error::Configuration(format!("{ADMIN_TOKEN}: {reason}")))?;
+    config.admin.token = Some(Token::Text(Secret::new(token)));
+    Ok(())
 }
 
 /// The configuration's text, and where it came from.

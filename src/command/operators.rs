@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::address;
-use crate::admin::{self, Admin, Beside, Door, Feed};
+use crate::admin::{self, Admin, Beside, Door, Feed, Listeners};
 use crate::config::{Config, Scrape};
 use crate::engine::{self, Watcher};
 use crate::export::prometheus::Prometheus;
@@ -16,10 +16,11 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The admin address, bound, and all that is beside the traffic.
+/// The operators' addresses, bound, and all that is beside the traffic.
 pub(super) struct Operators {
     beside: Beside,
-    listener: Option<TcpListener>,
+    admin: Option<TcpListener>,
+    metrics: Option<TcpListener>,
     door: Door,
 }
 
@@ -77,14 +78,15 @@ impl Watchers {
 }
 
 impl Operators {
-    /// Binds the address and reads every file, so that what cannot work fails now.
+    /// Binds the addresses and reads every file, so that what cannot work fails now.
     pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
         let beside = Beside::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
         prometheus.before_scrape(runtime::figures("admin", beside.handle().clone()));
         Ok(Operators {
             door: Door::new(&config.admin, Instant::now()).map_err(Error::Configuration)?,
-            listener: config.admin.address.map(listen).transpose()?,
+            admin: bind(config.admin.address, "--admin")?,
+            metrics: bind(config.admin.metrics_address, "--metrics-listen")?,
             beside,
         })
     }
@@ -101,14 +103,19 @@ impl Operators {
 
     /// Where operators connect.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
+        self.admin.as_ref()?.local_addr().ok()
+    }
+
+    /// Where `/metrics` and health alone are.
+    pub(super) fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref()?.local_addr().ok()
     }
 
     /// Answers operators; it goes on while streams end, until what is given is dropped.
     pub(super) fn start(self, admin: Admin) -> Beside {
         let handle = self.beside.handle();
-        if let Some(listener) = self.listener {
-            handle.spawn(serve(listener, admin, self.door));
+        if self.admin.is_some() || self.metrics.is_some() {
+            handle.spawn(serve(self.admin, self.metrics, admin, self.door));
         }
         self.beside
     }
@@ -124,17 +131,36 @@ pub(super) fn refresh(registry: &Registry, feed: &Feed) {
     count(&names::EVENT_LISTENERS_REFUSED, listening.refused);
 }
 
-async fn serve(listener: TcpListener, admin: Admin, door: Door) {
-    match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => admin::serve(listener, admin, door, std::future::pending()).await,
-        Err(error) => tracing::error!(%error, "there is no admin address; traffic goes on"),
-    }
+async fn serve(
+    on_admin: Option<TcpListener>,
+    on_metrics: Option<TcpListener>,
+    admin: Admin,
+    door: Door,
+) {
+    let listeners = Listeners {
+        admin: on_admin.and_then(asynchronous),
+        metrics: on_metrics.and_then(asynchronous),
+    };
+    admin::serve(listeners, admin, door, std::future::pending()).await;
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    address::listen(address).map_err(|error| {
-        Error::Failed(format!(
-            "cannot listen on the admin address {address}: {error}; name another with --admin"
+/// Needs the runtime that will serve it.
+fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
+    let listener = tokio::net::TcpListener::from_std(listener);
+    let failed = |error: &std::io::Error| {
+        tracing::error!(%error, "an address for operators is not served; traffic goes on");
+    };
+    listener.inspect_err(failed).ok()
+}
+
+/// Listens at `address`, which `option` of the command line replaces.
+fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, Error> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    address::listen(address).map(Some).map_err(|error| {
+        Error::Address(format!(
+            "cannot listen on the admin address {address}: {error}; name another with {option}"
         ))
     })
 }

@@ -1,7 +1,9 @@
 //! Changing the configuration of a running proxy: on SIGHUP, and when its file changes.
 
+use super::fallback::{Fallback, running};
 use super::live::Live;
 use crate::Error;
+use crate::admin::{Readiness, Running};
 use crate::config::Config;
 use crate::config::reload::Watched;
 use crate::export::names;
@@ -18,11 +20,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How often what was refused is tried again: a certificate or an address may have come.
 const RETRY_EVERY: Duration = Duration::from_secs(30);
 
+/// How often the log says again that the fallback is in use.
+const REMIND_EVERY: Duration = Duration::from_secs(600);
+
 /// Where a configuration comes from, again and again.
 pub(super) struct Source {
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
     file: Option<Watched>,
     hangup: Signal,
+    /// What is in use until the configuration can be, and why it was refused.
+    fallback: Option<(Fallback, String)>,
 }
 
 impl Source {
@@ -37,13 +44,21 @@ impl Source {
             read: Box::new(read),
             file: file.map(Watched::new),
             hangup,
+            fallback: None,
         })
+    }
+
+    /// `fallback` is in use: what is read was refused for this reason.
+    pub(super) fn instead_of(mut self, fallback: Option<(Fallback, String)>) -> Source {
+        self.fallback = fallback;
+        self
     }
 }
 
 /// What is told of reloads.
 pub(super) struct Reloads {
     prometheus: Arc<Prometheus>,
+    readiness: Arc<Readiness>,
     applied: Counter,
     refused: Counter,
     successful: Gauge,
@@ -53,11 +68,16 @@ pub(super) struct Reloads {
 
 impl Reloads {
     /// `config` was used at the start.
-    pub(super) fn new(prometheus: &Arc<Prometheus>, config: &Config) -> Reloads {
+    pub(super) fn new(
+        prometheus: &Arc<Prometheus>,
+        readiness: &Arc<Readiness>,
+        config: &Config,
+    ) -> Reloads {
         let registry = prometheus.registry();
         let reloads = |result| registry.counter(&names::CONFIG_RELOADS, &[result]);
         let mut told = Reloads {
             prometheus: Arc::clone(prometheus),
+            readiness: Arc::clone(readiness),
             applied: reloads("applied"),
             refused: reloads("refused"),
             successful: registry.gauge(&names::CONFIG_LAST_RELOAD_SUCCESSFUL, &[]),
@@ -75,9 +95,24 @@ impl Reloads {
             registry.forget(&names::CONFIG_INFO, &[&self.digest]);
             digest.clone_into(&mut self.digest);
         }
-        self.successful.set(1.0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.at.set(since.unwrap_or_default().as_secs_f64());
+        self.is(Running::Configured);
+    }
+
+    /// Which configuration is in use, for those who ask.
+    fn is(&self, running: Running) {
+        let successful = running == Running::Configured;
+        self.successful.set(f64::from(u8::from(successful)));
+        let registry = self.prometheus.registry();
+        for (calls, of) in [
+            ("forwarded", Running::Fallback),
+            ("refused", Running::Refusing),
+        ] {
+            let gauge = registry.gauge(&names::CONFIG_FALLBACK, &[calls]);
+            gauge.set(f64::from(u8::from(running == of)));
+        }
+        self.readiness.runs_by(running);
     }
 }
 
@@ -88,6 +123,8 @@ pub(super) struct Reload {
     told: Reloads,
     /// Why the last one was refused, and when that was.
     refused: Option<(String, Instant)>,
+    /// What is in use until one can be, and when the log said so.
+    fallback: Option<(Fallback, Instant)>,
 }
 
 /// Why a configuration is read.
@@ -105,12 +142,19 @@ pub(super) async fn run(live: Live, source: Source, told: Reloads) {
         read,
         mut file,
         mut hangup,
+        fallback,
     } = source;
+    let now = Instant::now();
+    let refused = fallback.as_ref().map(|(_, reason)| (reason.clone(), now));
+    if fallback.is_some() {
+        told.is(running(&live.config.load()));
+    }
     let mut reload = Reload {
         live,
         read,
         told,
-        refused: None,
+        refused,
+        fallback: fallback.map(|(fallback, _)| (fallback, now)),
     };
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -159,6 +203,7 @@ impl Reload {
         match changed {
             Ok(digest) => {
                 self.refused = None;
+                self.fallback = None;
                 self.told.applied.increment(1);
                 self.told.runs(&digest);
                 tracing::info!(
@@ -171,6 +216,9 @@ impl Reload {
     }
 
     fn refuse(&mut self, because: Because, error: &Error) {
+        if let Some((fallback, told)) = self.fallback.take() {
+            return self.fall_back(because, error, fallback, told);
+        }
         let reason = error.to_string();
         let known = self
             .refused
@@ -181,11 +229,42 @@ impl Reload {
             return;
         }
         self.told.refused.increment(1);
-        self.told.successful.set(0.0);
+        self.told.is(Running::Previous);
         let reason = reason.replace('\n', "; ");
         tracing::error!(
             reason,
             "the configuration was refused; the one before stays in use"
         );
+    }
+
+    /// There is none before: what was refused decides whether calls are, too.
+    fn fall_back(&mut self, because: Because, error: &Error, fallback: Fallback, told: Instant) {
+        let now = Instant::now();
+        let known = self.refused.take().map(|(known, _)| known);
+        let reason = match (because, known) {
+            // What was refused is the same as before.
+            (Because::Again, Some(known)) => known,
+            _ => {
+                self.told.refused.increment(1);
+                error.to_string()
+            }
+        };
+        let mut config = fallback.config();
+        // Fixed while the process runs.
+        config.admin = self.live.config.load().admin.clone();
+        let mut remind = because != Because::Again || now - told >= REMIND_EVERY;
+        if config.refusal != self.live.config.load().refusal {
+            remind = true;
+            if let Err(error) = self.live.change(config) {
+                tracing::error!(%error, "the fallback stays as it is");
+            }
+        }
+        let state = running(&self.live.config.load());
+        self.told.is(state);
+        if remind {
+            fallback.tell(&reason, state);
+        }
+        self.refused = Some((reason, now));
+        self.fallback = Some((fallback, if remind { now } else { told }));
     }
 }

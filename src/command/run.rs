@@ -1,51 +1,95 @@
 //! `tokengauge run`: the proxy.
 
 use super::DEFAULT_FILE;
+use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
 use crate::cli::RunArgs;
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
+use std::path::PathBuf;
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
-    let (config, origin) = config(&args)?;
-    let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
+    let (proxy, fallback) = bind(&args).await?;
     super::signals::watch(proxy.shutdown())?;
-    let proxy = proxy.reloads(source(args)?);
-    tracing::info!(configuration = origin, "started");
+    let configuration = proxy.config().origin.clone();
+    let proxy = proxy.reloads(source(args)?.instead_of(fallback));
+    tracing::info!(configuration, "started");
     proxy.serve().await
+}
+
+/// A fallback in use, and why.
+type InUse = Option<(Fallback, String)>;
+
+/// The proxy by its configuration; by its fallback, where it has one and the configuration
+/// cannot be used.
+async fn bind(args: &RunArgs) -> Result<(Proxy, InUse), Error> {
+    let call_log = args.call_log.as_deref();
+    let refused = match config(args) {
+        Ok(config) => match Proxy::bind(config, call_log).await {
+            Ok(proxy) => return Ok((proxy, None)),
+            Err(error @ Error::Address(_)) => return Err(error),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    let Some(fallback) = fallback(args) else {
+        return Err(refused);
+    };
+    let fallback = fallback.map_err(|error| fallback::both(&refused, &error))?;
+    let config = fallback.config();
+    let running = fallback::running(&config);
+    let reason = refused.to_string();
+    let proxy = Proxy::bind(config, call_log).await?;
+    fallback.tell(&reason, running);
+    Ok((proxy, Some((fallback, reason))))
+}
+
+/// What to run by where the configuration cannot be used, if that is named.
+fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
+    let text = args.fallback_config.as_deref()?;
+    let file = file(args).filter(|_| !text.trim().is_empty())?;
+    let config = Config::parse(text, "--fallback-config").map_err(Error::from);
+    let config = config.and_then(|config| overlaid(config, args));
+    Some(config.map(|config| Fallback::new(config, args.on_refused_config, file)))
+}
+
+/// The file with the configuration, whether it is there or not.
+fn file(args: &RunArgs) -> Option<PathBuf> {
+    match (&args.upstream, &args.config.config) {
+        (Some(_), _) => None,
+        (None, Some(file)) => Some(file.clone()),
+        (None, None) => Some(DEFAULT_FILE.into()),
+    }
 }
 
 /// The same configuration, as its file is by then.
 fn source(args: RunArgs) -> Result<Source, Error> {
-    let file = match (&args.upstream, &args.config.config) {
-        (Some(_), _) => None,
-        (None, Some(file)) => Some(file.clone()),
-        (None, None) => Some(DEFAULT_FILE.into()),
-    };
-    Source::new(file.as_deref(), move || Ok(config(&args)?.0))
+    Source::new(file(&args).as_deref(), move || config(&args))
 }
 
-/// The configuration, overlaid by the command line.
-fn config(args: &RunArgs) -> Result<(Config, String), Error> {
-    if let Some(upstream) = &args.upstream {
-        let listen = args.listen.unwrap_or(DEFAULT_LISTEN);
-        let config = Config::sidecar(upstream, listen, args.admin.unwrap_or(DEFAULT_ADMIN));
-        return Ok((
-            config.map_err(Error::Configuration)?,
-            "--upstream".to_owned(),
-        ));
-    }
-    let (mut config, origin) = super::load(&args.config)?;
+/// The configuration, overlaid by command line and environment.
+fn config(args: &RunArgs) -> Result<Config, Error> {
+    let config = match &args.upstream {
+        Some(upstream) => {
+            let listen = args.listen.unwrap_or(DEFAULT_LISTEN);
+            Config::sidecar(upstream, listen, args.admin.unwrap_or(DEFAULT_ADMIN))
+                .map_err(Error::Configuration)?
+        }
+        None => super::load(&args.config)?.0,
+    };
+    overlaid(config, args)
+}
+
+fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     if let Some(address) = args.listen {
-        let tls = config
-            .listeners
-            .first()
-            .and_then(|listener| listener.tls.clone());
+        let tls = config.listeners.first();
+        let tls = tls.and_then(|listener| listener.tls.clone());
         config.listeners = vec![Listener { address, tls }];
     }
-    if let Some(address) = args.admin {
-        config.admin.address = Some(address);
-    }
-    Ok((config, origin))
+    let admin = &mut config.admin;
+    admin.address = args.admin.or(admin.address);
+    admin.metrics_address = args.metrics_listen.or(admin.metrics_address);
+    super::take_admin_token(&mut config)?;
+    Ok(config)
 }

@@ -76,6 +76,10 @@ impl Proxy {
         subscribers.push(Arc::new(Lines));
         let spending = Spending::open(&config)?;
         subscribers.push(spending.budgets.clone());
+        let receivers = receivers(&config, &prometheus, &slos, &spending)?;
+        super::check::files(&config)?;
+        // From here on only addresses fail: with another configuration all of the above is
+        // begun again, and OTLP is not to be sent twice.
         let otlp = start_otlp(&config, &prometheus);
         subscribers.extend(otlp.subscribers());
         let measure = Measure {
@@ -100,7 +104,6 @@ impl Proxy {
         );
         let bound = bind_listeners(&config)?;
         let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
-        let receivers = receivers(&config, &prometheus, &slos, &spending)?;
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let objectives = Objectives::start(&slos, store.as_ref(), &meter);
         let operators = Operators::bind(&config, &prometheus)?;
@@ -143,6 +146,11 @@ impl Proxy {
         self
     }
 
+    /// Which configuration it runs by.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Ends the proxy.
     pub(super) fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
@@ -176,13 +184,14 @@ impl Proxy {
             recent: Arc::clone(&self.admin.recent),
             prometheus: Arc::clone(&self.admin.prometheus),
             slos: Arc::clone(&self.admin.slos),
+            readiness: Arc::clone(&self.admin.readiness),
             about: Arc::clone(&self.admin.about),
             store: self.store,
             budgets: Arc::clone(&self.spending.budgets),
             receivers: self.receivers,
             watchers: self.watchers,
         };
-        let told = Reloads::new(&live.prometheus, &config.load());
+        let told = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, told)));
@@ -218,6 +227,9 @@ impl Proxy {
         if let Some(address) = self.operators.address() {
             output::note(&format!("admin on {address}"));
         }
+        if let Some(address) = self.operators.metrics_address() {
+            output::note(&format!("metrics on {address}"));
+        }
         for line in self.config.of_each_replica() {
             tracing::info!("{line}");
         }
@@ -232,7 +244,7 @@ fn exporter(config: &Config) -> Arc<Prometheus> {
 fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {
     let bound = config.listeners.iter().map(Bound::bind);
     let bound: Result<Vec<_>, _> = bound.collect();
-    bound.map_err(|error| Error::Failed(error.to_string()))
+    bound.map_err(|error| Error::Address(error.to_string()))
 }
 
 /// Who is told of alerts.

@@ -298,6 +298,9 @@ pub(super) struct ServerTls {
 #[serde(deny_unknown_fields)]
 pub(super) struct Admin {
     pub(super) listen: Option<Written>,
+    pub(super) metrics_listen: Option<Spanned<Written>>,
+    #[serde(default)]
+    pub(super) metrics_token: bool,
     pub(super) enabled: Option<bool>,
     pub(super) token: Option<Spanned<String>>,
     pub(super) token_file: Option<Spanned<PathBuf>>,

@@ -5,6 +5,7 @@ mod attribution;
 mod cost;
 mod file;
 mod ledger;
+mod limited;
 mod objectives;
 mod operators;
 mod quotas;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use file::{Invalid, Problem};
+pub(crate) use limited::{may_have_token, may_limit};
 pub(crate) use operators::check_token;
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::text;
@@ -79,6 +81,9 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// Where finished calls are kept, if anywhere.
     pub ledger: Option<Ledger>,
+    /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
+    /// calls are forwarded.
+    pub refusal: Option<Arc<str>>,
     /// Where it was read from.
     pub origin: String,
     /// A digest of the text, for records of what changed.
@@ -128,6 +133,13 @@ pub struct ServerTls {
 pub struct Admin {
     /// Where it listens; `None` switches it off.
     pub address: Option<SocketAddr>,
+    /// A second address, for `/metrics` and health alone.
+    pub metrics_address: Option<SocketAddr>,
+    /// Whether `/metrics` at the second address asks for the token, too.
+    pub metrics_token: bool,
+    /// Whether `address` has `/metrics` and health alone, too: which token it should ask for is
+    /// not known.
+    pub restricted: bool,
     /// What operators must show to see more than health.
     pub token: Option<Token>,
     /// Names by which it may be addressed without a token, in lower case, beside those

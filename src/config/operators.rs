@@ -17,8 +17,18 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
     let enabled = written.enabled.unwrap_or(true);
+    let address = enabled.then(|| written.listen.map_or(DEFAULT_ADMIN, |listen| listen.0));
+    if let Some(metrics) = &written.metrics_listen
+        && address.is_some_and(|address| address.port() != 0 && address == metrics.get_ref().0)
+    {
+        let reason = "is `listen` of [admin], where the metrics are already; name another address";
+        problems.at(metrics, reason);
+    }
     Admin {
-        address: enabled.then(|| written.listen.map_or(DEFAULT_ADMIN, |listen| listen.0)),
+        address,
+        metrics_address: written.metrics_listen.map(|listen| listen.into_inner().0),
+        metrics_token: written.metrics_token,
+        restricted: false,
         token: token(written.token, written.token_file, problems),
         hosts: hosts(written.hosts, problems),
         tls: written.tls.map(server_tls),
@@ -51,13 +61,14 @@ pub(super) fn apart(
     upstreams: &HashMap<String, Arc<Upstream>>,
     problems: &mut Problems<'_>,
 ) {
-    let Some(address) = admin.address.filter(|address| address.port() != 0) else {
-        return;
-    };
     let mut names: Vec<_> = upstreams.values().collect();
     names.sort_by(|one, other| one.name.cmp(&other.name));
-    for upstream in names {
-        if upstream.endpoints.iter().any(|one| leads_to(one, address)) {
+    let addresses = admin.address.into_iter().chain(admin.metrics_address);
+    for address in addresses.filter(|address| address.port() != 0) {
+        for upstream in &names {
+            if !upstream.endpoints.iter().any(|one| leads_to(one, address)) {
+                continue;
+            }
             let reason = format!(
                 "`{}` is the operators' address, {address}: agents would see all that it tells",
                 upstream.name

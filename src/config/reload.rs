@@ -21,6 +21,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         budgets: _,
         state_dir,
         ledger,
+        refusal: _,
         origin: _,
         digest: _,
     } = next;

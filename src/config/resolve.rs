@@ -69,6 +69,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         budgets,
         state_dir: file.state_dir,
         ledger,
+        refusal: None,
         origin: String::new(),
         digest: digest(text),
     })

@@ -57,6 +57,7 @@ impl Config {
             budgets: Vec::new(),
             state_dir: None,
             ledger: None,
+            refusal: None,
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
         })

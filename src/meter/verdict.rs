@@ -55,7 +55,8 @@ fn failed(kind: FailureKind) -> Outcome {
         | FailureKind::UnsupportedCoding
         | FailureKind::RateLimited
         | FailureKind::OverBudget
-        | FailureKind::Overloaded => Outcome::Rejected,
+        | FailureKind::Overloaded
+        | FailureKind::ConfigRefused => Outcome::Rejected,
     }
 }
 

@@ -139,6 +139,9 @@ impl Forwarder {
             response.headers_mut().insert(CONNECTION, close);
             return response;
         }
+        if let Some(reason) = &routing.config.refusal {
+            return refuse(call, &failure(FailureKind::ConfigRefused, &**reason));
+        }
         if let Err(wait) = routing.limiter.check(route) {
             return too_many(call, route, wait);
         }

@@ -86,6 +86,13 @@ pub const CONFIG_LAST_RELOAD_SUCCESSFUL: Metric = gauge(
     &[],
     "1 where the last configuration that was read is in use, 0 where it was refused.",
 );
+/// None could be used at the start.
+pub const CONFIG_FALLBACK: Metric = gauge(
+    "tokengauge_config_fallback",
+    Unit::Count,
+    &["calls"],
+    "1 where a sidecar's configuration was missing or refused at its start and the fallback is in use, by what becomes of calls: forwarded or refused.",
+);
 /// When one was taken.
 pub const CONFIG_LAST_RELOAD_SUCCESS_SECONDS: Metric = gauge(
     "tokengauge_config_last_reload_success_timestamp_seconds",

@@ -1,0 +1,123 @@
+//! What a sidecar runs by where its configuration cannot be used at the start: the upstreams and
+//! routes that its injection names, so that the application is not held up. A limit that
+//! cannot be loaded holds calls up all the same, unless the injection says otherwise.
+
+use crate::Error;
+use crate::admin::Running;
+use crate::cli::OnRefusedConfig;
+use crate::config::Config;
+use crate::config::{may_have_token, may_limit};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A configuration to run by until the one in `file` can be used.
+#[derive(Clone)]
+pub(super) struct Fallback {
+    config: Config,
+    policy: OnRefusedConfig,
+    file: PathBuf,
+}
+
+/// What is known of the file that was refused.
+enum Refused {
+    Missing,
+    Unreadable,
+    Text(String),
+}
+
+impl Fallback {
+    /// By `config`, where the configuration in `file` was refused.
+    pub(super) fn new(config: Config, policy: OnRefusedConfig, file: PathBuf) -> Fallback {
+        Fallback {
+            config,
+            policy,
+            file,
+        }
+    }
+
+    /// The configuration to run by, as the file is now. Blocks on the disk.
+    pub(super) fn config(&self) -> Config {
+        let refused = self.refused();
+        let mut config = self.config.clone();
+        config.refusal = self.refuses(&refused).then(|| self.refusal());
+        config.admin.restricted = config.admin.token.is_none() && refused.may(may_have_token);
+        config
+    }
+
+    fn refuses(&self, refused: &Refused) -> bool {
+        match self.policy {
+            OnRefusedConfig::Pass => false,
+            OnRefusedConfig::Refuse => true,
+            OnRefusedConfig::RefuseIfLimited => refused.may(may_limit),
+        }
+    }
+
+    /// For agents: whose fault, and what to do.
+    fn refusal(&self) -> Arc<str> {
+        let limits = match self.policy {
+            OnRefusedConfig::Refuse => "",
+            _ => ", which may limit calls,",
+        };
+        format!(
+            "tokengauge, which this call goes through, cannot use its configuration {}{limits} and forwards \
+             no call until it can: a fault of whoever wrote it, not of the caller. Its log and \
+             `tokengauge check` name the line; the pod's annotation tokengauge.dev/on-refused-config: \"pass\" \
+             lets calls pass meanwhile",
+            self.file.display()
+        )
+        .into()
+    }
+
+    fn refused(&self) -> Refused {
+        match std::fs::read(&self.file) {
+            Ok(bytes) => Refused::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Refused::Missing,
+            Err(_) => Refused::Unreadable,
+        }
+    }
+
+    /// Says on the log why it is in use, and what becomes of calls.
+    pub(super) fn tell(&self, reason: &str, running: Running) {
+        let reason = reason.replace('\n', "; ");
+        let calls = match running {
+            Running::Refusing => {
+                "calls are refused, since it may limit them or the injection wants it so"
+            }
+            _ => "calls are forwarded and measured with defaults",
+        };
+        tracing::error!(
+            reason,
+            calls,
+            "the configuration was refused at the start, a fault of whoever wrote it; the fallback of the \
+             injection is in use. Mend the configuration: it is read again when it changes"
+        );
+    }
+}
+
+impl Refused {
+    /// Whether its text may say so. What is not there says nothing, and what cannot be read may
+    /// say anything.
+    fn may(&self, say: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Refused::Missing => false,
+            Refused::Unreadable => true,
+            Refused::Text(text) => say(text),
+        }
+    }
+}
+
+/// Which configuration a fallback is.
+pub(super) fn running(config: &Config) -> Running {
+    match config.refusal {
+        Some(_) => Running::Refusing,
+        None => Running::Fallback,
+    }
+}
+
+/// Both reasons, where the fallback cannot be used either.
+pub(super) fn both(refused: &Error, fallback: &Error) -> Error {
+    Error::Configuration(format!(
+        "{refused}\nthe fallback cannot be used either: {fallback}"
+    ))
+}
