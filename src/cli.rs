@@ -20,6 +20,12 @@ pub use slo::*;
 /// The variable with the token of the admin address: for whoever asks there, and for `run`.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
+/// The variables by which injection tells a sidecar what to do where its configuration cannot
+/// be used.
+pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
+/// See [`FALLBACK_CONFIG`].
+pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
+
 /// A transparent streaming reverse proxy that measures tokens per second on live LLM
 /// traffic. Without a command it runs the proxy.
 #[derive(Debug, Parser)]
@@ -111,7 +117,7 @@ pub struct RunArgs {
     #[arg(
         long,
         value_name = "TOML",
-        env = "TOKENGAUGE_FALLBACK_CONFIG",
+        env = FALLBACK_CONFIG,
         hide_env_values = true
     )]
     pub fallback_config: Option<String>,
@@ -120,7 +126,7 @@ pub struct RunArgs {
         long,
         value_enum,
         default_value_t,
-        env = "TOKENGAUGE_ON_REFUSED_CONFIG"
+        env = ON_REFUSED_CONFIG
     )]
     pub on_refused_config: OnRefusedConfig,
 }

@@ -9,7 +9,8 @@ use crate::proxy::tls;
 use std::time::Instant;
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let (config, origin) = super::load(&args.config)?;
+    let (mut config, origin) = super::load(&args.config)?;
+    super::take_admin_token(&mut config)?;
     files(&config)?;
     let mut text = format!("{origin}: valid\n");
     for listener in &config.listeners {
@@ -31,6 +32,13 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             text += &format!("  operators connect to {address}{tls}{token}\n");
         }
         None => text += "  no admin address\n",
+    }
+    if let Some(address) = config.admin.metrics_address {
+        let token = match config.admin.metrics_token {
+            true => ", with a token",
+            false => "",
+        };
+        text += &format!("  health and metrics alone are at {address}{token}\n");
     }
     for route in &config.routes {
         text += &format!("  {}\n", describe(route));

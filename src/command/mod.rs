@@ -83,9 +83,7 @@ fn serving(
 /// Loads the configuration and says where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
-    let mut config = Config::parse(&text, &origin)?;
-    take_admin_token(&mut config)?;
-    Ok((config, origin))
+    Ok((Config::parse(&text, &origin)?, origin))
 }
 
 /// The token that the environment gives, in place of the configuration's.

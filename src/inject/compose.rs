@@ -15,6 +15,16 @@ pub(super) const STATE: &str = "/var/lib/tokengauge";
 /// What concerns the place where a configuration runs: the sidecar's is told by its
 /// arguments, and files that it names are not in the pod.
 const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "ledger", "notify"];
+/// The lists of a fallback, and the keys of their tables.
+const IN_FALLBACK: &[(&str, &[&str])] = &[
+    ("upstream", &["name", "url", "urls", "protocol", "timeouts"]),
+    (
+        "route",
+        &[
+            "name", "upstream", "path", "strip", "host", "headers", "dialect", "upgrades",
+        ],
+    ),
+];
 /// Seconds that are left of the grace period when streams have been cut off.
 const MARGIN: u64 = 5;
 
@@ -31,6 +41,26 @@ pub(super) fn agents(
         point(&mut table, name, bare(name, url, base_urls));
     }
     finish(table, wishes, grace)
+}
+
+/// What the sidecar runs by where `text` cannot be used: its upstreams and routes, without
+/// what needs a file or could be unknown to the sidecar's version.
+pub(super) fn fallback(text: &str, grace: u64) -> Result<String, String> {
+    let whole = of_any_place(text)?;
+    let mut table = Table::new();
+    table.insert("drain_timeout".to_owned(), drain(grace).into());
+    for (list, keys) in IN_FALLBACK {
+        let all = whole.get(*list).and_then(Value::as_array);
+        let all = all.into_iter().flatten().filter_map(Value::as_table);
+        let of = |one: &Table| {
+            let known = keys.iter().filter_map(|key| one.get_key_value(*key));
+            let known = known.map(|(key, value)| (key.clone(), value.clone()));
+            Value::Table(known.collect())
+        };
+        let all: Vec<Value> = all.map(of).collect();
+        table.insert((*list).to_owned(), all.into());
+    }
+    toml::to_string(&table).map_err(|error| error.to_string())
 }
 
 /// For a pod with an engine: everything goes to it.
@@ -75,8 +105,7 @@ fn of_any_place(base: &str) -> Result<Table, String> {
 }
 
 fn finish(mut table: Table, wishes: &Wishes, grace: u64) -> Result<String, String> {
-    let drain = grace.saturating_sub(MARGIN).max(1);
-    table.insert("drain_timeout".to_owned(), format!("{drain}s").into());
+    table.insert("drain_timeout".to_owned(), drain(grace).into());
     if let Some(workload) = &wishes.workload {
         // One that asks for nothing matches every call, and the first that matches wins.
         let mut every = Table::new();
@@ -107,6 +136,10 @@ fn finish(mut table: Table, wishes: &Wishes, grace: u64) -> Result<String, Strin
             ))
         }
     }
+}
+
+fn drain(grace: u64) -> String {
+    format!("{}s", grace.saturating_sub(MARGIN).max(1))
 }
 
 fn objective(slo: &Slo) -> Table {

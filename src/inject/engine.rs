@@ -18,7 +18,8 @@ pub(super) struct Fronted {
     pub(super) traffic: u16,
     /// The sidecar's port as the pod shows it, with the name that was the engine's.
     pub(super) port: Value,
-    pub(super) config: Option<String>,
+    /// Where everything goes to the engine; what the pod asks for by name is used in its place.
+    pub(super) config: String,
 }
 
 /// Probes and hooks that name a port.
@@ -42,14 +43,8 @@ pub(super) fn front(
     let at = find(pod, engine, wishes)?;
     let name = pod.containers(List::Main)[at]["name"].as_str();
     let name = name.unwrap_or("engine").to_owned();
-    let config = match &wishes.config {
-        Some(_) => None,
-        None => {
-            let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
-            let config = compose::engine(base, wishes, engine, &name, pod.grace())?;
-            Some(config)
-        }
-    };
+    let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
+    let config = compose::engine(base, wishes, engine, &name, pod.grace())?;
     let traffic = traffic(pod, engine, wishes, settings, warnings)?;
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);

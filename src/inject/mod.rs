@@ -39,6 +39,9 @@ pub const PREFIX: &str = "tokengauge.dev/";
 /// The container's name.
 pub const SIDECAR: &str = "tokengauge";
 
+/// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
+const MAX_FALLBACK: usize = 64 << 10;
+
 /// Who asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -97,6 +100,9 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
         native,
         admin,
         mesh: pod.mesh(),
+        on_refused_config: wishes
+            .on_refused_config
+            .unwrap_or(settings.on_refused_config),
         ..Place::default()
     };
     let source = match &wishes.engine {
@@ -104,11 +110,12 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
             let fronted = engine::front(&mut pod, engine, &wishes, settings, &mut warnings)?;
             place.traffic = fronted.traffic;
             place.serves = Some(fronted.port);
-            match (fronted.config, &wishes.config) {
-                (Some(text), _) => Source::Text(text),
-                (None, name) => Source::ConfigMap {
-                    name: name.clone().unwrap_or_default(),
-                    optional: false,
+            place.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
+            match &wishes.config {
+                None => Source::Text(fronted.config),
+                Some(name) => Source::ConfigMap {
+                    name: name.clone(),
+                    by_pod: true,
                 },
             }
         }
@@ -120,11 +127,25 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
                 }
             };
             let (source, reached) = source(&pod, &wishes, settings, &mut warnings)?;
+            let routes = match &source {
+                Source::BuiltIn => None,
+                Source::ConfigMap { .. } => Some(base(settings)),
+                Source::Text(text) => Some(text.as_str()),
+            };
+            let fallback = routes.map(|routes| compose::fallback(routes, pod.grace()));
+            place.fallback = fallback.transpose()?;
             let reached = reached.at(place.traffic, native);
             agents::point(&mut pod, &wishes, settings, &reached, &mut warnings)?;
             source
         }
     };
+    let too_long = |text: &mut String| text.len() > MAX_FALLBACK;
+    if place.fallback.take_if(too_long).is_some() {
+        warnings.push(format!(
+            "its routes are more than {MAX_FALLBACK} bytes, too long for a variable: where its configuration \
+             cannot be used, the pod will not start"
+        ));
+    }
     sidecar::add(&mut pod, &place, &source, settings)?;
     Ok(Some((pod.into_value(), warnings)))
 }
@@ -157,6 +178,11 @@ fn two_sources() -> String {
     )
 }
 
+/// The configuration that annotations change.
+fn base(settings: &Settings) -> &str {
+    settings.base.as_deref().unwrap_or(compose::BUILT_IN)
+}
+
 /// Where the configuration comes from, and which base URLs it knows.
 fn source(
     pod: &Pod,
@@ -171,11 +197,11 @@ fn source(
         }
         let source = Source::ConfigMap {
             name: name.clone(),
-            optional: false,
+            by_pod: true,
         };
         return Ok((source, Reached::everything()));
     }
-    let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
+    let base = base(settings);
     if wishes.composes() || !taken.is_empty() {
         let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
         let reached = Reached::by(&text, taken);
@@ -185,7 +211,7 @@ fn source(
         Some(name) => {
             let source = Source::ConfigMap {
                 name: name.clone(),
-                optional: true,
+                by_pod: false,
             };
             (source, Reached::by(base, taken))
         }

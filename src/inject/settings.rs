@@ -1,5 +1,6 @@
 //! What is injected, as the operator says: a file of TOML, every key with a default.
 
+use crate::cli::OnRefusedConfig;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub base_config: Option<std::path::PathBuf>,
     /// Variables that are pointed at the sidecar, and the paths; `""` takes one out.
     pub base_urls: BTreeMap<String, String>,
+    /// What becomes of calls while the sidecar's configuration cannot be used.
+    pub on_refused_config: OnRefusedConfig,
     /// The sidecar's log level.
     pub log_level: String,
     /// More variables of the sidecar, as Kubernetes writes them.
@@ -98,6 +101,7 @@ impl Default for Settings {
             base_urls: all
                 .map(|(name, path)| ((*name).to_owned(), (*path).to_owned()))
                 .collect(),
+            on_refused_config: OnRefusedConfig::default(),
             log_level: "info".to_owned(),
             env: Vec::new(),
             resources: serde_json::json!({

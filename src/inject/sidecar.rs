@@ -4,6 +4,8 @@ use super::compose::STATE;
 use super::pod::{List, Pod, is_foreign};
 use super::settings::Settings;
 use super::{PREFIX, SIDECAR};
+use crate::cli::{FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 /// The annotation that holds a configuration, which the pod mounts as a file.
@@ -28,16 +30,21 @@ pub(super) struct Place {
     pub(super) mesh: bool,
     /// The port that others connect to, in front of an engine.
     pub(super) serves: Option<Value>,
+    /// What it runs by where its configuration cannot be used.
+    pub(super) fallback: Option<String>,
+    pub(super) on_refused_config: OnRefusedConfig,
 }
 
 /// Where its configuration is.
 pub(super) enum Source {
     /// In the program.
     BuiltIn,
+    /// Mounted when it is there: the pod does not wait for it.
     ConfigMap {
         name: String,
-        /// The program's own until it is there.
-        optional: bool,
+        /// The pod asks for it. The injector's own may be missing: the program's is in use
+        /// until it is there.
+        by_pod: bool,
     },
     /// In an annotation.
     Text(String),
@@ -72,8 +79,8 @@ pub(super) fn add(
 fn volume(source: &Source) -> Option<Value> {
     match source {
         Source::BuiltIn => None,
-        Source::ConfigMap { name, optional } => Some(json!({
-            "name": CONFIG_VOLUME, "configMap": { "name": name, "optional": optional },
+        Source::ConfigMap { name, .. } => Some(json!({
+            "name": CONFIG_VOLUME, "configMap": { "name": name, "optional": true },
         })),
         Source::Text(_) => Some(json!({
             "name": CONFIG_VOLUME,
@@ -120,7 +127,7 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     };
     let mut args = vec!["run".to_owned()];
     // Without a name it takes the file of its folder, where there is one.
-    let in_folder = matches!(source, Source::ConfigMap { optional: true, .. });
+    let in_folder = matches!(source, Source::ConfigMap { by_pod: false, .. });
     if !in_folder && !matches!(source, Source::BuiltIn) {
         args.extend(["--config".to_owned(), FILE.to_owned()]);
     }
@@ -141,7 +148,7 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     if in_folder {
         container["workingDir"] = json!(FOLDER);
     }
-    container["env"] = variables(settings);
+    container["env"] = variables(place, settings);
     let mut ports = vec![json!({ "name": ADMIN, "containerPort": place.admin, "protocol": "TCP" })];
     ports.extend(place.serves.clone());
     container["ports"] = json!(ports);
@@ -157,8 +164,8 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     container
 }
 
-/// The sidecar's own: where it is, for its telemetry, and what the operator adds.
-fn variables(settings: &Settings) -> Value {
+/// The sidecar's own: where it is, for its telemetry, its fallback, and what the operator adds.
+fn variables(place: &Place, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
         json!({ "name": "TOKENGAUGE_LOG", "value": settings.log_level }),
@@ -168,6 +175,18 @@ fn variables(settings: &Settings) -> Value {
         field("K8S_NODE_NAME", "spec.nodeName"),
         json!({ "name": "K8S_CONTAINER_NAME", "value": SIDECAR }),
     ];
+    if let Some(fallback) = &place.fallback {
+        // Kubernetes takes `$$` for `$`, and `$(…)` for a variable.
+        let text = fallback.replace('$', "$$");
+        all.push(json!({ "name": FALLBACK_CONFIG, "value": text }));
+        let policy = place.on_refused_config;
+        let policy = policy
+            .to_possible_value()
+            .filter(|_| policy != OnRefusedConfig::default());
+        all.extend(
+            policy.map(|policy| json!({ "name": ON_REFUSED_CONFIG, "value": policy.get_name() })),
+        );
+    }
     let own = |known: &Value| settings.env.iter().any(|own| own["name"] == known["name"]);
     all.retain(|known| !own(known));
     all.extend(settings.env.iter().cloned());

@@ -2,11 +2,14 @@
 
 use super::PREFIX;
 use super::pod::Pod;
+use crate::cli::OnRefusedConfig;
+use clap::ValueEnum;
 
 /// Every annotation there is, without the prefix.
 const KNOWN: &[&str] = &[
     "inject",
     "config",
+    ON_REFUSED_CONFIG,
     "upstream",
     "port",
     "workload",
@@ -19,6 +22,8 @@ const KNOWN: &[&str] = &[
     "engine-metrics",
     super::sidecar::CONFIG,
 ];
+
+const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
 /// Where base URLs are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +61,7 @@ pub(super) struct Engine {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Wishes {
     pub(super) config: Option<String>,
+    pub(super) on_refused_config: Option<OnRefusedConfig>,
     /// Names and URLs.
     pub(super) upstreams: Vec<(String, String)>,
     pub(super) port: Option<u16>,
@@ -89,6 +95,7 @@ impl Wishes {
         }
         Ok(Wishes {
             config: text(pod, "config"),
+            on_refused_config: on_refused_config(pod)?,
             upstreams: upstreams(pod)?,
             port: port(pod, "port")?,
             workload: text(pod, "workload"),
@@ -177,6 +184,20 @@ fn table(body: &str) -> Result<toml::Table, String> {
         (1, Some(toml::Value::Table(table))) => Ok(table.clone()),
         _ => Err(explain.to_owned()),
     }
+}
+
+fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, String> {
+    let Some(text) = text(pod, ON_REFUSED_CONFIG) else {
+        return Ok(None);
+    };
+    let known = OnRefusedConfig::from_str(&text, false);
+    known.map(Some).map_err(|_| {
+        wrong(
+            ON_REFUSED_CONFIG,
+            &text,
+            "is none of `refuse-if-limited`, `pass`, `refuse`",
+        )
+    })
 }
 
 fn base_urls(pod: &Pod) -> Result<BaseUrls, String> {

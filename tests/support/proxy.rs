@@ -147,6 +147,7 @@ impl Setup {
             budgets: Vec::new(),
             state_dir: None,
             ledger: None,
+            refusal: None,
             origin: String::new(),
             digest: String::new(),
         }
