@@ -106,7 +106,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
     /// Where `/metrics` and health alone are, in place of the configuration's address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub metrics_listen: Option<SocketAddr>,
     /// Append one JSON line per finished call to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]

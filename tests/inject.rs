@@ -135,7 +135,7 @@ fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not
     let (pod, _) = injected("several");
     assert_eq!(
         pod["spec"]["volumes"][0]["configMap"],
-        json!({ "name": "voice-gauge", "optional": false })
+        json!({ "name": "voice-gauge", "optional": true })
     );
     assert_eq!(
         arguments(&pod),

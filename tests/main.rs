@@ -39,6 +39,7 @@ mod http_client;
 mod inject;
 mod inject_any;
 mod inject_engine;
+mod inject_fallback;
 mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;

@@ -221,7 +221,18 @@ OWN = {
     ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
-        {"tokengauge_config_last_reload_successful": "0x40 1x20"},
+        # A sidecar without any is told of by the next one.
+        {"tokengauge_config_last_reload_successful": "0x60", 'tokengauge_config_fallback{calls="forwarded"}': "1x60"},
+    ),
+    "TokengaugeFallbackInUse": (
+        {
+            'tokengauge_config_fallback{calls="forwarded",instance="a"}': "0x60",
+            'tokengauge_config_fallback{calls="refused",instance="a"}': "0x40 1x20",
+        },
+        {
+            'tokengauge_config_fallback{calls="forwarded",instance="a"}': "1x40 0x20",
+            'tokengauge_config_fallback{calls="refused",instance="a"}': "0x60",
+        },
     ),
     "TokengaugeBudgetSpent": (
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "0.2x59 1.1x5"},

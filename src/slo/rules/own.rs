@@ -104,10 +104,20 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,
-        expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0",
+        expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
+            unless max by (PROXY) (tokengauge_config_fallback) == 1",
         summary: "tokengauge on {{ $labels.instance }} refused its configuration",
         description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
             goes on, and a restart would fail.",
+    },
+    Own {
+        alert: "TokengaugeFallbackInUse",
+        severity: Ticket,
+        held: 5,
+        expr: "max by (PROXY, calls) (tokengauge_config_fallback) == 1",
+        summary: "The sidecar {{ $labels.instance }} has no configuration; its calls are {{ $labels.calls }}",
+        description: "The sidecar's configuration was missing or refused at its start. It runs by the fallback of its \
+            injection: calls are {{ $labels.calls }}, without objectives, quotas and budgets.",
     },
     Own {
         alert: "TokengaugeBudgetSpent",
