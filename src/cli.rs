@@ -32,7 +32,8 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 bad configuration.\n\
-    Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info)."
+    Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
+    Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]
 pub struct Cli {
     /// What to do; `run` when nothing is named.

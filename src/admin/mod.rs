@@ -31,7 +31,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use server::Closed;
+use server::{Bounds, Closed};
 use std::io::Write;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
@@ -111,7 +111,8 @@ pub async fn serve(
     let tls = door.tls.clone();
     let feed = Arc::clone(&admin.feed);
     // Of their own, so that whoever holds the places of one leaves the other's free.
-    let (places, metrics_places) = (Arc::<Slots>::default(), Arc::<Slots>::default());
+    let places = Arc::<Slots>::default();
+    let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&admin.prometheus, [&places, &metrics_places]);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
     let metrics = metrics_router(admin.clone(), &gate, guard(door.for_metrics()))

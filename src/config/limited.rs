@@ -20,8 +20,8 @@ pub(crate) fn may_have_token(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => has_key(&table, "token"),
         Err(_) => lines(text).any(|line| {
-            let key = line.split('=').next().unwrap_or_default();
-            key.contains("token") && !key.contains("token_") || key.contains("token_file")
+            let mut words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            words.any(|word| word == "token" || word == "token_file")
         }),
     }
 }

@@ -10,7 +10,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use slots::{Closed, Slots, Source};
+pub(crate) use slots::{Bounds, Closed, Slots, Source};
 
 use crate::proxy::tls::Acceptor;
 use axum::Router;

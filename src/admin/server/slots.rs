@@ -11,12 +11,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Connections at once, without those for health checks.
-const CONNECTIONS: usize = 256;
-/// Of these from one source address.
-const PER_SOURCE: usize = 64;
-/// Further connections, for health checks.
-const RESERVED: usize = 64;
+/// How many connections an address may have open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Without those for health checks.
+    connections: usize,
+    /// Of these from one source address.
+    per_source: usize,
+    /// Further ones, for health checks.
+    reserved: usize,
+}
+
+impl Bounds {
+    /// For all that operators ask for, and for the webhook.
+    const ALL: Bounds = Bounds {
+        connections: 256,
+        per_source: 64,
+        reserved: 64,
+    };
+    /// For health and metrics alone. With those above it is less than the descriptors that
+    /// traffic leaves.
+    pub(crate) const METRICS: Bounds = Bounds {
+        connections: 64,
+        per_source: 32,
+        reserved: 32,
+    };
+}
 
 /// Who connects: an IPv4 address, or the first 64 bits of an IPv6 address, of which a
 /// host may choose the others.
@@ -59,8 +79,9 @@ impl Closed {
 }
 
 /// The open connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slots {
+    bounds: Bounds,
     /// By number, which is the order in which they came.
     open: Mutex<BTreeMap<u64, Open>>,
     next: AtomicU64,
@@ -87,7 +108,23 @@ pub(super) struct Slot {
     evicted: Arc<Notify>,
 }
 
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots::within(Bounds::ALL)
+    }
+}
+
 impl Slots {
+    /// Room for as many as `bounds` say.
+    pub(crate) fn within(bounds: Bounds) -> Slots {
+        Slots {
+            bounds,
+            open: Mutex::default(),
+            next: AtomicU64::default(),
+            closed: Default::default(),
+        }
+    }
+
     /// How many connections are open.
     pub(crate) fn open(&self) -> usize {
         self.state().len()
@@ -117,7 +154,7 @@ impl Slots {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut open = self.state();
         let reserved = !self.make_room(&mut open, source);
-        if reserved && open.values().filter(|open| open.reserved).count() >= RESERVED {
+        if reserved && open.values().filter(|open| open.reserved).count() >= self.bounds.reserved {
             let oldest = open.iter().find(|(_, open)| open.reserved);
             let oldest = oldest.map(|(number, _)| *number);
             self.evict(&mut open, oldest);
@@ -150,9 +187,9 @@ impl Slots {
             others.filter(|open| of(open)).count()
         };
         let of_source = |open: &Open| open.source == source;
-        let victim = if counted(&of_source) >= PER_SOURCE {
+        let victim = if counted(&of_source) >= self.bounds.per_source {
             idle(open, of_source)
-        } else if counted(&|_| true) >= CONNECTIONS {
+        } else if counted(&|_| true) >= self.bounds.connections {
             idle(open, |_| true)
         } else {
             return true;
