@@ -42,8 +42,6 @@ impl Live {
     /// is under way ends as it began. Needs a runtime; reads files.
     pub(super) fn change(&mut self, mut next: Config) -> Result<(), Error> {
         let now = self.config.load_full();
-        let room = super::files::make_room(next.limits.connections);
-        next.limits.connections = room.agents;
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
             return Err(Error::Configuration(format!(
@@ -52,6 +50,8 @@ impl Live {
                 fixed.join("`, `")
             )));
         }
+        let room = super::files::make_room(next.limits.connections);
+        next.limits.connections = room.agents;
         let next = Arc::new(next);
         let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
         let routing = self.forwarder.prepare(Arc::clone(&next));

@@ -99,11 +99,16 @@ def sidecar(request, chart, tokengauge, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pod(containers, image, sidecar, config_map, tmp_path_factory):
-    """The names of the containers of the Deployment, which podman plays with its configuration."""
+def empty(containers, tmp_path_factory):
+    """The agent's image."""
     folder = tmp_path_factory.mktemp("empty")
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
     containers.build("localhost/empty:test", folder)
+
+
+@pytest.fixture(scope="module")
+def pod(containers, image, empty, sidecar, config_map):
+    """The names of the containers of the Deployment, which podman plays with its configuration."""
     with containers.played(config_map, for_podman(sidecar)) as names:
         assert names.keys() == {"tokengauge", "engine", "agent"}
         yield names
@@ -117,6 +122,10 @@ def loopback(containers, pod):
 
 @pytest.fixture(scope="module")
 def saw(containers, pod):
+    return seen(containers, pod)
+
+
+def seen(containers, pod):
     """What the agent saw of its calls."""
     deadline = time.monotonic() + 60
     while not (written := containers.logs(pod["agent"])).endswith("]\n"):
@@ -163,3 +172,19 @@ def test_every_container_is_nobody_special_and_writes_nowhere(containers, pod):
 def test_the_sidecar_ends_well(containers, pod, saw):
     containers.podman("stop", "--time", "20", pod["tokengauge"])
     assert containers.inspect(pod["tokengauge"])["State"]["ExitCode"] == 0
+
+
+@pytest.mark.parametrize("text", ["[[upstream", None], ids=["broken", "missing"])
+def test_a_config_map_that_cannot_be_used_holds_no_pod(containers, image, empty, chart, tokengauge, tmp_path, text):
+    document = deployment()
+    document["metadata"]["name"] = "refused"
+    document["spec"]["template"]["metadata"]["annotations"] = {"tokengauge.dev/config": "refused"}
+    # The chart's configuration is the injector's, so the fallback leads to the engine.
+    document = injected(document, chart, tokengauge, tmp_path)
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "refused"}, "data": {"proxy-config.toml": text}}
+    config_maps = [config_map] if text else []
+    with containers.played(*config_maps, for_podman(document)) as pod:
+        assert len(seen(containers, pod)) == CALLS
+        ready = asked(containers.network_of(pod["tokengauge"]), "http://127.0.0.1:9464/readyz?verbose")
+        assert ready.startswith("ready\n") and "calls are forwarded" in ready
+        assert "was refused at the start" in containers.logs(pod["tokengauge"])
