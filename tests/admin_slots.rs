@@ -35,7 +35,7 @@ async fn many(address: SocketAddr, begin: &str) -> Vec<TcpStream> {
 async fn proxy() -> (Process, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
-    let text = "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+    let text = "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n";
     std::fs::write(&file, text).expect("written");
     (Process::start(&file).await, folder)
@@ -76,6 +76,40 @@ async fn health_is_answered_beside_300_event_streams_and_unread_answers() {
         let answer = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
         assert_eq!(answer.expect("in time").status, 200, "{path}");
         println!("/livez beside {MANY} x {path}: {:?}", began.elapsed());
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn the_address_for_metrics_is_answered_beside_300_connections_and_takes_no_others_places() {
+    let (process, _folder) = proxy().await;
+    let line = process.line("metrics on ").await;
+    let address: SocketAddr = line["metrics on ".len()..].parse().expect("an address");
+    let unread = "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
+    for begin in ["", "GET /livez HTTP/1.1\r\nhost: a\r\nx-a: b", &unread] {
+        let held = many(address, begin).await;
+        let asked = begin.lines().count();
+        for (address, path) in [
+            (address, "/livez"),
+            (address, "/readyz"),
+            (process.admin, "/api/v1/calls"),
+        ] {
+            let began = Instant::now();
+            let answer = timeout(HEALTHY, fetch(address, path)).await;
+            let answer = answer.unwrap_or_else(|_| panic!("{path} beside {asked} lines"));
+            assert_eq!(answer.status, 200, "{path}");
+            println!(
+                "{path} beside {MANY} x {asked} lines: {:?}",
+                began.elapsed()
+            );
+        }
+        let metrics = process.metrics().await;
+        assert!(metrics["tokengauge_admin_connections"] <= 96.0 + 2.0);
+        println!(
+            "{} descriptors, {} MB",
+            metrics["process_open_fds"],
+            metrics["process_resident_memory_bytes"] / 1e6
+        );
         drop(held);
     }
 }

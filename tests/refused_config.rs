@@ -284,14 +284,25 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
         assert_eq!(fetch(process.admin, path).await.status, status, "{path}");
     }
     assert_eq!(gauges(&process).await, [0.0, 1.0, 0.0], "metrics stay");
+    let guarded = "[admin]\nmetrics_token = true\n";
+    pod.write(&format!("{guarded}{BROKEN}"));
     let mut command = pod.command();
     command.env("TOKENGAUGE_ADMIN_TOKEN", "0123456789abcdef");
+    command.args(["--metrics-listen", "127.0.0.1:0"]);
     let process = Process::start_by(command).await;
     let shown = [("authorization", "Bearer 0123456789abcdef")];
     for (headers, status) in [(&[][..], 401), (&shown[..], 200)] {
         let reply = request_with(process.admin, "GET", "/api/v1/calls", headers).await;
-        assert_eq!(reply.status, status, "the token is known: {}", reply.body);
+        assert_eq!(reply.status, status, "it is known: {}", reply.body);
+        let line = process.line("metrics on ").await;
+        let address = line["metrics on ".len()..].parse().expect("an address");
+        let reply = request_with(address, "GET", "/metrics", headers).await;
+        assert_eq!(reply.status, status, "{}", reply.body);
     }
+    // The token is not the file's, so that mended it is used.
+    pod.write(&format!("{guarded}{}", route("engine", pod.engine.address)));
+    process.signal(Signal::HUP);
+    process.line("was read again and is in use").await;
 }
 
 /// Its exit code, and what it said.

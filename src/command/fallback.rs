@@ -5,8 +5,7 @@
 use crate::Error;
 use crate::admin::Running;
 use crate::cli::OnRefusedConfig;
-use crate::config::Config;
-use crate::config::{may_have_token, may_limit};
+use crate::config::{Config, may_guard_metrics, may_have_token, may_limit};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +40,9 @@ impl Fallback {
         let refused = self.refused();
         let mut config = self.config.clone();
         config.refusal = self.refuses(&refused).then(|| self.refusal());
-        config.admin.restricted = config.admin.token.is_none() && refused.may(may_have_token);
+        let admin = &mut config.admin;
+        admin.restricted = admin.token.is_none() && refused.may(may_have_token);
+        admin.metrics_token = admin.token.is_some() && refused.may(may_guard_metrics);
         config
     }
 

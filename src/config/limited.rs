@@ -26,6 +26,18 @@ pub(crate) fn may_have_token(text: &str) -> bool {
     }
 }
 
+/// Whether `text` has the address for metrics ask for the token.
+pub(crate) fn may_guard_metrics(text: &str) -> bool {
+    let key = "metrics_token";
+    match text.parse::<Table>() {
+        Ok(table) => {
+            let written = table.get("admin").and_then(|admin| admin.get(key));
+            written.is_some_and(|written| *written != Value::Boolean(false))
+        }
+        Err(_) => lines(text).any(|line| line.contains(key) && !line.contains("false")),
+    }
+}
+
 /// Misspelt and misplaced ones, too: they may be why the text is refused.
 fn limits(table: &Table) -> bool {
     table.iter().any(|(key, value)| {
@@ -144,6 +156,16 @@ mod tests {
         }
         // What cannot be read as a table could belong to any of them.
         assert!(may_limit(&format!("{QUOTA}mode = \"shadow\"{BROKEN}")));
+    }
+
+    #[test]
+    fn metrics_are_guarded_unless_that_is_switched_off() {
+        let guards = "[admin]\nmetrics_token = true";
+        let open = "[admin]\nmetrics_token = false # true";
+        for end in ["", BROKEN] {
+            assert!(may_guard_metrics(&format!("{guards}{end}")));
+            assert!(!may_guard_metrics(&format!("{open}{end}")));
+        }
     }
 
     #[test]

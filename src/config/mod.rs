@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use file::{Invalid, Problem};
-pub(crate) use limited::{may_have_token, may_limit};
+pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use operators::check_token;
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::text;
