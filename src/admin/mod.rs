@@ -9,6 +9,7 @@ mod door;
 mod feed;
 mod health;
 mod host;
+mod metrics;
 mod page;
 mod server;
 mod shares;
@@ -24,15 +25,11 @@ use crate::proxy::tls::Acceptor;
 use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use server::{Bounds, Closed};
-use std::io::Write;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 use tokio::net::TcpListener;
@@ -43,11 +40,9 @@ pub use beside::Beside;
 pub use door::Door;
 pub use feed::{Feed, Listening};
 pub use health::{Readiness, Running};
+use metrics::METRICS;
 pub(crate) use server::{Slots, Source, serve as serve_router};
 pub(crate) use shares::{Share, Shares};
-
-/// Where Prometheus asks.
-const METRICS: &str = "/metrics";
 
 /// What the operators' address tells of.
 #[derive(Clone)]
@@ -115,10 +110,10 @@ pub async fn serve(
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&admin.prometheus, [&places, &metrics_places]);
     let ticking = tokio::spawn(feed::tick(admin.clone()));
-    let metrics = metrics_router(admin.clone(), &gate, guard(door.for_metrics()))
+    let metrics = metrics::router(admin.clone(), &gate, guard(door.for_metrics()))
         .layer(map_response(as_told));
     let service = if door.restricted {
-        metrics_router(admin, &gate, guard(door))
+        metrics::router(admin, &gate, guard(door))
     } else {
         router(admin)
             .layer(from_fn_with_state(gate, working::apart))
@@ -180,7 +175,7 @@ pub fn router(admin: Admin) -> Router {
         .route("/page/{*file}", get(page::file))
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
-        .route(METRICS, get(metrics))
+        .route(METRICS, get(metrics::metrics))
         .merge(api::router())
         .fallback(|| async {
             api::Problem::new(
@@ -192,53 +187,11 @@ pub fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// What is answered at the address for metrics: health and `/metrics`.
-fn metrics_router(admin: Admin, gate: &Arc<working::Gate>, guard: door::Guard) -> Router {
-    Router::new()
-        .route(health::LIVE, get(health::live))
-        .route(health::READY, get(health::ready))
-        .route(METRICS, get(metrics))
-        // What is not there is not there for anybody, whatever they show.
-        .route_layer(from_fn_with_state(Arc::clone(gate), working::apart))
-        .route_layer(from_fn_with_state(guard, door::guard))
-        .fallback(|| async {
-            api::Problem::new(
-                StatusCode::NOT_FOUND,
-                "this address has /metrics, /livez and /readyz alone; the rest is at `listen` of [admin]",
-            )
-        })
-        .method_not_allowed_fallback(only_get)
-        .with_state(admin)
-}
-
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "only GET and HEAD are answered here",
     )
-}
-
-async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    let format = accept::format(&headers);
-    let now = (admin.clock)();
-    let figures = admin.meter.figures(now);
-    let text = admin.prometheus.render(now, &figures, format);
-    let head = [
-        (header::CONTENT_TYPE, format.content_type()),
-        (header::VARY, "accept, accept-encoding"),
-    ];
-    if accept::takes_gzip(&headers) {
-        let encoding = [(header::CONTENT_ENCODING, "gzip")];
-        return (head, encoding, gzip(text.as_bytes())).into_response();
-    }
-    (head, text).into_response()
-}
-
-/// The fastest level: the text repeats itself so much that it shrinks to a seventeenth.
-fn gzip(text: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = encoder.write_all(text).and_then(|()| encoder.finish());
-    written.expect("memory takes every write")
 }
 
 /// No browser shall take an answer for anything but what its type says.

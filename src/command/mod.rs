@@ -19,6 +19,7 @@ mod operators;
 mod pause;
 mod probe;
 mod reload;
+mod reload_status;
 mod replay;
 mod report;
 mod rules;

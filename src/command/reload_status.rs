@@ -1,0 +1,71 @@
+//! Which configuration is in use, for those who ask.
+
+use crate::admin::{Readiness, Running};
+use crate::config::Config;
+use crate::export::names;
+use crate::export::prometheus::Prometheus;
+use crate::export::registry::{Counter, Gauge};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What gauges, counters and health checks say of reloads.
+pub(super) struct Reloads {
+    prometheus: Arc<Prometheus>,
+    readiness: Arc<Readiness>,
+    pub(super) applied: Counter,
+    pub(super) refused: Counter,
+    successful: Gauge,
+    at: Gauge,
+    digest: String,
+}
+
+impl Reloads {
+    /// `config` was used at the start.
+    pub(super) fn new(
+        prometheus: &Arc<Prometheus>,
+        readiness: &Arc<Readiness>,
+        config: &Config,
+    ) -> Reloads {
+        let registry = prometheus.registry();
+        let reloads = |result| registry.counter(&names::CONFIG_RELOADS, &[result]);
+        let mut told = Reloads {
+            prometheus: Arc::clone(prometheus),
+            readiness: Arc::clone(readiness),
+            applied: reloads("applied"),
+            refused: reloads("refused"),
+            successful: registry.gauge(&names::CONFIG_LAST_RELOAD_SUCCESSFUL, &[]),
+            at: registry.gauge(&names::CONFIG_LAST_RELOAD_SUCCESS_SECONDS, &[]),
+            digest: String::new(),
+        };
+        told.runs(&config.digest);
+        told
+    }
+
+    /// A configuration is in use from now on.
+    pub(super) fn runs(&mut self, digest: &str) {
+        let registry = self.prometheus.registry();
+        registry.gauge(&names::CONFIG_INFO, &[digest]).set(1.0);
+        if self.digest != digest {
+            registry.forget(&names::CONFIG_INFO, &[&self.digest]);
+            digest.clone_into(&mut self.digest);
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.at.set(since.unwrap_or_default().as_secs_f64());
+        self.is(Running::Configured);
+    }
+
+    /// Which configuration is in use, for those who ask.
+    pub(super) fn is(&self, running: Running) {
+        let successful = running == Running::Configured;
+        self.successful.set(f64::from(u8::from(successful)));
+        let registry = self.prometheus.registry();
+        for (calls, of) in [
+            ("forwarded", Running::Fallback),
+            ("refused", Running::Refusing),
+        ] {
+            let gauge = registry.gauge(&names::CONFIG_FALLBACK, &[calls]);
+            gauge.set(f64::from(u8::from(running == of)));
+        }
+        self.readiness.runs_by(running);
+    }
+}
