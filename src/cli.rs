@@ -31,7 +31,7 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 78 bad configuration.\n\
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out, 78 bad configuration.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
     Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]

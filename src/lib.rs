@@ -87,6 +87,9 @@ pub enum Error {
     /// Something failed while running; the text says what and what to do.
     #[error("tokengauge: {0}")]
     Failed(String),
+    /// Everything was done but for a part, which the text names.
+    #[error("tokengauge: {0}")]
+    LeftOut(String),
     /// An address cannot be listened on: another configuration would not help. The text says
     /// which, why and what to do.
     #[error("tokengauge: {0}")]

@@ -8,6 +8,8 @@ use tokengauge::{Error, cli::Cli};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// Done, but for a part.
+const LEFT_OUT: u8 = 3;
 /// `EX_CONFIG` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 78;
 
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
             error.tell();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
+                Error::LeftOut(_) => ExitCode::from(LEFT_OUT),
                 Error::Failed(_) | Error::Address(_) | Error::OutputClosed => ExitCode::FAILURE,
             }
         }

@@ -93,11 +93,11 @@ fn an_agents_pod_gets_a_native_sidecar_and_its_base_urls() {
     assert_eq!(sidecar["restartPolicy"], "Always");
     assert_eq!(
         arguments(&pod),
-        "run --listen 127.0.0.1:8080 --admin 0.0.0.0:9464"
+        "run --listen 127.0.0.1:15480 --admin 127.0.0.1:15465 --metrics-listen *:15464"
     );
     assert_eq!(
         sidecar["ports"],
-        json!([{ "name": "tg-admin", "containerPort": 9464, "protocol": "TCP" }])
+        json!([{ "name": "tg-metrics", "containerPort": 15464, "protocol": "TCP" }])
     );
     assert_eq!(sidecar["startupProbe"]["httpGet"]["path"], "/readyz");
     assert_eq!(sidecar["livenessProbe"]["httpGet"]["path"], "/livez");
@@ -106,7 +106,7 @@ fn an_agents_pod_gets_a_native_sidecar_and_its_base_urls() {
         ("ANTHROPIC_BASE_URL", "/anthropic"),
         ("GOOGLE_GEMINI_BASE_URL", "/gemini"),
     ] {
-        let url = format!("http://127.0.0.1:8080{path}");
+        let url = format!("http://127.0.0.1:15480{path}");
         assert_eq!(variable(&pod, "researcher", name), Some(url.as_str()));
     }
     let kept = fixture("agent");
@@ -139,7 +139,7 @@ fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not
     );
     assert_eq!(
         arguments(&pod),
-        "run --config /etc/tokengauge/proxy-config.toml --listen 127.0.0.1:4000 --admin 0.0.0.0:9464"
+        "run --config /etc/tokengauge/proxy-config.toml --listen 127.0.0.1:4000 --admin 127.0.0.1:15465 --metrics-listen *:15464"
     );
 }
 
@@ -208,7 +208,7 @@ fn init_containers_come_behind_the_sidecar_and_upstreams_are_those_of_the_pod() 
         names(&pod, "initContainers"),
         ["tokengauge", "migrate", "index"]
     );
-    let url = Some("http://127.0.0.1:8080/openai/v1");
+    let url = Some("http://127.0.0.1:15480/openai/v1");
     for name in ["migrate", "index", "app"] {
         assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), url, "{name}");
     }
@@ -240,20 +240,30 @@ fn ports_that_are_taken_are_left_to_those_who_have_them() {
         names(&pod, "initContainers"),
         ["tokengauge", "log-shipper", "prepare"]
     );
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(variable(&pod, "cloud-sql-proxy", "OPENAI_BASE_URL"), None);
+    let (pod, warnings) = injected("ports");
     assert_eq!(
         arguments(&pod),
-        "run --listen 127.0.0.1:18080 --admin 0.0.0.0:19464"
+        "run --listen 127.0.0.1:15482 --admin 127.0.0.1:15467 --metrics-listen *:15466"
     );
     assert_eq!(
         variable(&pod, "app", "OPENAI_BASE_URL"),
-        Some("http://127.0.0.1:18080/openai/v1")
+        Some("http://127.0.0.1:15482/openai/v1")
     );
-    assert_eq!(variable(&pod, "cloud-sql-proxy", "OPENAI_BASE_URL"), None);
-    assert!(
-        warnings
-            .iter()
-            .any(|warning| warning.contains("8080 already")),
-        "{warnings:?}"
+    assert_eq!(
+        warnings,
+        [
+            "15480 may be in use (spec.containers[app].command[2]): tokengauge takes 15482 for calls",
+            "15464 may be in use (spec.containers[app].env[METRICS_PORT].value): tokengauge takes 15466 \
+             for its metrics",
+            "15465 may be in use (spec.containers[app].livenessProbe.exec.command[3]): tokengauge takes 15467 \
+             for operators",
+        ]
+    );
+    assert_eq!(
+        pod["metadata"]["annotations"]["tokengauge.dev/warnings"],
+        warnings.join("; ")
     );
 }
 
@@ -309,7 +319,7 @@ fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
     let (pod, _) = injected("taken-over");
     assert_eq!(
         variable(&pod, "by-value", "OPENAI_BASE_URL"),
-        Some("http://127.0.0.1:8080/openai/v1")
+        Some("http://127.0.0.1:15480/openai/v1")
     );
     assert!(variable(&pod, "by-env-from", "OPENAI_BASE_URL").is_some());
     let upstream = &config(&pod).routes[0].upstream;
@@ -353,7 +363,10 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
             "must start with `http://`",
         ),
         (json!({ "port": "http" }), "is no port from 1 to 65535"),
-        (json!({ "port": "8000" }), "listens on 8000 already"),
+        (
+            json!({ "port": "8000" }),
+            "8000 may be in use already (spec.containers[researcher].ports[http].containerPort)",
+        ),
         (json!({ "slo": "chatty" }), "is no preset"),
         (json!({ "slo.fast": "ttft.at_most = 5" }), "annotations"),
         (
@@ -396,7 +409,8 @@ fn the_operators_own_settings_are_followed() {
         image = "registry.example/tokengauge@sha256:abc"
         image_pull_policy = "Always"
         traffic_port = 4001
-        admin_port = 4002
+        metrics_port = 4002
+        admin_port = 4003
         bind = "::"
         prometheus_annotations = true
         log_level = "warn"
@@ -410,7 +424,7 @@ fn the_operators_own_settings_are_followed() {
     assert_eq!(sidecar["imagePullPolicy"], "Always");
     assert_eq!(
         arguments(&pod),
-        "run --listen 127.0.0.1:4001 --admin [::]:4002"
+        "run --listen 127.0.0.1:4001 --admin 127.0.0.1:4003 --metrics-listen [::]:4002"
     );
     assert_eq!(
         variable(&pod, "tokengauge", "OTEL_EXPORTER_OTLP_ENDPOINT"),

@@ -14,14 +14,14 @@ fn an_engine_gives_its_ports_name_away_and_keeps_its_probes() {
     );
     assert_eq!(
         container(&pod, "tokengauge")["ports"][1],
-        json!({ "containerPort": 8080, "protocol": "TCP", "name": "http" })
+        json!({ "containerPort": 15480, "protocol": "TCP", "name": "http" })
     );
     for probe in ["startupProbe", "readinessProbe"] {
         assert_eq!(engine[probe]["httpGet"]["port"], 8000);
     }
     assert_eq!(engine["livenessProbe"]["tcpSocket"]["port"], 8000);
     assert_eq!(engine["lifecycle"]["preStop"]["httpGet"]["port"], 8000);
-    assert!(arguments(&pod).contains("--listen 0.0.0.0:8080"));
+    assert!(arguments(&pod).contains("--listen *:15480"));
     assert_eq!(variable(&pod, "vllm", "OPENAI_BASE_URL"), None);
     let config = config(&pod);
     assert_eq!(config.routes.len(), 1);
@@ -45,7 +45,7 @@ fn an_engine_that_moves_is_reached_by_number_too() {
         json!([{ "containerPort": 18000, "protocol": "TCP" }])
     );
     assert_eq!(engine["readinessProbe"]["httpGet"]["port"], 18000);
-    assert!(arguments(&pod).contains("--listen 0.0.0.0:8000"));
+    assert!(arguments(&pod).contains("--listen *:8000"));
     assert_eq!(
         config(&pod).routes[0].upstream.endpoints[0]
             .authority
@@ -97,11 +97,11 @@ fn in_a_mesh_probes_do_not_cross_its_proxy() {
         ["istio-init", "tokengauge", "warm-up"]
     );
     let command = &container(&pod, "tokengauge")["readinessProbe"]["exec"]["command"];
-    assert_eq!(command[2], "http://127.0.0.1:9464/readyz");
+    assert_eq!(command[2], "http://127.0.0.1:15464/readyz");
     let annotations = &pod["metadata"]["annotations"];
     assert_eq!(
         annotations["traffic.sidecar.istio.io/excludeInboundPorts"],
-        "15020,9464"
+        "15020,15464"
     );
     assert_eq!(
         annotations["prometheus.io/port"], "15020",
@@ -132,7 +132,7 @@ fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
                 "engine-gauge"
             );
             let args = arguments(&pod);
-            assert!(args.contains("--config") && args.contains("--listen 0.0.0.0:8080"));
+            assert!(args.contains("--config") && args.contains("--listen *:15480"));
         }
         other => panic!("{other:?}"),
     }

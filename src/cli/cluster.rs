@@ -28,7 +28,8 @@ pub struct InjectArgs {
     /// Only pods that ask for it by annotation
     #[arg(long)]
     pub annotated: bool,
-    /// Leave what cannot be injected as it is, and exit with 0
+    /// Leave what cannot be injected as it is, and exit with 0 [default: 1 and no output where a
+    /// pod cannot be injected, 3 where an object has no pod template that is known]
     #[arg(long)]
     pub lenient: bool,
 }

@@ -16,14 +16,18 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-pub(super) fn inject(args: &InjectArgs) -> Result<String, Error> {
+/// How to say that something is to stay without.
+const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
+    --lenient that all such objects are";
+
+pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
     let asked = match args.annotated {
         true => Asked::ByPod,
         false => Asked::Around,
     };
     let mut text = String::new();
-    let mut refused = 0;
+    let (mut refused, mut unknown) = (0, 0);
     for (number, file) in args.files.iter().enumerate() {
         let origin = file.display();
         let manifests = inject_all(&read(file)?, asked, &settings)
@@ -41,16 +45,26 @@ pub(super) fn inject(args: &InjectArgs) -> Result<String, Error> {
         for reason in &manifests.refused {
             output::note(&format!("{origin}: not injected: {reason}"));
         }
+        for reason in &manifests.unknown {
+            output::note(&format!("{origin}: left as it is: {reason}"));
+        }
         output::note(&format!("{origin}: {} injected", manifests.injected));
         refused += manifests.refused.len();
+        unknown += manifests.unknown.len();
     }
     if refused > 0 && !args.lenient {
         return Err(Error::Failed(format!(
-            "{refused} cannot be injected; {} lets them stay as they are, or --lenient does so for all",
-            "the annotation tokengauge.dev/inject: \"false\""
+            "{refused} cannot be injected. {OPT_OUT}"
         )));
     }
-    Ok(text)
+    output::print(&text)?;
+    if unknown > 0 && !args.lenient {
+        return Err(Error::LeftOut(format!(
+            "{unknown} left as written, without a sidecar, and the rest is done; the webhook sees their pods. \
+             {OPT_OUT}"
+        )));
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<String, Error> {

@@ -59,7 +59,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
-        Command::Inject(args) => output::print(&inject::inject(&args)?),
+        Command::Inject(args) => inject::inject(&args),
         Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),
         Command::Rules(args) => output::print(&rules::rules(&args)?),
         Command::Probe(args) => probe::probe(&args),

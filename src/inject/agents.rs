@@ -1,6 +1,7 @@
 //! Containers that call models: their base URLs are pointed at the sidecar, where they
 //! have none of their own.
 
+use super::lookalikes;
 use super::pod::{List, Pod, is_foreign};
 use super::settings::Settings;
 use super::wishes::{BaseUrls, Wishes};
@@ -141,6 +142,7 @@ pub(super) fn point(
         for container in pod.containers_mut(list) {
             if is_wanted(container, wishes) {
                 point_one(container, &groups, wishes, reached, warnings)?;
+                warn_of_lookalikes(container, settings, reached.port, warnings);
             }
         }
     }
@@ -224,6 +226,24 @@ fn point_one(
         ));
     }
     Ok(())
+}
+
+/// Calls by variables that nobody knows pass the sidecar by.
+fn warn_of_lookalikes(
+    container: &Value,
+    settings: &Settings,
+    port: u16,
+    warnings: &mut Vec<String>,
+) {
+    let names = lookalikes::names(container, settings, port);
+    if !names.is_empty() {
+        warnings.push(format!(
+            "container {} sets {}: calls to what is there pass the sidecar by, unless the injector's \
+             `base_urls` name it or it is pointed at the sidecar",
+            container["name"],
+            names.join(", ")
+        ));
+    }
 }
 
 /// Adds variables to a container that has none of them.

@@ -14,8 +14,6 @@ use serde_json::{Value, json};
 
 /// An engine with the gauge in front of it.
 pub(super) struct Fronted {
-    /// Where the sidecar listens.
-    pub(super) traffic: u16,
     /// The sidecar's port as the pod shows it, with the name that was the engine's.
     pub(super) port: Value,
     /// Where everything goes to the engine; what the pod asks for by name is used in its place.
@@ -27,12 +25,13 @@ const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 const HOOKS: &[&str] = &["postStart", "preStop"];
 const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 
-/// Puts the gauge in front of the engine.
+/// Puts the gauge in front of the engine. `traffic` is where the gauge listens.
 pub(super) fn front(
     pod: &mut Pod,
     engine: &Engine,
     wishes: &Wishes,
     settings: &Settings,
+    traffic: u16,
     warnings: &mut Vec<String>,
 ) -> Result<Fronted, String> {
     if !wishes.upstreams.is_empty() {
@@ -45,7 +44,6 @@ pub(super) fn front(
     let name = name.unwrap_or("engine").to_owned();
     let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
     let config = compose::engine(base, wishes, engine, &name, pod.grace())?;
-    let traffic = traffic(pod, engine, wishes, settings, warnings)?;
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
@@ -64,32 +62,7 @@ pub(super) fn front(
     if let Some(name) = port_name {
         port["name"] = json!(name);
     }
-    Ok(Fronted {
-        traffic,
-        port,
-        config,
-    })
-}
-
-/// Where the sidecar listens.
-fn traffic(
-    pod: &Pod,
-    engine: &Engine,
-    wishes: &Wishes,
-    settings: &Settings,
-    warnings: &mut Vec<String>,
-) -> Result<u16, String> {
-    match (engine.moves_to, wishes.port) {
-        (Some(_), Some(_)) => Err(format!(
-            "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
-        )),
-        (Some(to), None) if pod.takes(to) => Err(format!(
-            "{PREFIX}engine-moves-to: a container listens on {to} already"
-        )),
-        (Some(_), None) => Ok(engine.port),
-        (None, Some(port)) => pod.asked_port(port),
-        (None, None) => pod.free_port(settings.traffic_port, Some(engine.port), "calls", warnings),
-    }
+    Ok(Fronted { port, config })
 }
 
 /// What Services have to do with an engine that stays where it is.

@@ -1,9 +1,15 @@
 //! Files of manifests: several documents of YAML or JSON. A document that gets no
 //! sidecar stays as it is, to the byte; in one that does, only comments go.
 
+use super::kinds::{self, Found};
 use super::settings::Settings;
-use super::{Asked, Outcome, inject};
+use super::{Asked, Outcome, inject_template};
 use serde_json::Value;
+
+/// Of pods that have no pull secrets themselves. Pods that the API server has seen have
+/// those of their ServiceAccount already.
+const HIDDEN: &str = "with pull secrets of its own the pod does not get those of its ServiceAccount: \
+    name these in `image_pull_secrets`, too, where images need them";
 
 /// A file of manifests with sidecars.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +22,9 @@ pub struct Manifests {
     pub warnings: Vec<String>,
     /// Objects that were asked for and cannot be: which, and why.
     pub refused: Vec<String>,
+    /// Objects that make pods, as far as one can see, and have no template that a sidecar
+    /// could be put into: which, and why.
+    pub unknown: Vec<String>,
 }
 
 /// Puts sidecars into every pod and template of pods of a text.
@@ -33,12 +42,12 @@ pub fn inject_all(text: &str, asked: Asked, settings: &Settings) -> Result<Manif
             continue;
         };
         let before = all.injected;
-        object(&mut value, asked, settings, &mut all);
+        object(&mut value, &place, asked, settings, &mut all);
         if all.injected == before {
             all.text.push_str(body);
             continue;
         }
-        let written = if body.trim_start().starts_with('{') {
+        let written = if body.trim_start().starts_with(['{', '[']) {
             serde_json::to_string_pretty(&value).map_err(|error| error.to_string())? + "\n"
         } else {
             write(&value).map_err(|error| format!("{place}: {error}"))?
@@ -74,7 +83,7 @@ fn read(body: &str) -> Result<Option<Value>, String> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     let value: Value = serde_saphyr::from_str_with_options(body, options)
         .map_err(|error| format!("cannot be read: {error}"))?;
-    Ok(value.is_object().then_some(value))
+    Ok((value.is_object() || value.is_array()).then_some(value))
 }
 
 fn write(value: &Value) -> Result<String, String> {
@@ -86,46 +95,95 @@ fn write(value: &Value) -> Result<String, String> {
     })
 }
 
-/// An object, or a list of them.
-fn object(value: &mut Value, asked: Asked, settings: &Settings, all: &mut Manifests) {
-    let kind = value["kind"].as_str().unwrap_or_default().to_owned();
-    if kind.ends_with("List") {
-        let items = value.get_mut("items").and_then(Value::as_array_mut);
-        for item in items.into_iter().flatten() {
-            if item.is_object() {
-                object(item, asked, settings, all);
-            }
+/// An object, or a list of them. `place` is what it is called without a name.
+fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all: &mut Manifests) {
+    if let Some(items) = items(value) {
+        for item in items.iter_mut().filter(|item| item.is_object()) {
+            object(item, place, asked, settings, all);
         }
         return;
     }
-    let path: &str = match kind.as_str() {
-        "Pod" => "",
-        "PodTemplate" => "/template",
-        "CronJob" => "/spec/jobTemplate/spec/template",
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "Job" => "/spec/template",
-        _ => return,
-    };
-    let name = format!(
-        "{kind}/{}",
-        value["metadata"]["name"].as_str().unwrap_or_default()
-    );
-    let Some(template) = value.pointer_mut(path) else {
-        all.refused.push(format!("{name}: there is no {path}"));
-        return;
-    };
-    match inject(template, asked, settings) {
+    let name = named(value, place);
+    match kinds::find(value) {
+        Found::Nothing => {}
+        Found::Unknown(reason) => {
+            if asks(value, asked) {
+                all.unknown.push(format!("{name}: {reason}"));
+            }
+        }
+        Found::Templates {
+            kind,
+            pointers,
+            missing,
+        } => {
+            let missing = missing.iter().filter(|_| asks(value, asked));
+            let missing = missing.map(|path| format!("{name}: there is no {path}"));
+            all.unknown.extend(missing);
+            let object = value.clone();
+            for pointer in pointers {
+                let Some(template) = value.pointer_mut(&pointer) else {
+                    continue;
+                };
+                let outcome = inject_template(&object, template, kind.ends, asked, settings);
+                let name = match kind.is_plain() {
+                    true => name.clone(),
+                    false => format!("{name}: {}", pointer[1..].replace('/', ".")),
+                };
+                take(outcome, template, name, all);
+            }
+        }
+    }
+}
+
+/// Whether a sidecar is wanted for an object without a template that says so.
+fn asks(object: &Value, asked: Asked) -> bool {
+    kinds::asks(object).unwrap_or(asked == Asked::Around)
+}
+
+/// What became of a template.
+fn take(outcome: Outcome, template: &mut Value, name: String, all: &mut Manifests) {
+    match outcome {
         Outcome::Left => {}
         Outcome::Refused(reason) => all.refused.push(format!("{name}: {reason}")),
-        Outcome::Injected { pod, warnings } => {
+        Outcome::Injected { pod, mut warnings } => {
+            let secrets = |pod: &Value| pod["spec"]["imagePullSecrets"].as_array().map(Vec::len);
+            if secrets(template).unwrap_or(0) == 0 && secrets(&pod).unwrap_or(0) > 0 {
+                warnings.push(HIDDEN.to_owned());
+            }
             *template = pod;
             all.injected += 1;
             let warnings = warnings.iter().map(|warning| format!("{name}: {warning}"));
             all.warnings.extend(warnings);
         }
+    }
+}
+
+/// The items of a list, each with its kind: those of a `DeploymentList` do not say it.
+fn items(value: &mut Value) -> Option<&mut Vec<Value>> {
+    if value.is_array() {
+        return value.as_array_mut();
+    }
+    let kind = value["kind"].as_str()?.strip_suffix("List")?.to_owned();
+    let version = value["apiVersion"].clone();
+    let items = value.get_mut("items")?.as_array_mut()?;
+    if !kind.is_empty() {
+        let items = items.iter_mut().filter_map(Value::as_object_mut);
+        for item in items.filter(|item| !item.contains_key("kind")) {
+            item.insert("kind".to_owned(), kind.as_str().into());
+            item.insert("apiVersion".to_owned(), version.clone());
+        }
+    }
+    Some(items)
+}
+
+/// `Deployment/bot`; what has neither kind nor name is called by its place.
+fn named(value: &Value, place: &str) -> String {
+    let metadata = &value["metadata"];
+    let name = metadata["name"]
+        .as_str()
+        .or(metadata["generateName"].as_str());
+    match (value["kind"].as_str(), name) {
+        (None, None) => place.to_owned(),
+        (kind, name) => format!("{}/{}", kind.unwrap_or(place), name.unwrap_or_default()),
     }
 }

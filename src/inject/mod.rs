@@ -5,12 +5,17 @@
 //! wishes.rs     what a pod asks for, by annotation
 //! pod.rs        a pod's parts
 //! compose.rs    a configuration made of what a pod asks for
+//! ports.rs      ports that the pod does not use itself
+//! resources.rs  requests and limits of the sidecar, and the pod's class of service
+//! quantity.rs   quantities as Kubernetes writes them
 //! agents.rs     containers that call models: their base URLs
+//! lookalikes.rs variables that lead to models and are not known
 //! engine.rs     a container that serves models: the gauge in front of it
 //! sidecar.rs    the container and its volumes
 //! patch.rs      the difference as a JSON patch
 //! review.rs     an AdmissionReview, and the server that answers them
 //! manifest.rs   files of manifests
+//! kinds.rs      where objects of all kinds have their templates of pods
 //! ```
 //!
 //! Pods are whatever somebody wrote: nothing here trusts their shape, and what is not
@@ -19,9 +24,14 @@
 mod agents;
 mod compose;
 mod engine;
+mod kinds;
+mod lookalikes;
 pub mod manifest;
 pub mod patch;
 mod pod;
+mod ports;
+mod quantity;
+mod resources;
 pub mod review;
 pub mod settings;
 mod sidecar;
@@ -38,6 +48,10 @@ use wishes::Wishes;
 pub const PREFIX: &str = "tokengauge.dev/";
 /// The container's name.
 pub const SIDECAR: &str = "tokengauge";
+/// The annotation with what the pod's author should know.
+const WARNINGS: &str = "warnings";
+/// Bytes of that annotation.
+const MAX_WARNINGS: usize = 1024;
 
 /// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
@@ -68,9 +82,21 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// Puts the sidecar into a pod or a template of pods.
+/// Puts the sidecar into a pod.
 pub fn inject(pod: &Value, asked: Asked, settings: &Settings) -> Outcome {
-    match changed(pod, asked, settings) {
+    inject_template(pod, pod, false, asked, settings)
+}
+
+/// Puts the sidecar into a template of pods, which is a part of `object`. `ends` is
+/// whether its pods end by themselves although the template does not say so.
+fn inject_template(
+    object: &Value,
+    template: &Value,
+    ends: bool,
+    asked: Asked,
+    settings: &Settings,
+) -> Outcome {
+    match changed(object, template, ends, asked, settings) {
         Ok(Some((pod, warnings))) => Outcome::Injected { pod, warnings },
         Ok(None) => Outcome::Left,
         Err(reason) => Outcome::Refused(reason),
@@ -79,7 +105,13 @@ pub fn inject(pod: &Value, asked: Asked, settings: &Settings) -> Outcome {
 
 type Changed = Option<(Value, Vec<String>)>;
 
-fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed, String> {
+fn changed(
+    object: &Value,
+    before: &Value,
+    ends: bool,
+    asked: Asked,
+    settings: &Settings,
+) -> Result<Changed, String> {
     let mut pod = Pod::new(before.clone())?;
     let wanted = match wishes::asks(&pod)? {
         Some(asks) => asks,
@@ -90,16 +122,22 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
     }
     let wishes = Wishes::of(&pod)?;
     let native = settings.native();
-    refuse_what_cannot_be(&pod, native)?;
+    refuse_what_cannot_be(&pod, native, ends)?;
     if wishes.config.is_some() && wishes.composes() {
         return Err(two_sources());
     }
     let mut warnings = Vec::new();
-    let admin = pod.free_port(settings.admin_port, None, "its metrics", &mut warnings)?;
+    let ports = ports::choose(object, &wishes, settings, &mut warnings)?;
     let mut place = Place {
         native,
-        admin,
+        ports,
         mesh: pod.mesh(),
+        resources: resources::of_sidecar(
+            &mut pod,
+            &settings.resources,
+            &wishes.resources,
+            &mut warnings,
+        )?,
         on_refused_config: wishes
             .on_refused_config
             .unwrap_or(settings.on_refused_config),
@@ -107,8 +145,14 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
     };
     let source = match &wishes.engine {
         Some(engine) => {
-            let fronted = engine::front(&mut pod, engine, &wishes, settings, &mut warnings)?;
-            place.traffic = fronted.traffic;
+            let fronted = engine::front(
+                &mut pod,
+                engine,
+                &wishes,
+                settings,
+                ports.traffic,
+                &mut warnings,
+            )?;
             place.serves = Some(fronted.port);
             place.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
             match &wishes.config {
@@ -120,12 +164,6 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
             }
         }
         None => {
-            place.traffic = match wishes.port {
-                Some(port) => pod.asked_port(port)?,
-                None => {
-                    pod.free_port(settings.traffic_port, Some(admin), "calls", &mut warnings)?
-                }
-            };
             let (source, reached) = source(&pod, &wishes, settings, &mut warnings)?;
             let routes = match &source {
                 Source::BuiltIn => None,
@@ -134,7 +172,7 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
             };
             let fallback = routes.map(|routes| compose::fallback(routes, pod.grace()));
             place.fallback = fallback.transpose()?;
-            let reached = reached.at(place.traffic, native);
+            let reached = reached.at(ports.traffic, native);
             agents::point(&mut pod, &wishes, settings, &reached, &mut warnings)?;
             source
         }
@@ -147,10 +185,28 @@ fn changed(before: &Value, asked: Asked, settings: &Settings) -> Result<Changed,
         ));
     }
     sidecar::add(&mut pod, &place, &source, settings)?;
+    if !warnings.is_empty() {
+        pod.annotate(
+            &format!("{PREFIX}{WARNINGS}"),
+            &bounded(&warnings.join("; ")),
+        );
+    }
     Ok(Some((pod.into_value(), warnings)))
 }
 
-fn refuse_what_cannot_be(pod: &Pod, native: bool) -> Result<(), String> {
+/// What an annotation takes of a text.
+fn bounded(text: &str) -> String {
+    if text.len() <= MAX_WARNINGS {
+        return text.to_owned();
+    }
+    let mut end = MAX_WARNINGS - '…'.len_utf8();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}
+
+fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), String> {
     if pod.flag("hostNetwork") {
         return Err(
             "the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
@@ -161,7 +217,7 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool) -> Result<(), String> {
     if pod.is_windows() {
         return Err("the pod runs on Windows, and there is no image of it".to_owned());
     }
-    if !native && pod.ends_by_itself() {
+    if !native && (ends || pod.ends_by_itself()) {
         return Err(
             "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
              native sidecars need Kubernetes 1.29"

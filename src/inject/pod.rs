@@ -28,6 +28,11 @@ const MESH: &[&str] = &[
     "consul-dataplane",
 ];
 
+/// Labels of nodes that tell their system.
+const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
+const WINDOWS: &str = "windows";
+const LINUX: &str = "linux";
+
 /// A pod, or a template of pods.
 pub(super) struct Pod(Value);
 
@@ -120,9 +125,19 @@ impl Pod {
         self.0["spec"][name] == true
     }
 
+    /// Whether nodes with Linux are out of the question.
     pub(super) fn is_windows(&self) -> bool {
         let spec = &self.0["spec"];
-        spec["os"]["name"] == "windows" || spec["nodeSelector"]["kubernetes.io/os"] == "windows"
+        let selected = OS_LABELS
+            .iter()
+            .any(|label| spec["nodeSelector"][label] == WINDOWS);
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let terms = &spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"];
+        // A node has to match one of the terms, and all of its expressions.
+        let by_affinity = terms
+            .as_array()
+            .is_some_and(|terms| !terms.is_empty() && terms.iter().all(excludes_linux));
+        spec["os"]["name"] == WINDOWS || selected || by_affinity
     }
 
     /// As the pods of Jobs do.
@@ -174,45 +189,49 @@ impl Pod {
         Ok(())
     }
 
-    /// Whether a container listens on `port`, as far as it says.
-    pub(super) fn takes(&self, port: u16) -> bool {
-        let all = List::BOTH
-            .into_iter()
-            .flat_map(|list| self.containers(list));
-        let ports = all.filter_map(|container| container["ports"].as_array());
-        ports.flatten().any(|known| known["containerPort"] == port)
+    /// Resources of the pod as a whole, which Kubernetes has from 1.34 on.
+    pub(super) fn resources(&self) -> &Value {
+        &self.0["spec"]["resources"]
     }
 
-    /// A port that the pod asks for by name.
-    pub(super) fn asked_port(&self, port: u16) -> Result<u16, String> {
-        if self.takes(port) {
-            return Err(format!(
-                "{PREFIX}port: a container listens on {port} already; name another"
-            ));
-        }
-        Ok(port)
+    pub(super) fn resources_mut(&mut self) -> &mut Value {
+        &mut self.0["spec"]["resources"]
     }
 
-    /// `wanted`, or one of the next thousands where a container says that it takes it.
-    pub(super) fn free_port(
-        &self,
-        wanted: u16,
-        other: Option<u16>,
-        what: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<u16, String> {
-        let candidates = (0..6).filter_map(|step| wanted.checked_add(step * 10_000));
-        let mut free = candidates.filter(|port| !self.takes(*port) && Some(*port) != other);
-        let port = free
-            .next()
-            .ok_or_else(|| format!("no port is free for {what} from {wanted} on"))?;
-        if port != wanted {
-            warnings.push(format!(
-                "a container listens on {wanted} already: tokengauge takes {port} for {what}"
-            ));
+    /// Adds secrets by which images are pulled, behind the pod's own.
+    pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), String> {
+        if names.is_empty() {
+            return Ok(());
         }
-        Ok(port)
+        if !matches!(
+            self.0["spec"]["imagePullSecrets"],
+            Value::Null | Value::Array(_)
+        ) {
+            return Err("spec.imagePullSecrets is no list".to_owned());
+        }
+        let all = list_mut(&mut self.0["spec"], "imagePullSecrets");
+        for name in names {
+            if !all.iter().any(|known| known["name"] == **name) {
+                all.push(json!({ "name": name }));
+            }
+        }
+        Ok(())
     }
+}
+
+/// Whether no node with Linux matches a term of a node's affinity.
+fn excludes_linux(term: &Value) -> bool {
+    let all = term["matchExpressions"].as_array().into_iter().flatten();
+    let mut of_systems = all.filter(|one| OS_LABELS.iter().any(|label| one["key"] == **label));
+    of_systems.any(|one| {
+        let mut values = one["values"].as_array().into_iter().flatten();
+        let has_linux = values.any(|value| value == LINUX);
+        match one["operator"].as_str() {
+            Some("In") => !has_linux,
+            Some("NotIn") => has_linux,
+            _ => false,
+        }
+    })
 }
 
 /// Whether a container belongs to a mesh or to the cluster.

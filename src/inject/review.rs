@@ -6,6 +6,7 @@ use crate::admin::{Share, Shares, Source};
 use crate::export::names;
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
+use crate::output::printable;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -16,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Bytes of a review: an API server takes requests of 3 MiB at most.
@@ -64,25 +66,37 @@ impl Injector {
     /// # Errors
     /// Where it is no review; the text says what is missing.
     pub fn answer(&self, body: &[u8], asked: Asked) -> Result<Value, String> {
-        let (uid, outcome, before) = match read(body) {
-            Ok((uid, pod)) => (uid, inject(&pod, asked, &self.settings), pod),
-            Err(reason) => {
-                self.count("unreadable");
-                return Err(reason);
-            }
-        };
+        let Review {
+            uid,
+            namespace,
+            pod: before,
+        } = read(body).inspect_err(|_| self.count("unreadable"))?;
+        let outcome = inject(&before, asked, &self.settings);
+        let id = Identity::of(&before, &namespace);
         let mut response = json!({ "uid": uid, "allowed": true });
         match outcome {
             Outcome::Left => self.count("left"),
             Outcome::Refused(reason) => {
                 self.count("refused");
-                tracing::warn!(pod = name(&before), reason, "not injected");
+                tracing::warn!(
+                    namespace = &*id.namespace,
+                    pod = &*id.name,
+                    owner = &*id.owner,
+                    reason,
+                    "not injected"
+                );
                 let warning = format!("tokengauge: not injected: {reason}");
                 response["warnings"] = json!([shortened(&warning)]);
             }
             Outcome::Injected { pod, warnings } => {
                 self.count("injected");
-                tracing::info!(pod = name(&before), warnings = warnings.len(), "injected");
+                tracing::info!(
+                    namespace = &*id.namespace,
+                    pod = &*id.name,
+                    owner = &*id.owner,
+                    warnings = warnings.len(),
+                    "injected"
+                );
                 let patch = Value::Array(patch::diff(&before, &pod)).to_string();
                 response["patchType"] = json!("JSONPatch");
                 response["patch"] = json!(STANDARD.encode(patch));
@@ -107,8 +121,15 @@ impl Injector {
     }
 }
 
-/// The review's id and its pod.
-fn read(body: &[u8]) -> Result<(String, Value), String> {
+/// What a review asks.
+struct Review {
+    uid: String,
+    /// Where the pod is to be; a pod of a Deployment does not say so itself.
+    namespace: String,
+    pod: Value,
+}
+
+fn read(body: &[u8]) -> Result<Review, String> {
     // Each value but the first stands behind one of these.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
@@ -133,16 +154,55 @@ fn read(body: &[u8]) -> Result<(String, Value), String> {
             request["kind"]["kind"]
         ));
     }
-    Ok((uid, request["object"].take()))
+    let namespace = request["namespace"].as_str().unwrap_or_default();
+    Ok(Review {
+        uid,
+        namespace: namespace.to_owned(),
+        pod: request["object"].take(),
+    })
 }
 
-/// Pods of a Deployment have no name yet.
-fn name(pod: &Value) -> &str {
-    let metadata = &pod["metadata"];
-    let name = metadata["name"]
-        .as_str()
-        .or(metadata["generateName"].as_str());
-    name.unwrap_or_default()
+/// Which pod it is, for the log: whoever reaches the webhook chose the texts.
+struct Identity<'a> {
+    namespace: Cow<'a, str>,
+    /// The name, or the beginning of the name that it is going to have.
+    name: Cow<'a, str>,
+    /// Kind and name of what made it, such as `ReplicaSet/bot-6f7c9d5b8`.
+    owner: Cow<'a, str>,
+}
+
+impl<'a> Identity<'a> {
+    fn of(pod: &'a Value, namespace: &'a str) -> Identity<'a> {
+        let metadata = &pod["metadata"];
+        let texts = |keys: &[&str]| {
+            let texts = keys.iter().filter_map(|key| metadata[key].as_str());
+            texts.into_iter().find(|text| !text.is_empty())
+        };
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let owner = owners.max_by_key(|owner| owner["controller"] == true);
+        let owner = owner.map(|owner| {
+            let part = |key: &str| owner[key].as_str().unwrap_or_default();
+            format!("{}/{}", part("kind"), part("name"))
+        });
+        let namespace = match namespace {
+            "" => texts(&["namespace"]).unwrap_or_default(),
+            known => known,
+        };
+        Identity {
+            namespace: logged(namespace),
+            name: logged(texts(&["name", "generateName"]).unwrap_or_default()),
+            owner: Cow::Owned(logged(&owner.unwrap_or_default()).into_owned()),
+        }
+    }
+}
+
+/// A name as the log has it: names of objects have at most 253 characters.
+fn logged(text: &str) -> Cow<'_, str> {
+    let end = text
+        .char_indices()
+        .nth(253)
+        .map_or(text.len(), |(end, _)| end);
+    printable(&text[..end])
 }
 
 fn shortened(text: &str) -> String {
@@ -227,4 +287,29 @@ async fn metrics(State(injector): State<Arc<Injector>>) -> Response {
         text,
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_namespace_pod_and_owner() {
+        let pod = json!({ "metadata": {
+            "name": "", "generateName": "bot-6f7-", "namespace": "elsewhere",
+            "ownerReferences": [
+                { "kind": "Other", "name": "o" },
+                { "kind": "ReplicaSet", "name": "bot-6f7", "controller": true },
+            ],
+        } });
+        let id = Identity::of(&pod, "research");
+        let all = [&*id.namespace, &*id.name, &*id.owner];
+        assert_eq!(all, ["research", "bot-6f7-", "ReplicaSet/bot-6f7"]);
+        let id = Identity::of(&pod, "");
+        assert_eq!(id.namespace, "elsewhere");
+        let pod = json!({ "metadata": { "name": "a\u{1b}[2J".repeat(100) } });
+        let id = Identity::of(&pod, "");
+        assert!(!id.name.contains('\u{1b}') && id.name.len() < 2000);
+        assert_eq!((&*id.namespace, &*id.owner), ("", ""));
+    }
 }

@@ -4,6 +4,7 @@ use crate::cli::OnRefusedConfig;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// Variables that SDKs and agents read a base URL from, and the path behind the sidecar's
@@ -41,6 +42,50 @@ pub enum Native {
     Off,
 }
 
+/// An address of the pod: `*` for all of them, of both families, or an IP address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Bind {
+    /// All of them.
+    #[default]
+    All,
+    /// This one, such as `0.0.0.0`.
+    Address(IpAddr),
+}
+
+impl Bind {
+    /// As `--listen` takes it.
+    pub(super) fn at(self, port: u16) -> String {
+        match self {
+            Bind::All => format!("*:{port}"),
+            Bind::Address(address) => SocketAddr::new(address, port).to_string(),
+        }
+    }
+}
+
+impl TryFrom<String> for Bind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Bind, String> {
+        match text.as_str() {
+            "*" => Ok(Bind::All),
+            address => address.parse().map(Bind::Address).map_err(|_| {
+                format!("bind: `{address}` is neither `*` nor an IP address such as `0.0.0.0`")
+            }),
+        }
+    }
+}
+
+/// A part of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretKey {
+    /// The Secret's name.
+    pub name: String,
+    /// The key in it.
+    pub key: String,
+}
+
 /// What is injected. [`Settings::parse`] reads the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -53,12 +98,18 @@ pub struct Settings {
     pub native_sidecar: Native,
     /// The cluster's version, such as `1.31`; the newest where there is none.
     pub kubernetes_version: Option<String>,
+    /// Secrets of the pod's namespace by which its images are pulled, added to the pod's own.
+    pub image_pull_secrets: Vec<String>,
     /// Where agents of the pod connect, where it is free.
     pub traffic_port: u16,
-    /// Where operators connect, where it is free.
+    /// Where metrics and health are on the pod's address, where it is free.
+    pub metrics_port: u16,
+    /// Where operators connect within the pod, where it is free.
     pub admin_port: u16,
+    /// The token of the operators' address, from a Secret of the pod's namespace.
+    pub admin_token_secret: Option<SecretKey>,
     /// The address that others than the pod itself connect to.
-    pub bind: std::net::IpAddr,
+    pub bind: Bind,
     /// The ConfigMap with the configuration, in the pod's namespace. Where it is missing,
     /// the built-in configuration is used until it is there.
     pub config_map: Option<String>,
@@ -93,9 +144,13 @@ impl Default for Settings {
             image_pull_policy: None,
             native_sidecar: Native::Auto,
             kubernetes_version: None,
-            traffic_port: 8080,
-            admin_port: 9464,
-            bind: std::net::Ipv4Addr::UNSPECIFIED.into(),
+            image_pull_secrets: Vec::new(),
+            // Uncommon ones, beside those of Istio (15000 to 15090).
+            traffic_port: 15480,
+            metrics_port: 15464,
+            admin_port: 15465,
+            admin_token_secret: None,
+            bind: Bind::All,
             config_map: None,
             base_config: None,
             base_urls: all
@@ -167,8 +222,26 @@ impl Settings {
                 "kubernetes_version `{version}` is no version such as `1.31`"
             ));
         }
-        if self.traffic_port == self.admin_port || self.traffic_port == 0 || self.admin_port == 0 {
-            return Err("traffic_port and admin_port must be two ports above 0".to_owned());
+        let mut ports = [self.traffic_port, self.metrics_port, self.admin_port];
+        ports.sort_unstable();
+        if ports[0] == 0 || ports[0] == ports[1] || ports[1] == ports[2] {
+            return Err(
+                "traffic_port, metrics_port and admin_port must be three ports above 0".to_owned(),
+            );
+        }
+        for name in &self.image_pull_secrets {
+            if !is_name(name) {
+                return Err(format!(
+                    "image_pull_secrets: `{name}` is no name of a Secret"
+                ));
+            }
+        }
+        if let Some(secret) = &self.admin_token_secret
+            && (!is_name(&secret.name) || secret.key.is_empty())
+        {
+            return Err(
+                "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
+            );
         }
         for (name, path) in &self.base_urls {
             if !path.starts_with('/') || path.ends_with('/') {
@@ -180,6 +253,7 @@ impl Settings {
         if !self.resources.is_object() {
             return Err("resources is a table of `requests` and `limits`".to_owned());
         }
+        super::resources::check(&self.resources)?;
         if self.image.trim().is_empty() {
             return Err("image names none".to_owned());
         }
@@ -204,6 +278,12 @@ impl Settings {
         let version = self.kubernetes_version.as_deref();
         version.and_then(minor).is_none_or(|minor| minor >= wanted)
     }
+}
+
+/// Whether an object may have this name (RFC 1123).
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    (1..=253).contains(&name.len()) && name.chars().all(allowed)
 }
 
 /// The minor version of `1.31`, `v1.31.2` or `1.31+`.
@@ -245,7 +325,8 @@ mod tests {
     fn what_is_wrong_is_told_with_its_line() {
         let wrong = |text: &str| Settings::parse(text).expect_err(text);
         assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
-        assert!(wrong("traffic_port = 9464").contains("two ports"));
+        assert!(wrong("traffic_port = 15464").contains("three ports"));
+        assert!(wrong("bind = \"all\"").contains("neither `*` nor an IP address"));
         assert!(wrong("[base_urls]\nA = \"openai\"").contains("base_urls.A"));
         assert!(wrong("resources = 5").contains("resources"));
     }

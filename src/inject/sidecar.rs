@@ -2,6 +2,7 @@
 
 use super::compose::STATE;
 use super::pod::{List, Pod, is_foreign};
+use super::ports::Ports;
 use super::settings::Settings;
 use super::{PREFIX, SIDECAR};
 use crate::cli::{FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
@@ -17,19 +18,23 @@ const FILE: &str = "/etc/tokengauge/proxy-config.toml";
 const PROGRAM: &str = "/usr/bin/tokengauge";
 const CONFIG_VOLUME: &str = "tokengauge-config";
 const STATE_VOLUME: &str = "tokengauge-state";
-/// The name of the admin port, for a PodMonitor.
-const ADMIN: &str = "tg-admin";
+/// The name of the port with metrics and health, for a PodMonitor and for probes. The
+/// admin port is on loopback, so the pod does not show it.
+const METRICS: &str = "tg-metrics";
+/// The variable with the token of the admin address.
+const TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
 /// Where the sidecar is and who connects to it.
 #[derive(Default)]
 pub(super) struct Place {
     pub(super) native: bool,
-    pub(super) traffic: u16,
-    pub(super) admin: u16,
+    pub(super) ports: Ports,
     /// Whether a mesh's proxy is between the kubelet and us.
     pub(super) mesh: bool,
     /// The port that others connect to, in front of an engine.
     pub(super) serves: Option<Value>,
+    /// Requests and limits.
+    pub(super) resources: Value,
     /// What it runs by where its configuration cannot be used.
     pub(super) fallback: Option<String>,
     pub(super) on_refused_config: OnRefusedConfig,
@@ -64,6 +69,7 @@ pub(super) fn add(
     pod.add_volume(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
+    pod.add_pull_secrets(&settings.image_pull_secrets)?;
     let container = container(place, source, settings);
     if place.native {
         let all = pod.containers_mut(List::Init);
@@ -98,21 +104,21 @@ fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
     if let Source::Text(text) = source {
         pod.annotate(&format!("{PREFIX}{CONFIG}"), text);
     }
-    let admin = place.admin.to_string();
+    let metrics = place.ports.metrics.to_string();
     if settings.prometheus_annotations && pod.foreign_annotation("prometheus.io/scrape").is_none() {
         pod.annotate("prometheus.io/scrape", "true");
-        pod.annotate("prometheus.io/port", &admin);
+        pod.annotate("prometheus.io/port", &metrics);
         pod.annotate("prometheus.io/path", "/metrics");
     }
     if place.mesh {
         // Prometheus and the kubelet have no certificate of the mesh.
         let name = "traffic.sidecar.istio.io/excludeInboundPorts";
         let known = pod.foreign_annotation(name).unwrap_or_default();
-        if !known.split(',').any(|port| port.trim() == admin) {
+        if !known.split(',').any(|port| port.trim() == metrics) {
             let all = if known.is_empty() {
-                admin
+                metrics
             } else {
-                format!("{known},{admin}")
+                format!("{known},{metrics}")
             };
             pod.annotate(name, &all);
         }
@@ -120,10 +126,14 @@ fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
 }
 
 fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
-    let bind = std::net::SocketAddr::new(settings.bind, place.admin);
+    let Ports {
+        traffic,
+        metrics,
+        admin,
+    } = place.ports;
     let listen = match &place.serves {
-        Some(_) => std::net::SocketAddr::new(settings.bind, place.traffic).to_string(),
-        None => format!("127.0.0.1:{}", place.traffic),
+        Some(_) => settings.bind.at(traffic),
+        None => format!("127.0.0.1:{traffic}"),
     };
     let mut args = vec!["run".to_owned()];
     // Without a name it takes the file of its folder, where there is one.
@@ -135,7 +145,9 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
         "--listen".to_owned(),
         listen,
         "--admin".to_owned(),
-        bind.to_string(),
+        format!("127.0.0.1:{admin}"),
+        "--metrics-listen".to_owned(),
+        settings.bind.at(metrics),
     ]);
     let mut container = json!({ "name": SIDECAR, "image": settings.image });
     if let Some(policy) = &settings.image_pull_policy {
@@ -149,7 +161,7 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
         container["workingDir"] = json!(FOLDER);
     }
     container["env"] = variables(place, settings);
-    let mut ports = vec![json!({ "name": ADMIN, "containerPort": place.admin, "protocol": "TCP" })];
+    let mut ports = vec![json!({ "name": METRICS, "containerPort": metrics, "protocol": "TCP" })];
     ports.extend(place.serves.clone());
     container["ports"] = json!(ports);
     for (name, path, more) in PROBES {
@@ -158,7 +170,7 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     if !place.native {
         container["lifecycle"] = json!({ "preStop": pause(settings) });
     }
-    container["resources"] = settings.resources.clone();
+    container["resources"] = place.resources.clone();
     container["securityContext"] = settings.security_context.clone().unwrap_or_else(restricted);
     container["volumeMounts"] = mounts(source);
     container
@@ -175,6 +187,11 @@ fn variables(place: &Place, settings: &Settings) -> Value {
         field("K8S_NODE_NAME", "spec.nodeName"),
         json!({ "name": "K8S_CONTAINER_NAME", "value": SIDECAR }),
     ];
+    if let Some(secret) = &settings.admin_token_secret {
+        // A Secret that is missing holds no pod up: the address is on loopback.
+        let key = json!({ "name": secret.name, "key": secret.key, "optional": true });
+        all.push(json!({ "name": TOKEN, "valueFrom": { "secretKeyRef": key } }));
+    }
     if let Some(fallback) = &place.fallback {
         // Kubernetes takes `$$` for `$`, and `$(…)` for a variable.
         let text = fallback.replace('$', "$$");
@@ -214,14 +231,14 @@ const PROBES: &[(&str, &str, &str)] = &[
 
 fn probe(place: &Place, path: &str, more: &str) -> Value {
     let mut probe: Value = serde_json::from_str(more).expect("written above");
-    let url = format!("http://127.0.0.1:{}{path}", place.admin);
+    let url = format!("http://127.0.0.1:{}{path}", place.ports.metrics);
     let (way, how) = if place.mesh {
         (
             "exec",
             json!({ "command": [PROGRAM, "probe", url, "--within", "1s"] }),
         )
     } else {
-        ("httpGet", json!({ "path": path, "port": ADMIN }))
+        ("httpGet", json!({ "path": path, "port": METRICS }))
     };
     probe[way] = how;
     probe

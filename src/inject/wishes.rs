@@ -2,6 +2,7 @@
 
 use super::PREFIX;
 use super::pod::Pod;
+use super::resources;
 use crate::cli::OnRefusedConfig;
 use clap::ValueEnum;
 
@@ -21,6 +22,7 @@ const KNOWN: &[&str] = &[
     "engine-moves-to",
     "engine-metrics",
     super::sidecar::CONFIG,
+    super::WARNINGS,
 ];
 
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
@@ -71,6 +73,7 @@ pub(super) struct Wishes {
     pub(super) base_urls: BaseUrls,
     pub(super) variables: Option<Vec<String>>,
     pub(super) engine: Option<Engine>,
+    pub(super) resources: resources::Asked,
 }
 
 /// Whether the pod asks for a sidecar, or asks for none.
@@ -86,10 +89,10 @@ pub(super) fn asks(pod: &Pod) -> Result<Option<bool>, String> {
 impl Wishes {
     pub(super) fn of(pod: &Pod) -> Result<Wishes, String> {
         for name in pod.annotations() {
-            if !KNOWN.contains(&name) && !name.starts_with("slo.") {
+            if !known().any(|known| known == name) && !name.starts_with("slo.") {
                 return Err(format!(
                     "there is no annotation {PREFIX}{name}; there are {}",
-                    KNOWN.join(", ")
+                    known().collect::<Vec<_>>().join(", ")
                 ));
             }
         }
@@ -104,6 +107,7 @@ impl Wishes {
             base_urls: base_urls(pod)?,
             variables: list(pod, "variables"),
             engine: engine(pod)?,
+            resources: resources::asked(pod)?,
         })
     }
 
@@ -111,6 +115,11 @@ impl Wishes {
     pub(super) fn composes(&self) -> bool {
         !self.upstreams.is_empty() || self.workload.is_some() || !self.slos.is_empty()
     }
+}
+
+fn known() -> impl Iterator<Item = &'static str> {
+    let resources = resources::ANNOTATIONS.iter().map(|(name, ..)| *name);
+    KNOWN.iter().copied().chain(resources)
 }
 
 fn wrong(name: &str, value: &str, reason: &str) -> String {

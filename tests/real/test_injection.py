@@ -22,6 +22,7 @@ from processes import running
 
 HERE = pathlib.Path(__file__).parent
 PODS = sorted((HERE.parent / "fixtures/pods").glob("*.yaml"))
+MANIFESTS_OF_KINDS = sorted((HERE.parent / "fixtures/kinds").glob("*.yaml"))
 VERSIONS = ("1.29", "1.33", "1.37")
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 
@@ -254,13 +255,13 @@ def without_ours(value):
         kept = [without_ours(one) for one in value if not (isinstance(one, dict) and is_ours(one, ours))]
         return kept
     if isinstance(value, dict):
-        kept = [(key, without_ours(one)) for key, one in value.items() if not str(key).startswith("tokengauge.dev/injected")]
+        kept = [(key, without_ours(one)) for key, one in value.items() if not str(key).startswith(("tokengauge.dev/injected", "tokengauge.dev/warnings"))]
         return [(key, one) for key, one in kept if not (one == [] and value[key] and key in ("initContainers", "volumes", "labels", "metadata", "env"))]
     return value
 
 
 def is_ours(one, ours):
-    return one.get("name") in ours or str(one.get("value", "")).startswith("http://127.0.0.1:8080/")
+    return one.get("name") in ours or str(one.get("value", "")).startswith("http://127.0.0.1:15480/")
 
 
 def test_manifests_keep_everything_but_comments_of_what_changed(tokengauge, kubernetes):
@@ -276,6 +277,46 @@ def test_manifests_keep_everything_but_comments_of_what_changed(tokengauge, kube
     assert "initContainers" in after[2]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     again = injected_by(tokengauge, done.stdout)
     assert again.stdout == done.stdout and "0 injected" in again.stderr
+
+
+def templates(value):
+    """Everything in an object that has the shape of a template of pods."""
+    if isinstance(value, list):
+        return [found for one in value for found in templates(one)]
+    if not isinstance(value, dict):
+        return []
+    spec = value.get("spec")
+    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+        return [value]
+    return [found for one in value.values() for found in templates(one)]
+
+
+@pytest.mark.parametrize("file", MANIFESTS_OF_KINDS, ids=lambda file: file.stem)
+def test_templates_of_every_kind_stay_valid(tokengauge, kubernetes, file):
+    """Operators make pods of them as they are; schemas of their own kinds say little of what is in a template."""
+    done = injected_by(tokengauge, file.read_text())
+    before = [found for document in yaml.safe_load_all(file.read_text()) for found in templates(document)]
+    after = [found for document in yaml.safe_load_all(done.stdout) for found in templates(document)]
+    assert len(before) == len(after)
+    if done.returncode == 3:
+        assert done.stdout == file.read_text() and "left as it is" in done.stderr
+        return
+    assert done.returncode == 0 and before, done.stderr
+    for template in after:
+        metadata = {"name": "p", **template.get("metadata", {})}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        restricted(next(one for one in containers(pod) if one["name"] == "tokengauge"))
+        for version in VERSIONS:
+            assert kubernetes.do("validate", document=pod, version=version) is None, version
+
+
+def test_the_log_names_namespace_pod_and_owner(webhook, logs):
+    pod = yaml.safe_load((HERE.parent / "fixtures/pods/agent.yaml").read_text())
+    del pod["metadata"]["namespace"]
+    webhook.review(pod)
+    lines = [line for line in (logs / "injector.log").read_text().splitlines() if "injected" in line]
+    expected = ("research", "researcher-6f7c9d5b8-", "ReplicaSet/researcher-6f7c9d5b8")
+    assert all(text in lines[-1] for text in expected), lines[-1]
 
 
 def test_json_stays_json_and_what_is_refused_is_told(tokengauge):
@@ -301,7 +342,7 @@ def test_an_engine_with_the_gauge_in_front_of_it_serves_through_it(tokengauge, s
     # What the image has at the place is a folder of the test's here.
     config = injected["metadata"]["annotations"]["tokengauge.dev/proxy-config"]
     written.write_text(config.replace("/var/lib/tokengauge", str(tmp_path / "state")))
-    moved = {"/etc/tokengauge/proxy-config.toml": str(written), "0.0.0.0:8080": "127.0.0.1:0", "0.0.0.0:9464": "127.0.0.1:0"}
+    moved = {"/etc/tokengauge/proxy-config.toml": str(written), "*:15480": "127.0.0.1:0", "127.0.0.1:15465": "127.0.0.1:0", "*:15464": "127.0.0.1:0"}
     arguments = [moved.get(argument, argument) for argument in sidecar["args"]]
     with running([tokengauge, *arguments], logs / "engine-sidecar.log", expected_exit=0) as process:
         address = process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")

@@ -141,7 +141,7 @@ def test_an_agent_that_knows_of_nothing_gets_its_answers(saw):
 
 def test_prometheus_sees_what_the_agent_saw(saw, loopback, tmp_path):
     def watched():
-        with prometheus(tmp_path / "prometheus", {"tokengauge": ["127.0.0.1:9464"]}) as watching:
+        with prometheus(tmp_path / "prometheus", {"tokengauge": ["127.0.0.1:15464"]}) as watching:
             watching.wait_for('sum(tokengauge_requests_total{workload="pod"})', lambda calls: calls == CALLS)
             reported = 'sum(tokengauge_tokens_total{direction="output",source="reported",upstream="openai"})'
             assert watching.value(reported) == sum(call["output"] for call in saw)

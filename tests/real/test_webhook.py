@@ -106,7 +106,7 @@ def test_a_pod_of_a_labelled_namespace_gets_the_sidecar(webhook, helm, tmp_path)
     pod = webhook.ask("namespaces.tokengauge.dev", POD, tmp_path)
     assert sidecar_of(pod)["image"] == IMAGE
     environment = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
-    assert environment["OPENAI_BASE_URL"] == "http://127.0.0.1:8080/openai/v1"
+    assert environment["OPENAI_BASE_URL"] == "http://127.0.0.1:15480/openai/v1"
     maps = [volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume]
     assert maps == (["tokengauge"] if webhook.named else [])
     assert ("api.openai.com" in pod["metadata"].get("annotations", {}).get("tokengauge.dev/proxy-config", "")) is not webhook.named
@@ -137,7 +137,7 @@ def test_the_pod_monitor_finds_it(webhook, tmp_path):
     spec = webhook.monitor["spec"]
     assert spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     [endpoint] = spec["podMetricsEndpoints"]
-    assert {port["name"]: port["containerPort"] for port in sidecar_of(pod)["ports"]}[endpoint["port"]] == 9464
+    assert {port["name"]: port["containerPort"] for port in sidecar_of(pod)["ports"]}[endpoint["port"]] == 15464
 
 
 def test_the_probes_of_the_injector_are_answered(webhook):

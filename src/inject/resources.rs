@@ -1,0 +1,245 @@
+//! The sidecar's requests and limits: the operator's, changed by the pod's annotations.
+//!
+//! A pod of the class Guaranteed stays one, so that its node evicts it no earlier than
+//! before and pinned cores stay pinned. See
+//! <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
+
+use super::PREFIX;
+use super::pod::{List, Pod, object};
+use super::quantity::Quantity;
+use serde_json::{Value, json};
+
+/// Annotations, without the prefix, and what they set.
+pub(super) const ANNOTATIONS: &[(&str, Part, &str)] = &[
+    ("cpu-request", Part::Requests, "cpu"),
+    ("cpu-limit", Part::Limits, "cpu"),
+    ("memory-request", Part::Requests, "memory"),
+    ("memory-limit", Part::Limits, "memory"),
+];
+/// What the class Guaranteed looks at.
+const COUNTED: [&str; 2] = ["cpu", "memory"];
+/// Limits in a Guaranteed pod where nobody names one: it must have them. A core reads
+/// 55,000 to 70,000 events per second.
+const GUARANTEED: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "384Mi")];
+/// A process that measures nothing takes half of this.
+const LEAST_MEMORY: Quantity = Quantity::mebibytes(32);
+
+/// The two halves of `resources`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Requests,
+    Limits,
+}
+
+impl Part {
+    fn key(self) -> &'static str {
+        match self {
+            Part::Requests => "requests",
+            Part::Limits => "limits",
+        }
+    }
+}
+
+/// What the annotations of a pod set: which half, of which resource, and the quantity.
+pub(super) type Asked = Vec<(Part, &'static str, String)>;
+
+/// Reads the annotations.
+pub(super) fn asked(pod: &Pod) -> Result<Asked, String> {
+    let mut all = Asked::new();
+    for (annotation, part, name) in ANNOTATIONS {
+        let Some(text) = pod.annotation(annotation) else {
+            continue;
+        };
+        let quantity = Quantity::parse(text).ok_or_else(|| {
+            format!(
+                "{PREFIX}{annotation}: `{text}` is no quantity above 0 such as {}",
+                if *name == "cpu" {
+                    "`250m` or `1`"
+                } else {
+                    "`512Mi` or `1Gi`"
+                }
+            )
+        })?;
+        if *name == "memory" && quantity < LEAST_MEMORY {
+            return Err(format!(
+                "{PREFIX}{annotation}: `{text}` is less than {}, which tokengauge needs",
+                LEAST_MEMORY.bytes()
+            ));
+        }
+        all.push((*part, name, text.to_owned()));
+    }
+    Ok(all)
+}
+
+/// Checks the operator's.
+pub(super) fn check(resources: &Value) -> Result<(), String> {
+    for part in [Part::Requests, Part::Limits] {
+        for name in COUNTED {
+            let value = &resources[part.key()][name];
+            if !value.is_null() && Quantity::of(value).is_none() {
+                return Err(format!(
+                    "resources.{}.{name}: {value} is no quantity above 0 such as `250m` or `512Mi`",
+                    part.key()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sidecar's resources. Where the pod has resources of its own as a whole, these grow
+/// by the sidecar's: its containers keep what they had.
+pub(super) fn of_sidecar(
+    pod: &mut Pod,
+    base: &Value,
+    asked: &Asked,
+    warnings: &mut Vec<String>,
+) -> Result<Value, String> {
+    let mut resources = base.clone();
+    for (part, name, text) in asked {
+        put(&mut resources, *part, name, json!(text));
+    }
+    for name in COUNTED {
+        fit(&mut resources, name, asked)?;
+    }
+    if is_guaranteed(pod) {
+        for (name, least) in GUARANTEED {
+            equal(&mut resources, name, least, asked, warnings);
+        }
+    }
+    grow(pod, &resources);
+    Ok(resources)
+}
+
+fn get<'a>(resources: &'a Value, part: Part, name: &str) -> Option<&'a Value> {
+    resources.get(part.key())?.get(name)
+}
+
+fn quantity(resources: &Value, part: Part, name: &str) -> Option<Quantity> {
+    Quantity::of(get(resources, part, name)?)
+}
+
+fn put(resources: &mut Value, part: Part, name: &str, value: Value) {
+    if let Some(map) = object(resources)
+        && let Some(half) = object(map.entry(part.key()).or_insert(Value::Null))
+    {
+        half.insert(name.to_owned(), value);
+    }
+}
+
+fn is_asked(asked: &Asked, part: Part, name: &str) -> bool {
+    asked
+        .iter()
+        .any(|(of, known, _)| *of == part && *known == name)
+}
+
+/// An API server refuses a request above its limit: the one that nobody asked for follows.
+fn fit(resources: &mut Value, name: &str, asked: &Asked) -> Result<(), String> {
+    let both = (
+        quantity(resources, Part::Requests, name),
+        quantity(resources, Part::Limits, name),
+    );
+    if !matches!(both, (Some(request), Some(limit)) if request > limit) {
+        return Ok(());
+    }
+    let (from, to) = match (
+        is_asked(asked, Part::Requests, name),
+        is_asked(asked, Part::Limits, name),
+    ) {
+        (true, true) => {
+            return Err(format!(
+                "{PREFIX}{name}-request is above {PREFIX}{name}-limit"
+            ));
+        }
+        (true, false) => (Part::Requests, Part::Limits),
+        _ => (Part::Limits, Part::Requests),
+    };
+    let value = get(resources, from, name).cloned().unwrap_or_default();
+    put(resources, to, name, value);
+    Ok(())
+}
+
+/// Whether every container, or the pod as a whole, has limits of CPU and memory that equal
+/// its requests. Requests that are missing are the limits.
+fn is_guaranteed(pod: &Pod) -> bool {
+    let equal = |resources: &Value| {
+        COUNTED.iter().all(|name| {
+            let limit = quantity(resources, Part::Limits, name);
+            limit.is_some()
+                && match get(resources, Part::Requests, name) {
+                    None | Some(Value::Null) => true,
+                    Some(request) => Quantity::of(request) == limit,
+                }
+        })
+    };
+    let whole = pod.resources();
+    if COUNTED.iter().any(|name| {
+        quantity(whole, Part::Limits, name)
+            .or(quantity(whole, Part::Requests, name))
+            .is_some()
+    }) {
+        return equal(whole);
+    }
+    let lists = [List::Init, List::Main].map(|list| pod.containers(list));
+    lists
+        .iter()
+        .all(|all| all.iter().all(|one| equal(&one["resources"])))
+        && !pod.containers(List::Main).is_empty()
+}
+
+/// Makes limit and request of a resource the same.
+fn equal(
+    resources: &mut Value,
+    name: &str,
+    least: &str,
+    asked: &Asked,
+    warnings: &mut Vec<String>,
+) {
+    let request = get(resources, Part::Requests, name).cloned();
+    let requested = is_asked(asked, Part::Requests, name);
+    let value = match get(resources, Part::Limits, name).cloned() {
+        Some(limit) => {
+            // A limit of the operator's gives way to a request of the pod's own.
+            if requested && !is_asked(asked, Part::Limits, name) {
+                request.unwrap_or(limit)
+            } else {
+                if requested && request.as_ref() != Some(&limit) {
+                    warnings.push(format!(
+                        "the pod is Guaranteed, and stays it: {PREFIX}{name}-limit is the request, too"
+                    ));
+                }
+                limit
+            }
+        }
+        None => match request {
+            Some(request) if requested || Quantity::of(&request) > Quantity::parse(least) => {
+                request
+            }
+            _ => json!(least),
+        },
+    };
+    put(resources, Part::Requests, name, value.clone());
+    put(resources, Part::Limits, name, value);
+}
+
+/// Adds the sidecar's to resources of the pod as a whole.
+fn grow(pod: &mut Pod, sidecar: &Value) {
+    for part in [Part::Requests, Part::Limits] {
+        for name in COUNTED {
+            let Some(known) = quantity(pod.resources(), part, name) else {
+                continue;
+            };
+            let more = quantity(sidecar, part, name);
+            let Some(more) = more.or(quantity(sidecar, Part::Requests, name)) else {
+                continue;
+            };
+            let sum = known.plus(more);
+            let text = if name == "cpu" {
+                sum.cores()
+            } else {
+                sum.bytes()
+            };
+            put(pod.resources_mut(), part, name, json!(text));
+        }
+    }
+}
