@@ -14,6 +14,7 @@
 //! state_file.rs    files that survive a restart, written by one process
 //! config/          file.rs as written → mod.rs as used; reload.rs what may change while running
 //! call.rs          the domain's words; knows nobody
+//! caller.rs        who makes a call, as quotas and budgets see it
 //! observer.rs      the one door between moving bytes and measuring them
 //! memory.rs        the bound on what measuring holds, and buffers that keep to it
 //! proxy/           moves bytes: no JSON, no tokens, no metric names
@@ -51,6 +52,7 @@ pub mod admin;
 pub mod attribution;
 mod background;
 pub mod call;
+pub mod caller;
 pub mod cli;
 pub mod command;
 pub mod config;

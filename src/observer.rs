@@ -136,12 +136,16 @@ pub trait CallObserver: Send + Sync {
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
+    /// The same for a body that decides whether its request may leave.
+    fn admission_buffer(&self) -> Buffer {
+        self.buffer(0)
+    }
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;
-    /// Asked before the request leaves: whether it may. Asked again, with the whole body,
-    /// where that decides and can be read.
-    fn admit(&self, _body: Option<&[u8]>) -> Admission {
+    /// Asked before the request leaves: whether it may. Asked again, with the whole body or
+    /// why that could not be held, where that decides.
+    fn admit(&self, _body: RequestBody<'_>) -> Admission {
         Admission::Granted
     }
     /// Asked once, before the request leaves: how the trace goes on upstream, or `None`
@@ -246,6 +250,8 @@ pub enum FailureKind {
     RateLimited,
     /// A budget of the operator's is spent.
     OverBudget,
+    /// A limit of the operator's depends on the request body, which cannot be read.
+    UnreadableBody,
     /// The proxy is at its limit of connections or requests.
     Overloaded,
     /// The operator's configuration cannot be used, and it may limit calls.
@@ -271,6 +277,7 @@ impl FailureKind {
             FailureKind::UnsupportedCoding => "unsupported_coding",
             FailureKind::RateLimited => "rate_limited",
             FailureKind::OverBudget => "budget_spent",
+            FailureKind::UnreadableBody => "unreadable_body",
             FailureKind::Overloaded => "overloaded",
             FailureKind::ConfigRefused => "config_refused",
         }
@@ -288,6 +295,7 @@ impl FailureKind {
             FailureKind::BadRequest => StatusCode::BAD_REQUEST,
             FailureKind::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
             FailureKind::RateLimited | FailureKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
+            FailureKind::UnreadableBody => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::Overloaded | FailureKind::ConfigRefused => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         }
@@ -304,6 +312,50 @@ pub struct Failure {
     pub message: String,
     /// When to try again, where that is known.
     pub retry_after: Option<Duration>,
+}
+
+/// What is known of a request's body when it is asked whether the request may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestBody<'a> {
+    /// Its head alone has been read; there is a body.
+    Pending,
+    /// All of it, as it was sent; empty where there is none.
+    Whole(&'a [u8]),
+    /// It cannot be read.
+    Unread(Unread),
+}
+
+/// Why a request body that decides on a limit cannot be read, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// It is longer than `measure.body_bytes`.
+    #[error("this body is longer than is read for that: send a shorter one")]
+    TooLong,
+    /// All measuring together holds as much as it may.
+    #[error("there is no memory to read this body now: try again")]
+    NoMemory,
+    /// It is no body, but messages behind an upgrade.
+    #[error("messages on an upgraded connection are not read for that: name it in the request")]
+    Upgraded,
+    /// Its content encoding is unknown or its bytes are not valid.
+    #[error(
+        "the content-encoding of this body is unknown or not that of its bytes: send plain JSON"
+    )]
+    Encoding,
+    /// Its media type lets servers read it as something else than UTF-8 JSON.
+    #[error(
+        "servers may read a body of this content-type differently: send application/json in UTF-8"
+    )]
+    MediaType,
+    /// Some servers refuse it.
+    #[error("this body is no JSON object that all servers read alike: send strict JSON in UTF-8")]
+    Malformed,
+    /// Readers differ on its model.
+    #[error("this body names several models, or one in several places: name one, in `model`")]
+    SeveralModels,
+    /// It has no model, though its dialect has one there.
+    #[error("this body names no model: name it in `model`")]
+    NoModel,
 }
 
 /// Whether a request may leave.

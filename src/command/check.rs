@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::admin::Door;
+use crate::caller::{Mode, OnUnreadable};
 use crate::cli::CheckArgs;
 use crate::config::{Config, Route};
 use crate::output;
@@ -49,10 +50,38 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             scrape.upstream, scrape.interval
         );
     }
+    for limit in limits(&config) {
+        text += &format!("  {limit}\n");
+    }
     for line in config.of_each_replica() {
         text += &format!("  {line}\n");
     }
     output::print(&text)
+}
+
+/// What refuses calls, and what would.
+fn limits(config: &Config) -> Vec<String> {
+    let does = |mode| match mode {
+        Mode::Enforce => "refuses with 429",
+        Mode::Shadow => "shadow mode, refuses nothing",
+    };
+    let unread = |policy, mode| match (policy, mode) {
+        (OnUnreadable::Refuse, Mode::Enforce) => "a body that cannot be read with 422",
+        (OnUnreadable::Refuse, Mode::Shadow) => "a body that cannot be read counts as refused",
+        (OnUnreadable::Count, _) => "a body that cannot be read counts",
+    };
+    let quotas = config.measure.quotas.all().map(|quota| {
+        let (does, unread) = (does(quota.mode), unread(quota.on_unreadable, quota.mode));
+        let (name, per) = (&quota.name, quota.per.as_str());
+        format!("quota {name}, per {per}: {does}; {unread}")
+    });
+    let blocking = config.budgets.iter().filter(|budget| budget.block);
+    let budgets = blocking.map(|budget| {
+        let (does, unread) = (does(budget.mode), unread(budget.on_unreadable, budget.mode));
+        let (name, per) = (&budget.name, budget.per.as_str());
+        format!("budget {name}, per {per}: {does}; {unread}")
+    });
+    quotas.chain(budgets).collect()
 }
 
 /// Certificates and keys must be readable now, not only when the first agent comes.

@@ -4,6 +4,7 @@ use super::file;
 use super::objectives::selector;
 use super::resolve::{Problems, check_label};
 use super::*;
+use crate::caller::{Mode, OnUnreadable};
 use crate::cost::budget::{MAX_BUDGETS, MAX_WARNINGS, Period};
 use crate::cost::{Gpus, Price, Tariff};
 use std::collections::{HashMap, HashSet};
@@ -138,6 +139,15 @@ pub(super) fn budgets(
         if !(written.usd.get_ref().is_finite() && *written.usd.get_ref() > 0.0) {
             problems.at(&written.usd, "must be a number of US dollars above 0");
         }
+        if !written.block {
+            let reason = "needs `block = true`: this budget refuses nothing";
+            written
+                .mode
+                .iter()
+                .for_each(|mode| problems.at(mode, reason));
+            let unreadable = written.on_unreadable.iter();
+            unreadable.for_each(|policy| problems.at(policy, reason));
+        }
         budgets.push(Budget {
             name: name.as_str().into(),
             per: written.per,
@@ -146,6 +156,10 @@ pub(super) fn budgets(
             period: period(written.period.as_ref(), problems),
             warn_at: warnings(written.warn_at, problems),
             block: written.block,
+            mode: written.mode.map_or(Mode::default(), Spanned::into_inner),
+            on_unreadable: written
+                .on_unreadable
+                .map_or(OnUnreadable::Refuse, Spanned::into_inner),
         });
     }
     budgets

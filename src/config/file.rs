@@ -4,6 +4,7 @@ use super::scalar::{Size, Span, Url};
 use super::{Config, Otlp, Protocol};
 use crate::address::Written;
 use crate::call::Dialect;
+use crate::caller::{Mode, OnUnreadable};
 use crate::cost::budget::Per;
 use crate::quota;
 use crate::slo::{Kind, Severity, Weight};
@@ -182,6 +183,8 @@ pub(super) struct Budget {
     pub(super) warn_at: Option<Spanned<Vec<f64>>>,
     #[serde(default)]
     pub(super) block: bool,
+    pub(super) mode: Option<Spanned<Mode>>,
+    pub(super) on_unreadable: Option<Spanned<OnUnreadable>>,
 }
 
 #[derive(Deserialize)]
@@ -196,6 +199,9 @@ pub(super) struct Quota {
     pub(super) tokens_per_minute: Option<Spanned<u32>>,
     pub(super) concurrent: Option<u32>,
     pub(super) while_burning: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) mode: Mode,
+    pub(super) on_unreadable: Option<OnUnreadable>,
 }
 
 #[derive(Deserialize)]

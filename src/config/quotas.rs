@@ -4,6 +4,7 @@ use super::file;
 use super::objectives::selector;
 use super::resolve::{Problems, check_label};
 use super::*;
+use crate::caller::OnUnreadable;
 use crate::quota::{MAX_QUOTAS, Quota};
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -54,6 +55,8 @@ pub(super) fn quotas(
             tokens_per_minute: tokens,
             concurrent: written.concurrent,
             while_burning: written.while_burning.map(|slo| slo.into_inner().into()),
+            mode: written.mode,
+            on_unreadable: written.on_unreadable.unwrap_or(OnUnreadable::Count),
         });
     }
     Quotas::new(&quotas)

@@ -36,6 +36,8 @@ pub fn forget(registry: &Registry, now: &Config, next: &Config) {
             &names::BUDGET_SPENT_RATIO,
             &names::BUDGET_SPENT_USD,
             &names::BUDGET_BLOCKED,
+            &names::BUDGET_SHADOW_BLOCKED,
+            &names::BUDGET_UNREADABLE,
             &names::BUDGET_FORGOTTEN,
         ] {
             registry.forget(metric, &[name]);
@@ -57,6 +59,8 @@ pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
         spent.absolute(standing.usd);
         let count = |metric, value| registry.counter(metric, &[name]).absolute(value);
         count(&names::BUDGET_BLOCKED, standing.blocked);
+        count(&names::BUDGET_SHADOW_BLOCKED, standing.shadow_blocked);
+        count(&names::BUDGET_UNREADABLE, standing.unreadable);
         count(&names::BUDGET_FORGOTTEN, standing.forgotten);
         for (threshold, count) in &standing.warnings {
             let labels = [name, &threshold.to_string()];

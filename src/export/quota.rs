@@ -2,7 +2,7 @@
 
 use super::names;
 use super::registry::Registry;
-use crate::quota::{Quotas, Resource};
+use crate::quota::{Quotas, Resource, Sharing};
 
 /// Takes away the series of quotas that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &Quotas, next: &Quotas) {
@@ -13,9 +13,13 @@ pub fn forget(registry: &Registry, now: &Quotas, next: &Quotas) {
         }
         let name = &*gone.name;
         registry.forget(&names::QUOTA_HOLDS, &[name]);
-        registry.forget(&names::QUOTA_UNLIMITED, &[name]);
         for resource in Resource::ALL {
-            registry.forget(&names::QUOTA_REFUSED, &[name, resource.as_str()]);
+            let labels = [name, resource.as_str()];
+            registry.forget(&names::QUOTA_REFUSED, &labels);
+            registry.forget(&names::QUOTA_SHADOW_REFUSED, &labels);
+        }
+        for why in Sharing::ALL {
+            registry.forget(&names::QUOTA_SHARED, &[name, why.as_str()]);
         }
     }
 }
@@ -26,12 +30,18 @@ pub fn quotas(registry: &Registry, quotas: &Quotas) {
         let name = &*standing.name;
         let holds = registry.gauge(&names::QUOTA_HOLDS, &[name]);
         holds.set(f64::from(u8::from(standing.holds)));
-        let unlimited = registry.counter(&names::QUOTA_UNLIMITED, &[name]);
-        unlimited.absolute(standing.unlimited);
-        for (resource, refused) in standing.refused {
-            let labels = [name, resource.as_str()];
-            let series = registry.counter(&names::QUOTA_REFUSED, &labels);
-            series.absolute(refused);
+        for (metric, counts) in [
+            (&names::QUOTA_REFUSED, standing.refused),
+            (&names::QUOTA_SHADOW_REFUSED, standing.shadow_refused),
+        ] {
+            for (resource, count) in counts {
+                let series = registry.counter(metric, &[name, resource.as_str()]);
+                series.absolute(count);
+            }
+        }
+        for (why, count) in standing.shared {
+            let series = registry.counter(&names::QUOTA_SHARED, &[name, why.as_str()]);
+            series.absolute(count);
         }
     }
 }

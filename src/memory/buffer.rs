@@ -62,6 +62,11 @@ impl Buffer {
         self.share.another()
     }
 
+    /// How many bytes it holds at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// How many bytes it holds.
     pub fn len(&self) -> usize {
         match &self.store {

@@ -13,8 +13,8 @@ use crate::call::Dialect;
 use crate::cost::Share as GpuShare;
 use crate::memory::Buffer;
 use crate::observer::{
-    Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, Side, UpstreamTrace,
-    Waiting,
+    Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, RequestBody, Side,
+    UpstreamTrace, Waiting,
 };
 use crate::wire::{self, Broken, Decoder, ResponseHead};
 use bytes::Bytes;
@@ -423,7 +423,11 @@ impl CallObserver for Call {
         guarded(|| wire::inject::rewrite_request(body)).flatten()
     }
 
-    fn admit(&self, body: Option<&[u8]>) -> Admission {
+    fn admission_buffer(&self) -> Buffer {
+        self.buffer(self.head.measure.body_bytes)
+    }
+
+    fn admit(&self, body: RequestBody<'_>) -> Admission {
         guarded(|| self.head.admit(body)).unwrap_or_default()
     }
 

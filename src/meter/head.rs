@@ -8,10 +8,11 @@ use super::workload::Assignment;
 use crate::attribution::{Attribution, Heard};
 use crate::call::{Dialect, Operation};
 use crate::config::Measure;
+use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
 use crate::quota::{self, Permit};
 use crate::trace::{CallTrace, TraceContext};
-use crate::wire;
+use crate::wire::{self, BodyHead};
 use http::{HeaderMap, Method, header};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -37,19 +38,39 @@ pub(crate) struct Head {
     /// Whether the answer has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<Heard>>,
-    /// What quotas know of the call, where there are any.
+    /// What quotas and budgets know of the call, where there are any.
     pub(super) limited: Option<Box<Limited>>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
 }
 
-/// What quotas know of a call.
+/// What quotas and budgets know of a call.
 pub(super) struct Limited {
-    /// What stands for the provider's key.
-    pub(super) key: Option<String>,
+    /// What stands for the provider's keys.
+    pub(super) keys: Vec<String>,
+    /// How the body is written.
+    pub(super) body: BodyHead,
     /// What the call has of the quotas.
     pub(super) permit: OnceLock<Permit>,
+    /// Under which names it counts for budgets that block.
+    pub(super) charges: OnceLock<Arc<[Charge]>>,
+}
+
+impl Limited {
+    fn new(measure: &Measure, start: &CallStart<'_>) -> Option<Box<Limited>> {
+        if measure.quotas.is_empty() && measure.budgets.is_empty() {
+            return None;
+        }
+        let asks = measure.quotas.ask_for_keys();
+        let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
+        Some(Box::new(Limited {
+            keys: keys.unwrap_or_default(),
+            body: BodyHead::of(start.headers),
+            permit: OnceLock::new(),
+            charges: OnceLock::new(),
+        }))
+    }
 }
 
 impl Head {
@@ -59,11 +80,7 @@ impl Head {
         let measure = shared.measure.load_full();
         let attribution = Heard::of(start.headers, &measure.attribution);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
-        let asks = measure.quotas.ask_for_keys();
-        let limited = (!measure.quotas.is_empty()).then(|| Limited {
-            key: asks.then(|| quota::key_of(start.headers)).flatten(),
-            permit: OnceLock::new(),
-        });
+        let limited = Limited::new(&measure, start);
         let limit = copied(start.headers, measure.body_bytes);
         let mut request = Request::new(dialect, &shared.memory, limit);
         if start.headers.contains_key(header::CONTENT_ENCODING) {
@@ -85,7 +102,7 @@ impl Head {
             operation: detected.operation,
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
-            limited: limited.map(Box::new),
+            limited,
             bodiless: start.method == Method::HEAD,
             attribution,
             request: Mutex::new(request),
@@ -101,6 +118,13 @@ impl Head {
         if let Some(permit) = permit {
             permit.charge(tokens);
         }
+    }
+
+    /// Under which names the call counts for budgets that block.
+    pub(super) fn charges(&self) -> Arc<[Charge]> {
+        let limited = self.limited.as_ref();
+        let charges = limited.and_then(|limited| limited.charges.get());
+        charges.cloned().unwrap_or_default()
     }
 
     /// Who made the call, as far as it is known by now.

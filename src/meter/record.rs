@@ -109,6 +109,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     );
     Finding {
         guessed_session,
+        charges: head.charges(),
         ended: closing.ended,
         moments: moments(&closing, state),
         sampled: closing.trace.map_or_else(

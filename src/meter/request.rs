@@ -5,6 +5,7 @@ use crate::attribution::Rules;
 use crate::background::give_way;
 use crate::call::{Dialect, Named, RequestFacts};
 use crate::memory::{Buffer, Memory, Share};
+use crate::observer::Unread;
 use crate::{tokens, wire};
 use std::sync::Arc;
 
@@ -127,6 +128,33 @@ pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Requ
     let mut facts = wire::request_facts(dialect, body)?;
     facts.configured = configured(rules, body);
     Some(facts)
+}
+
+/// The same of a body that decides on a limit, and why its model cannot be told from it.
+///
+/// # Errors
+/// Why it cannot be read: not every upstream would read it alike.
+pub(crate) fn strict_facts(
+    dialect: Dialect,
+    rules: &Rules,
+    body: &[u8],
+) -> Result<(RequestFacts, Option<Unread>), Unread> {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths = kinds.iter().flat_map(|kind| &kind.paths);
+    let configured: Vec<_> = paths.map(|path| path.first()).collect();
+    let differences = wire::differences(body, &configured)?;
+    let unread = match differences.model {
+        true => Unread::SeveralModels,
+        false => Unread::Malformed,
+    };
+    let facts = facts(dialect, rules, body).ok_or(unread)?;
+    let nameless = facts.model.is_none() && dialect != Dialect::Unknown;
+    let model = if differences.model {
+        Some(Unread::SeveralModels)
+    } else {
+        nameless.then_some(Unread::NoModel)
+    };
+    Ok((facts, model))
 }
 
 /// What stands at the configured paths; the first of each kind that says something.

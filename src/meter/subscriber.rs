@@ -4,6 +4,7 @@
 use super::timeline::InterToken;
 use crate::background::{self, Work};
 use crate::call::{CallRecord, Channel};
+use crate::cost::budget::Charge;
 use crate::trace::CallTrace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +73,8 @@ pub struct Finding {
     pub response_id: Option<String>,
     /// Whether the session is no more than a guess.
     pub guessed_session: bool,
+    /// Under which names it counts for budgets that block.
+    pub charges: Arc<[Charge]>,
     /// Streams in flight on the upstream when the call began, itself included.
     pub concurrency: u32,
     /// Tokens after the first frame, and the seconds they took; where `output_tps` is known.

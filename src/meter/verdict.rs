@@ -55,6 +55,7 @@ fn failed(kind: FailureKind) -> Outcome {
         | FailureKind::UnsupportedCoding
         | FailureKind::RateLimited
         | FailureKind::OverBudget
+        | FailureKind::UnreadableBody
         | FailureKind::Overloaded
         | FailureKind::ConfigRefused => Outcome::Rejected,
     }

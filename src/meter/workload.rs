@@ -51,6 +51,15 @@ impl Assignment {
         }
     }
 
+    /// Whether another model could make it another workload.
+    pub(crate) fn depends_on_model(&self, all: &[Workload]) -> bool {
+        let mut candidates = (0..u64::BITS).zip(all);
+        let of_model = |(at, workload): (u32, &Workload)| {
+            self.candidates & (1 << at) != 0 && workload.model.is_some()
+        };
+        candidates.any(of_model)
+    }
+
     /// The stall threshold of the workload, where it has its own.
     pub(crate) fn stall_threshold(
         &self,

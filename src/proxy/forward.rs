@@ -17,11 +17,12 @@ use super::upload::{self, Gate, Upload};
 use super::upstream::{Endpoint, Lease, Search, Taken, Tried, Upstream, Wire, Wish};
 use super::watch::{Call, Watch};
 use crate::config::{Config, Route};
-use crate::observer::{Admission, CallStart, Failure, FailureKind, Observer};
+use crate::observer::{Admission, CallStart, Failure, FailureKind, Observer, RequestBody, Unread};
 use arc_swap::ArcSwap;
 use http::header::{CONNECTION, EXPECT};
 use http::uri::Uri;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
@@ -145,7 +146,8 @@ impl Forwarder {
         if let Err(wait) = routing.limiter.check(route) {
             return too_many(call, route, wait);
         }
-        let admission = call.watch().ask(|observer| observer.admit(None));
+        let known = known(route, &parts, &body);
+        let admission = call.watch().ask(|observer| observer.admit(known));
         if let Some(Admission::Refused(failure)) = &admission {
             return refuse(call, failure);
         }
@@ -299,14 +301,14 @@ impl Forwarding<'_> {
             .extensions
             .remove::<OnUpgrade>()
             .filter(|_| headers::asks_for_upgrade(&parts, self.route));
-        let wants_body = self.route.inject_usage || self.admitted_by_body;
-        let reads = upgrade.is_none() && wants_body && rewrite::readable(&parts, &body);
+        let replaces = self.route.inject_usage && rewrite::replaceable(&parts, &body);
+        let reads = upgrade.is_none() && (replaces || self.admitted_by_body);
         headers::upstream_request(&mut parts, self.route, self.connection);
         if let Some(trace) = watch.ask(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }
         let (source, rewritten) = match reads {
-            true => self.rewrite(&mut parts, body, watch).await?,
+            true => self.rewrite(&mut parts, body, watch, replaces).await?,
             false => (upload::Source::Agent(body), false),
         };
         let gate = (expects_continue(&parts.headers) && matches!(source, upload::Source::Agent(_)))
@@ -336,12 +338,13 @@ impl Forwarding<'_> {
         &self,
         parts: &mut request::Parts,
         body: Incoming,
-        watch: &Watch,
+        watch: &Arc<Watch>,
+        replacement: bool,
     ) -> Result<(upload::Source, bool), Failure> {
         let idle = self.upstream.settings.timeouts.idle;
         let wish = rewrite::Wish {
             admission: self.admitted_by_body,
-            replacement: self.route.inject_usage,
+            replacement,
         };
         match rewrite::rewrite(parts, body, watch, idle, wish).await {
             Rewritten::Kept(source) => Ok((source, false)),
@@ -394,6 +397,17 @@ impl Forwarding<'_> {
                 address::http2(&mut ready.request, endpoint, target)
             }
         }
+    }
+}
+
+/// What is known of a body of which nothing has been read.
+fn known<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
+    if headers::asks_for_upgrade(parts, route) {
+        RequestBody::Unread(Unread::Upgraded)
+    } else if body.is_end_stream() {
+        RequestBody::Whole(&[])
+    } else {
+        RequestBody::Pending
     }
 }
 

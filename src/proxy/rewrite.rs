@@ -2,8 +2,8 @@
 
 use super::upload::{Read, Source};
 use super::watch::Watch;
-use crate::memory::Buffer;
-use crate::observer::{Admission, Failure};
+use crate::memory::{Buffer, Full};
+use crate::observer::{Admission, Failure, RequestBody, Unread};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, request, response};
@@ -11,11 +11,15 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Bigger bodies are left alone, and those for which there is no memory.
+/// Bigger bodies are not replaced, and those for which there is no memory.
 const LIMIT: usize = 1 << 20;
+/// A longer body, or one that is encoded, is read beside the threads of traffic.
+const INLINE_BYTES: usize = 64 * 1024;
 
 /// What becomes of a request body.
 pub(super) enum Rewritten {
@@ -40,38 +44,54 @@ pub(super) struct Wish {
     pub(super) replacement: bool,
 }
 
-/// Whether the body is one that can be read.
-pub(super) fn readable(request: &request::Parts, body: &Incoming) -> bool {
+/// Whether the body is one that can be replaced.
+pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
     request.method == Method::POST
         && is(&request.headers, "application/json")
         && !request.headers.contains_key(CONTENT_ENCODING)
         && body.size_hint().lower() <= LIMIT as u64
 }
 
-/// Reads the body, as far as the bound goes, and asks the observer for another.
+/// Reads the body, as far as the bound goes, and asks the observer whether it may leave and
+/// for another.
 pub(super) async fn rewrite(
     request: &mut request::Parts,
     body: Incoming,
-    watch: &Watch,
+    watch: &Arc<Watch>,
     idle: Duration,
     wish: Wish,
 ) -> Rewritten {
-    let Some(held) = watch.ask(|call| call.buffer(LIMIT)) else {
+    let buffer = watch.ask(|call| match wish.admission {
+        true => call.admission_buffer(),
+        false => call.buffer(LIMIT),
+    });
+    let Some(held) = buffer else {
         return Rewritten::Kept(Source::Agent(body));
     };
-    let read = match read(body, held, idle).await {
+    let (read, full) = match read(body, held, idle).await {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => return Rewritten::Broken,
         Err(_) => return Rewritten::Stalled,
     };
-    if read.rest.is_some() || read.trailers.is_some() {
-        return Rewritten::Kept(Source::Resumed(read));
-    }
     let whole = read.frames.front().cloned().unwrap_or_default();
-    if wish.admission
-        && let Some(Admission::Refused(failure)) = watch.ask(|call| call.admit(Some(&whole)))
-    {
-        return Rewritten::Refused(failure);
+    if wish.admission {
+        let encoded = request.headers.contains_key(CONTENT_ENCODING);
+        let admission = match full {
+            Some(Full::Limit) => admit(watch, Err(Unread::TooLong)),
+            Some(Full::Memory) => admit(watch, Err(Unread::NoMemory)),
+            None if encoded || whole.len() > INLINE_BYTES => {
+                let (watch, whole) = (Arc::clone(watch), whole.clone());
+                let asked = spawn_blocking(move || admit(&watch, Ok(&whole)));
+                asked.await.unwrap_or_default()
+            }
+            None => admit(watch, Ok(&whole)),
+        };
+        if let Admission::Refused(failure) = admission {
+            return Rewritten::Refused(failure);
+        }
+    }
+    if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
+        return Rewritten::Kept(Source::Resumed(read));
     }
     if !wish.replacement {
         return Rewritten::Kept(Source::Resumed(read));
@@ -95,6 +115,13 @@ pub(super) async fn rewrite(
     Rewritten::Replaced(Source::Replaced(replacement))
 }
 
+/// Whether the request may leave with this body. An observer that cannot answer any more lets
+/// it go.
+fn admit(watch: &Watch, body: Result<&[u8], Unread>) -> Admission {
+    let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
+    watch.ask(|call| call.admit(body)).unwrap_or_default()
+}
+
 /// Whether the response is one that the filter can read. Its length will be another.
 pub(super) fn filters(response: &mut response::Parts) -> bool {
     let readable = is(&response.headers, "text/event-stream")
@@ -105,36 +132,44 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
     readable
 }
 
-/// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
-/// bytes.
+/// A body as far as it was read, and why no further.
+type Beginning = (Read, Option<Full>);
+
+/// Reads a body into `held` as far as it fits; nothing of one that says it is longer. A piece
+/// of any size costs no more than its bytes.
 async fn read(
     mut body: Incoming,
     mut held: Buffer,
     idle: Duration,
-) -> Result<Result<Read, hyper::Error>, tokio::time::error::Elapsed> {
-    let sized = body.size_hint().exact().is_some();
+) -> Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed> {
+    let length = body.size_hint();
     let mut read = Read {
         frames: VecDeque::new(),
         trailers: None,
         rest: None,
-        sized,
+        sized: length.exact().is_some(),
     };
-    let mut unfit = None;
+    if length.lower() > held.limit() as u64 {
+        read.rest = Some(body);
+        return Ok(Ok((read, Some(Full::Limit))));
+    }
+    let (mut unfit, mut why) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
-            Ok(Ok(bytes)) if held.extend(&bytes).is_err() => {
-                unfit = Some(bytes);
-                read.rest = Some(body);
-                break;
+            Ok(Ok(bytes)) => {
+                if let Err(full) = held.extend(&bytes) {
+                    (unfit, why) = (Some(bytes), Some(full));
+                    read.rest = Some(body);
+                    break;
+                }
             }
-            Ok(Ok(_)) => {}
             Ok(Err(frame)) => read.trailers = frame.into_trailers().ok(),
             Err(error) => return Ok(Err(error)),
         }
     }
     let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
     read.frames.extend(held.into_iter().chain(unfit));
-    Ok(Ok(read))
+    Ok(Ok((read, why)))
 }
 
 fn is(headers: &HeaderMap, media_type: &str) -> bool {

@@ -2,7 +2,8 @@
 //! workload, session or key. Off unless configured. Tokens are charged as they stream, so
 //! a call that is let in may go into debt, and the next one waits until it is paid. A quota
 //! that is bound to an objective holds only while that objective burns: that sheds calls of
-//! little priority for those that matter. Time is an argument but to `governor`.
+//! little priority for those that matter. One in shadow mode only counts what it would have
+//! refused. Time is an argument but to `governor`.
 
 mod key;
 mod line;
@@ -10,16 +11,16 @@ mod line;
 mod tests;
 mod tokens;
 
-use crate::slo::{Names, Selector};
-pub use key::key_of;
+use crate::caller::{Caller, Falls, Mode, OnUnreadable, Refusal, Scope};
+use crate::slo::Selector;
+pub use key::keys_of;
 use line::Line;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Quotas of one process.
 pub const MAX_QUOTAS: usize = 32;
-/// Sessions, keys or other names that one quota remembers; more are not limited.
+/// Sessions, keys or other names that one quota remembers; all others share one more.
 pub const MAX_NAMES: usize = 10_000;
 
 /// How much there is.
@@ -39,6 +40,10 @@ pub struct Quota {
     pub concurrent: Option<u32>,
     /// The objective that has to burn for it to hold.
     pub while_burning: Option<Arc<str>>,
+    /// Whether it refuses.
+    pub mode: Mode,
+    /// What becomes of a call whose body decides and cannot be read.
+    pub on_unreadable: OnUnreadable,
 }
 
 /// Who has a quota of their own.
@@ -79,34 +84,21 @@ impl Per {
         }
     }
 
-    fn name<'a>(self, caller: &Caller<'a>) -> Option<&'a str> {
+    fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
         match self {
-            Per::All => Some("all"),
-            Per::Route => Some(caller.names.route),
-            Per::Workload => caller.names.workload,
-            Per::Session => caller.session,
-            Per::Agent => caller.names.agent,
-            Per::User => caller.user,
-            Per::Model => caller.names.model,
-            Per::Key => caller.key,
+            Per::All => Scope::One("all"),
+            Per::Route => Scope::One(caller.route),
+            Per::Workload => Scope::Name(caller.workload),
+            Per::Session => Scope::Name(caller.session),
+            Per::Agent => Scope::Name(caller.agent),
+            Per::User => Scope::Name(caller.user),
+            Per::Model => Scope::Name(caller.model),
+            Per::Key => Scope::Each(caller.keys),
         }
     }
 }
 
-/// Who makes a call, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller<'a> {
-    /// What selectors look at; the model is the one asked for.
-    pub names: Names<'a>,
-    /// The session.
-    pub session: Option<&'a str>,
-    /// The user.
-    pub user: Option<&'a str>,
-    /// What stands for the provider's key; never the key itself.
-    pub key: Option<&'a str>,
-}
-
-/// What a quota ran out of.
+/// What a call that a quota refused lacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// Requests of this minute.
@@ -115,11 +107,18 @@ pub enum Resource {
     Tokens,
     /// Calls at once.
     Concurrent,
+    /// A body that can be read.
+    ReadableBody,
 }
 
 impl Resource {
     /// All of them.
-    pub const ALL: [Resource; 3] = [Resource::Requests, Resource::Tokens, Resource::Concurrent];
+    pub const ALL: [Resource; 4] = [
+        Resource::Requests,
+        Resource::Tokens,
+        Resource::Concurrent,
+        Resource::ReadableBody,
+    ];
 
     /// The word used in labels.
     pub fn as_str(self) -> &'static str {
@@ -127,17 +126,38 @@ impl Resource {
             Resource::Requests => "requests",
             Resource::Tokens => "tokens",
             Resource::Concurrent => "concurrent",
+            Resource::ReadableBody => "readable_body",
         }
     }
 }
 
-/// Why a call is refused.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// One sentence for the agent's log.
-    pub message: String,
-    /// How long until it is worth a try.
-    pub retry_after: Duration,
+/// Why calls counted together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// They named nobody.
+    Nameless,
+    /// Too many names were known.
+    TooManyNames,
+    /// Their body could not be read.
+    UnreadableBody,
+}
+
+impl Sharing {
+    /// All of them.
+    pub const ALL: [Sharing; 3] = [
+        Sharing::Nameless,
+        Sharing::TooManyNames,
+        Sharing::UnreadableBody,
+    ];
+
+    /// The word used in labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Sharing::Nameless => "nameless",
+            Sharing::TooManyNames => "too_many_names",
+            Sharing::UnreadableBody => "unreadable_body",
+        }
+    }
 }
 
 /// How a quota stands.
@@ -147,10 +167,12 @@ pub struct Standing {
     pub name: Arc<str>,
     /// Whether it holds just now.
     pub holds: bool,
-    /// Calls refused, by what there was too little of.
-    pub refused: [(Resource, u64); 3],
-    /// Calls that were let in unlimited, because too many names were known.
-    pub unlimited: u64,
+    /// Calls refused, by what they lacked.
+    pub refused: [(Resource, u64); 4],
+    /// Calls that would have been refused if it were not in shadow mode.
+    pub shadow_refused: [(Resource, u64); 4],
+    /// Calls that counted under the name that all share who have none of their own.
+    pub shared: [(Sharing, u64); 3],
 }
 
 /// All quotas with what was taken of them.
@@ -164,14 +186,20 @@ impl Quotas {
         Arc::new(Quotas(lines.collect()))
     }
 
-    /// The same where others held until now: those that did not change keep what was
-    /// taken of them.
+    /// The same where others held until now: those of which as much may be taken keep what
+    /// was, whether they refuse or not.
     pub fn after(&self, known: &Quotas) -> Arc<Quotas> {
         let lines = self.0.iter().map(|line| {
-            let kept = known.0.iter().find(|known| known.quota == line.quota);
-            Arc::clone(kept.unwrap_or(line))
+            let kept = known.0.iter().find(|known| known.takes_as(line));
+            let kept = kept.map(|kept| Arc::new(kept.under(&line.quota)));
+            kept.unwrap_or_else(|| Arc::clone(line))
         });
         Arc::new(Quotas(lines.collect()))
+    }
+
+    /// What each of them allows.
+    pub fn all(&self) -> impl Iterator<Item = &Quota> {
+        self.0.iter().map(|line| &line.quota)
     }
 
     /// Whether there are none.
@@ -184,25 +212,22 @@ impl Quotas {
         self.0.iter().any(|line| line.quota.per == Per::Key)
     }
 
-    /// Whether the body may tell what decides.
-    pub fn depend_on_body(&self, known: &Caller<'_>) -> bool {
-        self.0.iter().any(|line| line.depends_on_body(known))
+    /// Whether the body decides what some of them are to the call.
+    pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
+        let mut lines = self.0.iter();
+        lines.any(|line| line.falls(caller) == Falls::Unread)
     }
 
-    /// Takes a request and a place of every quota that the call falls under.
+    /// Takes a request and a place of every quota that the call falls under. What is not
+    /// known of it by now cannot be read.
     ///
     /// # Errors
     ///
-    /// When one of them has none left.
+    /// When one of them has none left, or refuses what it cannot read.
     pub fn admit(&self, caller: &Caller<'_>) -> Result<Permit, Refusal> {
         let mut permit = Permit::default();
         for line in &self.0 {
-            let Some(name) = line.name(caller) else {
-                continue;
-            };
-            if let Some(held) = line.take(name)? {
-                permit.0.push(held);
-            }
+            line.admit(caller, &mut permit.0)?;
         }
         Ok(permit)
     }

@@ -1,4 +1,5 @@
-//! Names with `*` for any run of characters.
+//! Names with `*` for any run of characters. The case of ASCII letters does not matter:
+//! some upstreams take a model's name in any.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,20 +24,29 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = name.strip_prefix(first) else {
+        let (first, name) = (first.as_bytes(), name.as_bytes());
+        let Some(mut rest) = begins(name, first).then(|| &name[first.len()..]) else {
             return false;
         };
         let Some(last) = parts.next_back() else {
             return rest.is_empty();
         };
-        for part in parts {
-            match rest.find(part) {
+        for part in parts.map(str::as_bytes) {
+            let found = (0..=rest.len()).find(|at| begins(&rest[*at..], part));
+            match found {
                 Some(at) => rest = &rest[at + part.len()..],
                 None => return false,
             }
         }
-        rest.ends_with(last)
+        let end = rest.len().checked_sub(last.len());
+        end.is_some_and(|at| begins(&rest[at..], last.as_bytes()))
     }
+}
+
+/// Whether `name` begins with `part`, in any case.
+fn begins(name: &[u8], part: &[u8]) -> bool {
+    let start = name.get(..part.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(part))
 }
 
 impl fmt::Display for Pattern {
@@ -55,6 +65,9 @@ mod tests {
             ("gpt-4.1", "gpt-4.1", true),
             ("gpt-4.1", "gpt-4.1-mini", false),
             ("gpt-4*", "gpt-4.1-mini", true),
+            ("gpt-4*", "GPT-4.1-Mini", true),
+            ("*Mini*5", "gpt-4.1-mini-2025", true),
+            ("é*é", "éé", true),
             ("*mini", "gpt-4.1-mini", true),
             ("*mini", "minis", false),
             ("gpt*mini*", "gpt-4.1-mini-2025", true),

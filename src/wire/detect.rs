@@ -27,7 +27,7 @@ impl Detected {
     }
 
     fn model(mut self, name: &str) -> Self {
-        self.model = word(&percent_decoded(name));
+        self.model = word(name);
         self
     }
 
@@ -40,7 +40,8 @@ impl Detected {
 /// Reads the dialect off a path. Its end decides: prefixes vary from provider to
 /// provider. What the first event of the response says wins over it.
 pub fn detect(method: &Method, uri: &Uri) -> Detected {
-    let path: Vec<&str> = uri.path().split('/').filter(|s| !s.is_empty()).collect();
+    let decoded = percent_decoded(uri.path());
+    let path = segments(&decoded);
     if path.last() == Some(&"realtime") {
         return realtime(uri.query().unwrap_or(""));
     }
@@ -54,15 +55,49 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
         .unwrap_or_default()
 }
 
-/// `…/realtime?model=`; Azure says `deployment=`.
-fn realtime(query: &str) -> Detected {
-    let mut found = Detected::new(Dialect::OpenaiRealtime, Operation::Realtime).stream(true);
-    for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        if matches!(key, "model" | "deployment") {
-            found = found.model(value);
+/// Words of paths that decide; servers differ on whether their case matters.
+const WORDS: [&str; 12] = [
+    "api",
+    "chat",
+    "completions",
+    "deployments",
+    "embeddings",
+    "engines",
+    "generate",
+    "messages",
+    "model",
+    "models",
+    "realtime",
+    "responses",
+];
+
+/// The parts of a path as a server takes them that tidies it up: without empty ones and dots.
+fn segments(path: &str) -> Vec<&str> {
+    let mut segments = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => {
+                let word = WORDS.iter().find(|word| part.eq_ignore_ascii_case(word));
+                segments.push(word.copied().unwrap_or(part));
+            }
         }
     }
-    found
+    segments
+}
+
+/// `…/realtime?model=`; Azure says `deployment=`. Of several models none is known.
+fn realtime(query: &str) -> Detected {
+    let found = Detected::new(Dialect::OpenaiRealtime, Operation::Realtime).stream(true);
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let named = pairs.filter(|(key, _)| matches!(&*percent_decoded(key), "model" | "deployment"));
+    let mut models: Vec<_> = named.map(|(_, value)| percent_decoded(value)).collect();
+    models.dedup();
+    match &models[..] {
+        [model] => found.model(model),
+        _ => found,
+    }
 }
 
 /// `/model/{id}/{verb}`, the id percent-encoded, or a resource name with slashes.
@@ -88,8 +123,7 @@ fn bedrock(path: &[&str]) -> Option<Detected> {
 
 /// `…/models/{model}:{verb}`: Gemini, and what else Vertex serves.
 fn google(path: &[&str]) -> Option<Detected> {
-    let last = percent_decoded(path.last()?);
-    let (model, verb) = last.rsplit_once(':')?;
+    let (model, verb) = path.last()?.rsplit_once(':')?;
     let publisher = path
         .iter()
         .position(|segment| *segment == "publishers")
@@ -136,7 +170,7 @@ fn openai(path: &[&str]) -> Option<Detected> {
         _ => return None,
     };
     Some(match prefix {
-        [.., "deployments", deployment] => found.model(deployment),
+        [.., "deployments" | "engines", deployment] => found.model(deployment),
         _ => found,
     })
 }
@@ -171,7 +205,7 @@ fn tgi(path: &[&str]) -> Option<Detected> {
 }
 
 /// Undoes percent-encoding; what is not one stays as it is.
-fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes();
     while let Some((&first, rest)) = bytes.split_first() {

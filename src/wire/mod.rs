@@ -34,6 +34,7 @@ mod repeat;
 mod request;
 mod sniff;
 mod sse;
+mod strict;
 mod tgi;
 mod websocket;
 
@@ -42,11 +43,14 @@ use crate::memory::{Buffer, Full, Memory};
 use std::sync::Arc;
 
 pub use decoder::{COPIES, Decoder, Framing, ResponseHead};
+pub(crate) use detect::percent_decoded;
 pub use detect::{Detected, detect};
 pub use error_body::error_body;
 pub use openai_realtime::RealtimeRequests;
 pub use pick::{JsonPath, pick};
 pub use request::{request_facts, request_texts};
+pub use strict::BodyHead;
+pub(crate) use strict::differences;
 
 /// Takes events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);

@@ -47,6 +47,11 @@ impl JsonPath {
         }
         Ok(JsonPath(names))
     }
+
+    /// The member of the body that it leads into.
+    pub(crate) fn first(&self) -> &str {
+        &self.0[0]
+    }
 }
 
 /// What stands at each of `paths` in `body`: a string or a number, not empty, without

@@ -19,6 +19,13 @@ struct OfBudget {
     /// The beginning of the period, in seconds since 1970.
     period: u64,
     spent: BTreeMap<String, f64>,
+    /// What those count as having spent who are not named.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    floor: f64,
+}
+
+fn is_zero(usd: &f64) -> bool {
+    *usd == 0.0
 }
 
 /// Where it is kept. One process writes; another takes over when that one ends.
@@ -93,6 +100,7 @@ impl Budgets {
                     .names()
                     .map(|(name, usd)| (name.to_owned(), usd))
                     .collect(),
+                floor: spent.floor,
             };
             (line.budget.name.to_string(), of)
         });
@@ -108,6 +116,7 @@ impl Budgets {
                 for (name, usd) in of.spent.iter().filter(|(_, usd)| **usd > 0.0) {
                     spent.add(name, *usd);
                 }
+                spent.floor = spent.floor.max(of.floor);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Spending budgets: so much money per period for each session, agent, workload or model.
-//! They warn, and refuse further calls only where that is configured. A call counts when
-//! it is over: what is under way may still overspend. Time is an argument.
+//! They warn, and refuse further calls only where that is configured; one in shadow mode only
+//! counts those that it would refuse. A call counts when it is over: what is under way may
+//! still overspend. Time is an argument.
 
 mod kept;
 mod period;
@@ -9,8 +10,9 @@ mod spent;
 mod tests;
 
 use crate::call::CallRecord;
+use crate::caller::{Caller, Falls, Known, Mode, OnUnreadable, Refusal, Scope};
 use crate::meter::{Finding, Subscriber};
-use crate::slo::{About, Names, Notice, Selector};
+use crate::slo::{About, Notice, Selector};
 use arc_swap::ArcSwap;
 use spent::Spent;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +46,10 @@ pub struct Budget {
     pub warn_at: Vec<f64>,
     /// Whether calls are refused when it is spent.
     pub block: bool,
+    /// Whether it refuses them, where it blocks.
+    pub mode: Mode,
+    /// What becomes of a call whose body decides and cannot be read, where it blocks.
+    pub on_unreadable: OnUnreadable,
 }
 
 /// Who has a budget of their own.
@@ -78,53 +84,41 @@ impl Per {
         }
     }
 
-    fn name<'a>(self, caller: &Caller<'a>) -> Option<&'a str> {
+    fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
         match self {
-            Per::All => Some("all"),
-            Per::Session => caller.session,
-            Per::Agent => caller.names.agent,
-            Per::User => caller.user,
-            Per::Workload => caller.names.workload,
-            Per::Model => caller.names.model,
+            Per::All => Scope::One("all"),
+            Per::Session => Scope::Name(caller.session),
+            Per::Agent => Scope::Name(caller.agent),
+            Per::User => Scope::Name(caller.user),
+            Per::Workload => Scope::Name(caller.workload),
+            Per::Model => Scope::Name(caller.model),
         }
     }
 }
 
-/// Who makes a call, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller<'a> {
-    /// What selectors look at; the model is the one asked for.
-    pub names: Names<'a>,
-    /// The session.
-    pub session: Option<&'a str>,
-    /// The user.
-    pub user: Option<&'a str>,
+/// The name under which a call counts for a budget, as that was decided before it left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    budget: Arc<str>,
+    name: Box<str>,
 }
 
-impl<'a> Caller<'a> {
-    fn of(record: &'a CallRecord) -> Caller<'a> {
-        let asked = record.model_requested.as_deref();
-        Caller {
-            names: Names {
-                workload: record.workload.as_deref(),
-                route: &record.route,
-                upstream: &record.upstream,
-                model: asked.or(record.model.as_deref()),
-                agent: record.agent.as_deref(),
-            },
-            session: record.session.as_deref(),
-            user: record.user.as_deref(),
-        }
+/// Who made a call that is over. One that says nothing of itself costs no budget but those
+/// that have charged it before.
+fn caller(record: &CallRecord) -> Caller<'_> {
+    let asked = record.model_requested.as_deref();
+    Caller {
+        route: &record.route,
+        upstream: &record.upstream,
+        workload: Known::from(record.workload.as_deref()),
+        model: Known::from(asked.or(record.model.as_deref())),
+        agent: Known::from(record.agent.as_deref()),
+        session: Known::from(record.session.as_deref()),
+        user: Known::from(record.user.as_deref()),
+        keys: &[],
+        bodiless: true,
+        unread: None,
     }
-}
-
-/// Why a call is refused.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// One sentence for the agent's log.
-    pub message: String,
-    /// How long until there is new money.
-    pub retry_after: Duration,
 }
 
 /// How a budget stands.
@@ -140,6 +134,10 @@ pub struct Standing {
     pub warnings: Vec<(f64, u64)>,
     /// Calls that were refused.
     pub blocked: u64,
+    /// Calls that would have been refused if it were not in shadow mode.
+    pub shadow_blocked: u64,
+    /// Calls whose body decided and could not be read, refused or not.
+    pub unreadable: u64,
     /// Names that were forgotten because there were too many.
     pub forgotten: u64,
 }
@@ -157,7 +155,24 @@ struct Line {
     /// Micro-dollars since the start of the process.
     ever: AtomicU64,
     warnings: Vec<AtomicU64>,
+    counts: Counts,
+}
+
+/// Calls by what became of them.
+#[derive(Debug, Default)]
+struct Counts {
     blocked: AtomicU64,
+    shadow_blocked: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+/// Whether all that can be known of a call is known by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Its body may still tell.
+    Early,
+    /// It is.
+    Last,
 }
 
 impl Line {
@@ -167,7 +182,7 @@ impl Line {
             spent: Mutex::default(),
             ever: AtomicU64::new(0),
             warnings: budget.warn_at.iter().map(|_| AtomicU64::new(0)).collect(),
-            blocked: AtomicU64::new(0),
+            counts: Counts::default(),
         }
     }
 
@@ -185,13 +200,24 @@ impl Line {
         spent
     }
 
-    fn spend(&self, caller: &Caller<'_>, usd: f64, now: u64) {
-        if !self.budget.select.matches(&caller.names) {
-            return;
+    fn falls<'a>(&self, caller: &Caller<'a>) -> Falls<'a> {
+        caller.falls(&self.budget.select, self.budget.per.scope(caller))
+    }
+
+    /// A call is over that was charged under a name before, or counts as its record says.
+    fn spend(&self, record: &CallRecord, charges: &[Charge], usd: f64, now: u64) {
+        let charged = charges.iter().find(|to| to.budget == self.budget.name);
+        if let Some(charge) = charged {
+            return self.add(&charge.name, usd, now);
         }
-        let Some(name) = self.budget.per.name(caller) else {
-            return;
-        };
+        if let Falls::Under(names) = self.falls(&caller(record)) {
+            names
+                .into_iter()
+                .for_each(|name| self.add(&in_one_case(self.budget.per, name), usd, now));
+        }
+    }
+
+    fn add(&self, name: &str, usd: f64, now: u64) {
         let (before, after) = self.spent(now).add(name, usd);
         self.ever
             .fetch_add((usd * 1e6).round() as u64, Ordering::Relaxed);
@@ -206,59 +232,94 @@ impl Line {
         }
     }
 
-    fn refusal(&self, caller: &Caller<'_>, now: u64) -> Option<Refusal> {
+    /// The name under which the call counts; `None` where it does not, or where only its body
+    /// can tell and may still do so.
+    fn admit(
+        &self,
+        caller: &Caller<'_>,
+        asked: Asked,
+        now: u64,
+    ) -> Result<Option<Charge>, Refusal> {
+        let names = match self.falls(caller) {
+            Falls::Outside => return Ok(None),
+            Falls::Under(names) => names,
+            Falls::Unread if asked == Asked::Early => return Ok(None),
+            Falls::Unread => {
+                self.counts.unreadable.fetch_add(1, Ordering::Relaxed);
+                if self.budget.on_unreadable == OnUnreadable::Refuse {
+                    let what = format!("budget {}", self.budget.name);
+                    self.refuse(asked, || Refusal::unreadable(&what, caller.unread))?;
+                }
+                self.budget.per.scope(caller).without_body()
+            }
+        };
+        let Some(name) = names.first() else {
+            return Ok(None);
+        };
+        let name = in_one_case(self.budget.per, name);
+        self.check(&name, asked, now)?;
+        Ok(Some(Charge {
+            budget: Arc::clone(&self.budget.name),
+            name: name.into(),
+        }))
+    }
+
+    fn check(&self, name: &str, asked: Asked, now: u64) -> Result<(), Refusal> {
+        let (used, end) = {
+            let spent = self.spent(now);
+            (spent.of(name), spent.period.1)
+        };
+        if used < self.budget.usd {
+            return Ok(());
+        }
+        self.refuse(asked, || self.refusal(used, end.saturating_sub(now).max(1)))
+    }
+
+    /// Refuses; in shadow mode counts, once for each call, that it would have.
+    fn refuse(&self, asked: Asked, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+        match self.budget.mode {
+            Mode::Enforce => {
+                self.counts.blocked.fetch_add(1, Ordering::Relaxed);
+                Err(refusal())
+            }
+            Mode::Shadow => {
+                let once = u64::from(asked == Asked::Last);
+                self.counts
+                    .shadow_blocked
+                    .fetch_add(once, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    fn refusal(&self, used: f64, seconds: u64) -> Refusal {
         let budget = &self.budget;
-        let name = budget.per.name(caller).filter(|_| budget.block)?;
-        if !budget.select.matches(&caller.names) {
-            return None;
-        }
-        let spent = self.spent(now);
-        let used = spent.of(name);
-        if used < budget.usd {
-            return None;
-        }
-        self.blocked.fetch_add(1, Ordering::Relaxed);
-        let retry_after = Duration::from_secs(spent.period.1.saturating_sub(now).max(1));
         let whose = match budget.per {
             Per::All => String::new(),
             per => format!(" of this {}", per.as_str()),
         };
-        Some(Refusal {
+        Refusal {
             message: format!(
-                "budget {}{whose} is spent: {used:.2} of {} USD; there is new money in {} s, or ask the operator of this proxy",
-                budget.name,
-                budget.usd,
-                retry_after.as_secs()
+                "budget {}{whose} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                budget.name, budget.usd,
             ),
-            retry_after,
-        })
-    }
-
-    /// Whether the body may tell what decides.
-    fn depends_on_body(&self, known: &Caller<'_>) -> bool {
-        let budget = &self.budget;
-        let asks_model = budget.select.model.is_some()
-            || budget.select.workload.is_some()
-            || matches!(budget.per, Per::Workload | Per::Model);
-        let unknown = (asks_model && known.names.model.is_none())
-            || budget.per.name(known).is_none()
-            || (budget.select.agent.is_some() && known.names.agent.is_none());
-        budget.block && unknown
+            retry_after: Some(Duration::from_secs(seconds)),
+        }
     }
 
     fn standing(&self, now: u64) -> Standing {
         let spent = self.spent(now);
         let most = spent.names().map(|(_, usd)| usd).fold(0.0, f64::max);
-        let counts = self
-            .warnings
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed));
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let warnings = self.warnings.iter().map(count);
         Standing {
             name: Arc::clone(&self.budget.name),
             spent_ratio: most / self.budget.usd,
             usd: self.ever.load(Ordering::Relaxed) as f64 / 1e6,
-            warnings: self.budget.warn_at.iter().copied().zip(counts).collect(),
-            blocked: self.blocked.load(Ordering::Relaxed),
+            warnings: self.budget.warn_at.iter().copied().zip(warnings).collect(),
+            blocked: count(&self.counts.blocked),
+            shadow_blocked: count(&self.counts.shadow_blocked),
+            unreadable: count(&self.counts.unreadable),
             forgotten: spent.forgotten,
         }
     }
@@ -272,7 +333,7 @@ impl Line {
         let mut over: Vec<_> = spent.names().filter(|(_, usd)| *usd >= first).collect();
         over.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
         let (_, most) = *over.first()?;
-        let refuses = budget.block && most >= budget.usd;
+        let refuses = budget.block && budget.mode == Mode::Enforce && most >= budget.usd;
         let share = |usd: f64| (usd / budget.usd * 100.0).floor();
         let told = over.iter().take(TOLD);
         let told: Vec<_> = told
@@ -314,6 +375,27 @@ impl Line {
     }
 }
 
+impl Counts {
+    fn goes_on_from(&self, known: &Counts) {
+        let pairs = [
+            (&self.blocked, &known.blocked),
+            (&self.shadow_blocked, &known.shadow_blocked),
+            (&self.unreadable, &known.unreadable),
+        ];
+        for (own, known) in pairs {
+            own.store(known.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Models in any case are one: some upstreams take them so.
+fn in_one_case(per: Per, name: &str) -> String {
+    match per {
+        Per::Model => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
+    }
+}
+
 impl Budgets {
     /// Nothing spent of any of `budgets`.
     pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
@@ -335,6 +417,8 @@ impl Budgets {
             if let Some(known) = now.iter().find(|line| line.is(budget)) {
                 let spent = known.spent.lock().unwrap_or_else(PoisonError::into_inner);
                 *line.spent.lock().unwrap_or_else(PoisonError::into_inner) = spent.clone();
+                drop(spent);
+                line.counts.goes_on_from(&known.counts);
             }
             Arc::new(line)
         });
@@ -346,26 +430,38 @@ impl Budgets {
         self.lines.load().is_empty()
     }
 
-    /// A call is over at `now`, seconds since 1970. One without a cost costs no budget.
-    pub fn spend(&self, record: &CallRecord, now: u64) {
+    /// A call is over at `now`, seconds since 1970: it counts as `charges` say, else as its
+    /// record does. One without a cost costs no budget.
+    pub fn spend(&self, record: &CallRecord, charges: &[Charge], now: u64) {
         let Some(usd) = record.cost_usd.filter(|usd| *usd > 0.0) else {
             return;
         };
-        let caller = Caller::of(record);
         let lines = self.lines.load();
-        lines.iter().for_each(|line| line.spend(&caller, usd, now));
+        let spend = |line: &Arc<Line>| line.spend(record, charges, usd, now);
+        lines.iter().for_each(spend);
     }
 
-    /// Why a call that begins at `now` may not go on; `None` where it may.
-    pub fn refusal(&self, caller: &Caller<'_>, now: u64) -> Option<Refusal> {
+    /// Under which names of the budgets that block a call counts that begins at `now`.
+    ///
+    /// # Errors
+    /// Why it may not go on.
+    pub fn admit(
+        &self,
+        caller: &Caller<'_>,
+        asked: Asked,
+        now: u64,
+    ) -> Result<Vec<Charge>, Refusal> {
         let lines = self.lines.load();
-        lines.iter().find_map(|line| line.refusal(caller, now))
+        let blocking = lines.iter().filter(|line| line.budget.block);
+        let charges = blocking.map(|line| line.admit(caller, asked, now).transpose());
+        charges.flatten().collect()
     }
 
-    /// Whether the body of the call may tell what decides.
-    pub fn depend_on_body(&self, known: &Caller<'_>) -> bool {
+    /// Whether the body decides what some of those that block are to the call.
+    pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let lines = self.lines.load();
-        lines.iter().any(|line| line.depends_on_body(known))
+        let mut blocking = lines.iter().filter(|line| line.budget.block);
+        blocking.any(|line| line.falls(caller) == Falls::Unread)
     }
 
     /// How each stands at `now`.
@@ -389,6 +485,6 @@ pub fn seconds_since_1970(at: SystemTime) -> u64 {
 impl Subscriber for Budgets {
     fn finished(&self, finding: &Arc<Finding>) {
         let ended = finding.moments.wall(finding.ended);
-        self.spend(&finding.record, seconds_since_1970(ended));
+        self.spend(&finding.record, &finding.charges, seconds_since_1970(ended));
     }
 }

@@ -1,5 +1,8 @@
 //! What was spent in one period, by session, agent or whatever a budget is for. Bounded:
-//! when it is full, those who spent least are forgotten.
+//! when it is full, those who spent least are forgotten, and who is not known counts from then
+//! on as having spent what the richest of them had. So nobody gets new money by being
+//! forgotten: after Metwally et al., Efficient Computation of Frequent and Top-k Elements in
+//! Data Streams, ICDT 2005.
 
 use std::collections::HashMap;
 
@@ -11,6 +14,8 @@ pub(super) struct Spent {
     /// The period, in seconds since 1970.
     pub(super) period: (u64, u64),
     by: HashMap<Box<str>, f64>,
+    /// The most that anybody had spent who was forgotten in this period.
+    pub(super) floor: f64,
     /// All of the period, those forgotten included.
     pub(super) total: f64,
     /// Names that were forgotten because there were too many.
@@ -23,7 +28,7 @@ impl Spent {
         if self.period.0 < period.0 {
             self.period = period;
             self.by.clear();
-            self.total = 0.0;
+            (self.total, self.floor) = (0.0, 0.0);
         }
     }
 
@@ -38,8 +43,9 @@ impl Spent {
         if self.by.len() >= MAX_NAMES {
             self.make_room();
         }
-        self.by.insert(name.into(), usd);
-        (0.0, usd)
+        let before = self.floor;
+        self.by.insert(name.into(), before + usd);
+        (before, before + usd)
     }
 
     /// Forgets the tenth that spent least.
@@ -53,11 +59,12 @@ impl Spent {
             left -= usize::from(goes);
             !goes
         });
+        self.floor = self.floor.max(limit);
         self.forgotten += (tenth + 1) as u64;
     }
 
     pub(super) fn of(&self, name: &str) -> f64 {
-        self.by.get(name).copied().unwrap_or(0.0)
+        self.by.get(name).copied().unwrap_or(self.floor)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, f64)> {
@@ -79,9 +86,25 @@ mod tests {
             assert!(spent.by.len() <= MAX_NAMES);
         }
         assert_eq!(spent.of("heavy"), 100.0);
+        assert!((0.01..0.05).contains(&spent.of("session-0")), "not new");
         assert_eq!(spent.forgotten as usize, 3 * MAX_NAMES + 1 - spent.by.len());
         let all = 100.0 + 0.01 * (3 * MAX_NAMES) as f64;
         assert!((spent.total - all).abs() < 1e-6, "money is not forgotten");
+    }
+
+    #[test]
+    fn nobody_is_forgotten_out_of_what_they_had_spent() {
+        let mut spent = Spent::default();
+        spent.follow((0, 60));
+        spent.add("poor", 4.9);
+        for number in 0..2 * MAX_NAMES {
+            spent.add(&format!("rich-{number}"), 5.0);
+        }
+        assert!(!spent.by.contains_key("poor"), "it was the poorest");
+        assert!(spent.of("poor") >= 4.9);
+        assert!(spent.add("poor", 0.1).1 >= 5.0);
+        spent.follow((60, 120));
+        assert_eq!(spent.of("poor"), 0.0);
     }
 
     #[test]

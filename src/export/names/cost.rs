@@ -37,19 +37,33 @@ pub const BUDGET_BLOCKED: Metric = counter(
     &["budget"],
     "Calls refused because the budget is spent.",
 );
+/// Calls that shadow mode let in.
+pub const BUDGET_SHADOW_BLOCKED: Metric = counter(
+    "tokengauge_budget_shadow_blocked_total",
+    Unit::Count,
+    &["budget"],
+    "Calls that the budget would have refused if its mode were not shadow.",
+);
+/// Calls that decide by a body that nobody can read.
+pub const BUDGET_UNREADABLE: Metric = counter(
+    "tokengauge_budget_unreadable_total",
+    Unit::Count,
+    &["budget"],
+    "Calls that a blocking budget depends on the body of, which could not be read: refused, or counted together.",
+);
 /// The bound on names.
 pub const BUDGET_FORGOTTEN: Metric = counter(
     "tokengauge_budget_forgotten_total",
     Unit::Count,
     &["budget"],
-    "Sessions, agents or other names whose spending was forgotten because there were too many; those who spent least go first.",
+    "Sessions, agents or other names that were forgotten because there were too many, those who spent least first; whoever is not known counts as having spent what they had.",
 );
 /// Calls refused by quotas.
 pub const QUOTA_REFUSED: Metric = counter(
     "tokengauge_quota_refused_total",
     Unit::Count,
     &["quota", "resource"],
-    "Calls refused because the quota had too few requests, tokens or calls at once left.",
+    "Calls refused because the quota had too few requests, tokens or calls at once left, or because it needs a body that can be read.",
 );
 /// Whether a quota holds.
 pub const QUOTA_HOLDS: Metric = gauge(
@@ -58,10 +72,17 @@ pub const QUOTA_HOLDS: Metric = gauge(
     &["quota"],
     "1 while the quota holds; one with `while_burning` does so only while its objective burns.",
 );
-/// The bound on names.
-pub const QUOTA_UNLIMITED: Metric = counter(
-    "tokengauge_quota_unlimited_total",
+/// Calls that shadow mode let in.
+pub const QUOTA_SHADOW_REFUSED: Metric = counter(
+    "tokengauge_quota_shadow_refused_total",
     Unit::Count,
-    &["quota"],
-    "Calls let in without the quota because too many sessions, keys or other names were known.",
+    &["quota", "resource"],
+    "Calls that the quota would have refused if its mode were not shadow.",
+);
+/// The bucket of those who have none of their own.
+pub const QUOTA_SHARED: Metric = counter(
+    "tokengauge_quota_shared_total",
+    Unit::Count,
+    &["quota", "reason"],
+    "Calls that counted together in place of each for its own name: they named nobody, too many names were known, or their body could not be read.",
 );

@@ -1,0 +1,332 @@
+//! Request bodies that decide on a limit: read only where every upstream reads them alike.
+//! What one server takes and another refuses (a key twice, `NaN`, UTF-16) is not read at all.
+
+use super::encoding::Encoding;
+use super::json::Text;
+use super::{Broken, Limits, buffer};
+use crate::memory::Memory;
+use crate::observer::Unread;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Members of one object below a configured path; one with more is not read.
+const MAX_MEMBERS: usize = 1024;
+/// Members by which gateways take further models, at once or one after the other.
+const FURTHER_MODELS: [&str; 3] = ["models", "fallbacks", "fallback_models"];
+
+/// How a request's head says that its body is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyHead {
+    encoding: Option<Box<str>>,
+    refused: Option<Unread>,
+}
+
+impl BodyHead {
+    /// What `headers` say of it.
+    pub fn of(headers: &HeaderMap) -> BodyHead {
+        let encoding = joined(headers, &CONTENT_ENCODING);
+        let coded = |name: &str| !matches!(name.trim(), "" | "identity");
+        BodyHead {
+            refused: joined(headers, &CONTENT_TYPE)
+                .is_some_and(|media| !reads_as_json(&media))
+                .then_some(Unread::MediaType),
+            encoding: encoding
+                .filter(|names| names.split(',').any(coded))
+                .map(String::into_boxed_str),
+        }
+    }
+
+    /// Gives `read` the body without its encoding, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read<T>(
+        &self,
+        body: &[u8],
+        memory: &Arc<Memory>,
+        limit: usize,
+        read: impl FnOnce(&[u8]) -> Result<T, Unread>,
+    ) -> Result<T, Unread> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        if self.encoding.is_none() {
+            return read(body);
+        }
+        // A server that does not look at the encoding would read it as it is.
+        if body.trim_ascii_start().first() == Some(&b'{') {
+            return Err(Unread::Encoding);
+        }
+        let limits = Limits {
+            body_bytes: limit,
+            decoded_bytes: limit as u64,
+            ..Limits::default()
+        };
+        let mut decoded = buffer(memory, limit);
+        let encoding = Encoding::new(self.encoding.as_deref(), &limits, memory);
+        let mut encoding = encoding.map_err(unread)?.ok_or(Unread::Encoding)?;
+        let pushed = encoding.push(body, &mut |bytes| Ok(decoded.extend(bytes)?));
+        pushed.map_err(unread)?;
+        read(decoded.as_slice())
+    }
+}
+
+fn unread(broken: Broken) -> Unread {
+    match broken {
+        Broken::Memory => Unread::NoMemory,
+        Broken::TooLarge => Unread::TooLong,
+        Broken::Encoding | Broken::Framing => Unread::Encoding,
+    }
+}
+
+/// All lines of a field as one list.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines = headers.get_all(name).iter();
+    let texts: Vec<_> = lines
+        .map(|line| String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+/// Whether a body of this media type is read as UTF-8, and not as a form. What else it is
+/// called does not matter: many servers do not look.
+fn reads_as_json(media: &str) -> bool {
+    let (mut charsets, mut forms) = (0, false);
+    for part in media.split([';', ',']) {
+        let part = part.trim();
+        let charset = part.strip_prefix("charset=").unwrap_or_default();
+        let utf8 = matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii");
+        charsets += usize::from(part.contains("charset") && !utf8);
+        forms |= part.contains("form");
+    }
+    charsets == 0 && !forms
+}
+
+/// What readers differ on in a body that all of them read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Differences {
+    /// They could take different models out of it.
+    pub(crate) model: bool,
+}
+
+/// Looks for what readers of one JSON object differ on: `model` written twice or in another
+/// case, further models, and members of `configured` twice.
+///
+/// # Errors
+/// Where some would not read it at all, or a member of `configured` is there twice.
+pub(crate) fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, Unread> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let found = reader.deserialize_map(Members { configured });
+    let found = found.map_err(|_| Unread::Malformed)?;
+    reader.end().map_err(|_| Unread::Malformed)?;
+    Ok(found)
+}
+
+struct Members<'c> {
+    configured: &'c [&'c str],
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Differences;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Differences, A::Error> {
+        let (mut models, mut differ) = (0, false);
+        let mut seen = HashSet::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            if let Some(known) = self.configured.iter().find(|known| ***known == *key) {
+                if !seen.insert(*known) {
+                    return Err(A::Error::custom("twice"));
+                }
+                // A member that has a meaning of its own has it here, too.
+                entries.next_value_seed(Unique)?;
+                differ |= folds_to(&key, "model");
+                continue;
+            }
+            if folds_to(&key, "model") {
+                models += 1;
+                differ |= *key != *"model";
+                entries.next_value::<IgnoredAny>()?;
+            } else if FURTHER_MODELS.iter().any(|name| folds_to(&key, name)) {
+                differ |= entries.next_value::<Option<IgnoredAny>>()?.is_some();
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Differences {
+            model: differ || models > 1,
+        })
+    }
+}
+
+/// Whether a reader that does not mind case takes `key` for `name`, which is in lower case.
+/// Go's does so, with two signs from beyond ASCII.
+fn folds_to(key: &str, name: &str) -> bool {
+    let plain = |sign: char| match sign {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    key.chars().map(plain).eq(name.chars())
+}
+
+/// A value in which no object has a member twice.
+struct Unique;
+
+impl<'de> DeserializeSeed<'de> for Unique {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            if seen.len() >= MAX_MEMBERS || !seen.insert(key.to_string()) {
+                return Err(A::Error::custom("twice, or too many"));
+            }
+            entries.next_value_seed(Unique)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn model_of(body: &str) -> Result<bool, Unread> {
+        let found = differences(body.as_bytes(), &["metadata"])?;
+        Ok(!found.model)
+    }
+
+    #[test]
+    fn a_model_counts_only_where_nobody_reads_another() {
+        for plain in [
+            r#"{"model":"a","messages":[{"model":"b","Model":"c"}]}"#,
+            r#" {"mod\u0065l":"a","models":null,"metadata":{"a":{"b":1},"c":[{"d":1,"d":2}]}} "#,
+            "{}",
+        ] {
+            assert_eq!(model_of(plain), Ok(true), "{plain}");
+        }
+        for several in [
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a","mod\u0065l":"b"}"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"MODEL":"b"}"#,
+            r#"{"model":"a","models":["b"]}"#,
+            r#"{"model":"a","fallback\u017f":["b"]}"#,
+        ] {
+            assert_eq!(model_of(several), Ok(false), "{several}");
+        }
+    }
+
+    #[test]
+    fn what_some_servers_refuse_and_others_read_is_not_read() {
+        for body in [
+            r#"{"model":"a","x":NaN}"#,
+            r#"{"model":"a","x":-Infinity}"#,
+            "\u{feff}{\"model\":\"a\"}",
+            r#"{"model":"a"} trailing"#,
+            r#"{"model":"a"}{"model":"b"}"#,
+            r#"{"model":"a",}"#,
+            r#"{/* no */"model":"a"}"#,
+            r#"{'model':'a'}"#,
+            r#"[{"model":"a"}]"#,
+            "{\"model\":\"a\"",
+            "\0{\0}",
+            "",
+            r#"{"metadata":{"t":1},"metadata":{"t":2}}"#,
+            r#"{"metadata":{"t":{"a":1,"\u0061":2}}}"#,
+        ] {
+            assert_eq!(model_of(body), Err(Unread::Malformed), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_head_says_how_the_body_is_written() {
+        let of = |name: HeaderName, value: &'static str| {
+            BodyHead::of(&HeaderMap::from_iter([(
+                name,
+                HeaderValue::from_static(value),
+            )]))
+        };
+        for plain in [
+            "application/json",
+            "text/plain",
+            "application/vnd.x+json; v=1",
+            "Application/JSON; Charset=\"UTF-8\"",
+        ] {
+            assert_eq!(of(CONTENT_TYPE, plain), BodyHead::default(), "{plain}");
+        }
+        for other in [
+            "application/json; charset=utf-16",
+            "application/json; charset=utf-8; charset=utf-7",
+            "application/json; charset =utf-7",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+        ] {
+            assert_eq!(
+                of(CONTENT_TYPE, other).refused,
+                Some(Unread::MediaType),
+                "{other}"
+            );
+        }
+        assert_eq!(of(CONTENT_ENCODING, "Identity"), BodyHead::default());
+        let memory = Memory::unbounded();
+        let read = |encoding, body: &[u8]| {
+            let read = |decoded: &[u8]| Ok(decoded.to_vec());
+            of(CONTENT_ENCODING, encoding).read(body, &memory, 1000, read)
+        };
+        // Raw deflate: a stored block with `hi`, the last one.
+        assert_eq!(read("deflate", b"\x01\x02\0\xfd\xffhi"), Ok(b"hi".to_vec()));
+        assert_eq!(read("gzip", b"{}"), Err(Unread::Encoding));
+        assert_eq!(read("compress", b"x"), Err(Unread::Encoding));
+    }
+}
