@@ -47,6 +47,7 @@ mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;
 mod ledger_support;
+mod limits_evasion;
 mod listener_drain;
 #[cfg(target_os = "linux")]
 mod listener_files;

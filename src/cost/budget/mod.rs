@@ -249,6 +249,9 @@ impl Line {
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
                     let what = format!("budget {}", self.budget.name);
                     self.refuse(asked, || Refusal::unreadable(&what, caller.unread))?;
+                    // In shadow mode it goes on, and what it costs is spent.
+                    let scope = self.budget.per.scope(caller);
+                    return Ok(scope.without_body().first().map(|name| self.charge(name)));
                 }
                 self.budget.per.scope(caller).without_body()
             }
@@ -256,12 +259,16 @@ impl Line {
         let Some(name) = names.first() else {
             return Ok(None);
         };
-        let name = in_one_case(self.budget.per, name);
-        self.check(&name, asked, now)?;
-        Ok(Some(Charge {
+        let charge = self.charge(name);
+        self.check(&charge.name, asked, now)?;
+        Ok(Some(charge))
+    }
+
+    fn charge(&self, name: &str) -> Charge {
+        Charge {
             budget: Arc::clone(&self.budget.name),
-            name: name.into(),
-        }))
+            name: in_one_case(self.budget.per, name).into(),
+        }
     }
 
     fn check(&self, name: &str, asked: Asked, now: u64) -> Result<(), Refusal> {

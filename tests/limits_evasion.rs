@@ -1,0 +1,752 @@
+//! Ways around quotas and blocking budgets, tried on the real binary over sockets: by keys, by
+//! made-up names, by paths, and by bodies that one server reads and another does not.
+
+use crate::process::{PATIENCE, Process};
+use crate::support::agent::{Raw, http2, whole};
+use crate::support::soon;
+use crate::support::upstream::Upstream;
+use crate::wire_support::encode::{CODINGS, encode};
+use http_body_util::{BodyExt, Full};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustix::process::Signal;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+/// What an OpenAI-like upstream answers to anything; 100 tokens cost 0.1 USD below.
+const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"big-1","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":100,"total_tokens":101}}"#;
+
+/// An upstream that reads everything, whatever it is, and keeps the last body.
+struct Lenient {
+    address: SocketAddr,
+    bodies: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Lenient {
+    async fn start() -> Lenient {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let bodies: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let theirs = Arc::clone(&bodies);
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let bodies = Arc::clone(&theirs);
+                let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let bodies = Arc::clone(&bodies);
+                    async move {
+                        let body = request.into_body().collect().await;
+                        let body = body.map(|body| body.to_bytes().to_vec());
+                        bodies.lock().expect("no panic").extend(body);
+                        let answer = Response::builder().header("content-type", "application/json");
+                        let answer = answer.body(Full::new(ANSWER.as_bytes()));
+                        Ok::<_, Infallible>(answer.expect("an answer"))
+                    }
+                });
+                let serving = http1::Builder::new().serve_connection(TokioIo::new(tcp), answer);
+                tokio::spawn(serving);
+            }
+        });
+        Lenient { address, bodies }
+    }
+
+    fn seen(&self) -> usize {
+        self.bodies.lock().expect("no panic").len()
+    }
+}
+
+/// The binary in front of it.
+struct Desk {
+    process: Process,
+    upstream: Lenient,
+    file: PathBuf,
+    _folder: TempDir,
+}
+
+impl Desk {
+    async fn start(limits: &str) -> Desk {
+        let (upstream, folder) = (Lenient::start().await, TempDir::new().expect("a folder"));
+        let file = folder.path().join("proxy-config.toml");
+        std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
+        Desk {
+            process: Process::start(&file).await,
+            upstream,
+            file,
+            _folder: folder,
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.process.addresses()[0]
+    }
+
+    async fn ask(&self, asked: &Asked) -> Got {
+        let mut agent = Raw::connect(self.address()).await;
+        agent.write(asked.bytes()).await;
+        Got::read(&mut agent).await
+    }
+
+    async fn metric(&self, series: &str) -> f64 {
+        let metrics = self.process.metrics().await;
+        let found = metrics.get(series);
+        *found.unwrap_or_else(|| panic!("no {series}"))
+    }
+
+    /// Waits for a metric that follows the end of a call.
+    async fn becomes(&self, series: &str, value: f64) {
+        let end = Instant::now() + PATIENCE;
+        while self.metric(series).await < value {
+            assert!(Instant::now() < end, "{series} never {value}");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn configuration(upstream: SocketAddr, limits: &str) -> String {
+    let routes = ["count", "refuse", "free"].map(|name| {
+        format!("[[route]]\nname = \"{name}\"\npath = \"/{name}\"\nupstream = \"u\"\n")
+    });
+    format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[measure]\nbody_bytes = \"2MiB\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n{}\
+         [[price]]\nmodel = \"big*\"\noutput = 1000\n{limits}",
+        routes.concat()
+    )
+}
+
+/// A request.
+#[derive(Clone)]
+struct Asked {
+    what: String,
+    line: String,
+    headers: String,
+    body: Vec<u8>,
+    /// Whether the body goes in chunks, with a trailer behind them.
+    chunked: bool,
+}
+
+impl Asked {
+    fn chat(route: &str, what: &str, headers: &str, body: impl AsRef<[u8]>) -> Asked {
+        Asked {
+            what: what.to_owned(),
+            line: format!("POST /{route}/v1/chat/completions"),
+            headers: headers.to_owned(),
+            body: body.as_ref().to_vec(),
+            chunked: false,
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let Asked {
+            line,
+            headers,
+            body,
+            ..
+        } = self;
+        let upgrade = headers.contains("upgrade");
+        let close = if upgrade { "" } else { "connection: close\r\n" };
+        let head = format!("{line} HTTP/1.1\r\nhost: h\r\n{close}{headers}");
+        let length = body.len();
+        if self.chunked {
+            let framing = format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n");
+            return [
+                head.as_bytes(),
+                framing.as_bytes(),
+                body,
+                b"\r\n0\r\nx-more: 1\r\n\r\n",
+            ]
+            .concat();
+        }
+        let framing = match length {
+            0 => "\r\n".to_owned(),
+            _ => format!("content-length: {length}\r\n\r\n"),
+        };
+        [head.as_bytes(), framing.as_bytes(), body].concat()
+    }
+}
+
+struct Got {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Got {
+    async fn read(agent: &mut Raw) -> Got {
+        let head = agent.read_head().await.to_lowercase();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.expect("a length").parse().expect("a number");
+        let body = String::from_utf8(agent.read_exact(length).await).expect("text");
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        let status = status.expect("a status");
+        Got { status, head, body }
+    }
+
+    fn error(&self) -> Option<&str> {
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix("x-tokengauge-error: "))
+    }
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+const BIG: &str = r#"{"model":"big-1","messages":[{"role":"user","content":"Hi"}]}"#;
+const SMALL: &str = r#"{"model":"small","messages":[{"role":"user","content":"Hi"}]}"#;
+const REALTIME: &str = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x3JJHMbDL1EzLkh9GBhXDw==\r\n";
+
+fn utf16(text: &str) -> Vec<u8> {
+    let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+    units.flat_map(u16::to_le_bytes).collect()
+}
+
+/// Requests for the big model that are read as such, however they are written.
+fn readable(route: &str) -> Vec<Asked> {
+    let chat = |what: &str, headers: &str, body: &[u8]| Asked::chat(route, what, headers, body);
+    let padded = |padding: &str| BIG.replacen('{', &format!("{{{padding}"), 1).into_bytes();
+    let mut all = vec![
+        chat("plain", JSON, BIG.as_bytes()),
+        chat("text/plain", "content-type: text/plain\r\n", BIG.as_bytes()),
+        chat("no content type", "", BIG.as_bytes()),
+        chat(
+            "a vendor's type",
+            "content-type: application/vnd.x+json\r\n",
+            BIG.as_bytes(),
+        ),
+        chat(
+            "identity",
+            &format!("{JSON}content-encoding: identity\r\n"),
+            BIG.as_bytes(),
+        ),
+        chat("spaces before it", JSON, &padded(&" ".repeat(1_200_000))),
+        chat(
+            "members before it",
+            JSON,
+            &padded(&format!("\"x\":\"{}\",", "y".repeat(1_200_000))),
+        ),
+        chat(
+            "escapes in the name",
+            JSON,
+            BIG.replace("model", r"mod\u0065l").as_bytes(),
+        ),
+        chat(
+            "escapes in the value",
+            JSON,
+            BIG.replace("big-1", r"\u0062ig-1").as_bytes(),
+        ),
+        chat(
+            "another case",
+            JSON,
+            BIG.replace("big-1", "BIG-1").as_bytes(),
+        ),
+        chat(
+            "spaces around the model",
+            JSON,
+            BIG.replace("big-1", " big-1 ").as_bytes(),
+        ),
+        Asked {
+            chunked: true,
+            ..chat("trailers", JSON, BIG.as_bytes())
+        },
+        Asked {
+            line: format!("PUT /{route}/v1/chat/completions"),
+            ..chat("another method", JSON, BIG.as_bytes())
+        },
+        Asked {
+            line: format!("POST /{route}/v1/chat/completion%73"),
+            ..chat("an escape in the path", JSON, BIG.as_bytes())
+        },
+    ];
+    for coding in CODINGS {
+        let headers = format!("{JSON}content-encoding: {coding}\r\n");
+        all.push(chat(coding, &headers, &encode(coding, BIG.as_bytes())));
+    }
+    for path in [
+        "openai/deployments/big-1/chat/completions",
+        "openai/Deployments/Big-1/Chat/Completions",
+        "openai/deployments/./big-1/chat/completions",
+        "openai%2Fdeployments/big-1/chat/completions",
+        "engines/big-1/chat/completions",
+        "v1beta/models/big-1:generateContent",
+        "v1beta/models%2Fbig-1:generateContent",
+        "model/big-1/converse",
+    ] {
+        all.push(Asked {
+            line: format!("POST /{route}/{path}"),
+            ..chat(path, JSON, SMALL.as_bytes())
+        });
+    }
+    all.push(Asked {
+        line: format!("GET /{route}/v1/realtime?mod%65l=big-1"),
+        ..chat("realtime", REALTIME, b"")
+    });
+    all
+}
+
+/// Requests that some upstream reads as one for the big model, and another does not.
+fn unreadable(route: &str) -> Vec<Asked> {
+    let chat = |what: &str, headers: &str, body: &[u8]| Asked::chat(route, what, headers, body);
+    let with = |member: &str| SMALL.replacen('{', &format!("{{{member},"), 1).into_bytes();
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let multipart = "content-type: multipart/form-data; boundary=x\r\n";
+    let part = "--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nbig-1\r\n--x--\r\n";
+    let gzip = format!("{JSON}content-encoding: gzip\r\n");
+    let mut all = vec![
+        chat(
+            "UTF-16",
+            "content-type: application/json; charset=utf-16\r\n",
+            &utf16(BIG),
+        ),
+        chat("UTF-16 unsaid", JSON, &utf16(BIG)),
+        chat(
+            "UTF-7",
+            "content-type: application/json; charset=utf-7\r\n",
+            &with(r#""+AG0-odel":"big-1""#),
+        ),
+        chat("a BOM", JSON, format!("\u{feff}{BIG}").as_bytes()),
+        chat("the model twice", JSON, &with(r#""model":"big-1""#)),
+        chat(
+            "the model twice, escaped",
+            JSON,
+            &with(r#""mod\u0065l":"big-1""#),
+        ),
+        chat(
+            "the model in another case",
+            JSON,
+            &with(r#""Model":"big-1""#),
+        ),
+        chat("further models", JSON, &with(r#""models":["big-1"]"#)),
+        chat(
+            "fallbacks",
+            JSON,
+            &with(r#""fallbacks":[{"model":"big-1"}]"#),
+        ),
+        chat(
+            "NaN",
+            JSON,
+            BIG.replacen('{', r#"{"temperature":NaN,"#, 1).as_bytes(),
+        ),
+        chat(
+            "Infinity",
+            JSON,
+            BIG.replacen('{', r#"{"top_p":-Infinity,"#, 1).as_bytes(),
+        ),
+        chat("a comment", JSON, format!("/* */{BIG}").as_bytes()),
+        chat("trailing bytes", JSON, format!("{BIG}]").as_bytes()),
+        chat("two bodies", JSON, format!("{SMALL}\n{BIG}").as_bytes()),
+        chat("no model", JSON, br#"{"messages":[]}"#),
+        chat(
+            "a list as model",
+            JSON,
+            br#"{"model":["big-1"],"messages":[]}"#,
+        ),
+        chat(
+            "too long",
+            JSON,
+            format!("{}{BIG}", " ".repeat(2_500_000)).as_bytes(),
+        ),
+        chat("a form", form, &with(r#""x":"&model=big-1&""#)),
+        chat("multipart", multipart, part.as_bytes()),
+        chat("an encoding that is not there", &gzip, SMALL.as_bytes()),
+        chat(
+            "an unknown encoding",
+            &format!("{JSON}content-encoding: compress\r\n"),
+            b"\x1f\x9d",
+        ),
+        chat("a bomb", &gzip, &encode("gzip", &vec![b' '; 3 << 20])),
+    ];
+    for (what, target) in [
+        (
+            "two models in the query",
+            "v1/realtime?model=small&model=big-1",
+        ),
+        ("messages that name it", "v1/responses"),
+    ] {
+        all.push(Asked {
+            line: format!("GET /{route}/{target}"),
+            ..chat(what, REALTIME, b"")
+        });
+    }
+    all
+}
+
+/// Nothing of the big model, whoever asks: refused one by one, so that all fail at once.
+const NONE_OF_BIG: &str = "
+[[quota]]
+name = \"count\"
+select = { route = \"count\", model = \"big*\" }
+concurrent = 0
+[[quota]]
+name = \"refuse\"
+select = { route = \"refuse\", model = \"big*\" }
+concurrent = 0
+on_unreadable = \"refuse\"
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_by_model_holds_however_the_request_is_written() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let mut wrong = Vec::new();
+    for route in ["count", "refuse"] {
+        for (asked, of_body) in (readable(route).iter().map(|asked| (asked, false)))
+            .chain(unreadable(route).iter().map(|asked| (asked, true)))
+        {
+            let got = desk.ask(asked).await;
+            let expected = match (route, of_body) {
+                ("refuse", true) => (422, Some("unreadable_body")),
+                _ => (429, Some("rate_limited")),
+            };
+            if (got.status, got.error()) != expected {
+                wrong.push(format!(
+                    "{route}, {}: {} {:?}",
+                    asked.what,
+                    got.status,
+                    got.error()
+                ));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(desk.upstream.seen(), 0, "nothing reached the upstream");
+    let refused = |resource| {
+        format!("tokengauge_quota_refused_total{{quota=\"refuse\",resource=\"{resource}\"}}")
+    };
+    assert_eq!(
+        desk.metric(&refused("readable_body")).await,
+        unreadable("").len() as f64
+    );
+    assert_eq!(
+        desk.metric(&refused("concurrent")).await,
+        readable("").len() as f64
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let small = |what: &str, headers: &str, body: &[u8]| Asked::chat("refuse", what, headers, body);
+    let long = format!("{{\"x\":\"{}\",{}", "y".repeat(1_500_000), &SMALL[1..]);
+    let mut fine = vec![
+        small("plain", JSON, SMALL.as_bytes()),
+        small(
+            "text/plain",
+            "content-type: text/plain\r\n",
+            SMALL.as_bytes(),
+        ),
+        small("long", JSON, long.as_bytes()),
+        small(
+            "gzip",
+            &format!("{JSON}content-encoding: gzip\r\n"),
+            &encode("gzip", SMALL.as_bytes()),
+        ),
+        Asked {
+            chunked: true,
+            ..small("trailers", JSON, SMALL.as_bytes())
+        },
+        Asked {
+            line: "GET /refuse/v1/models".to_owned(),
+            ..small("a list of models", "", b"")
+        },
+        Asked {
+            line: "POST /refuse/v1/vector_stores".to_owned(),
+            ..small("no model to name", JSON, b"{\"name\":\"x\"}")
+        },
+    ];
+    fine.extend(
+        unreadable("free")
+            .into_iter()
+            .filter(|asked| !asked.body.is_empty()),
+    );
+    for asked in &fine {
+        let got = desk.ask(asked).await;
+        assert_eq!(got.status, 200, "{}: {}", asked.what, got.body);
+        let bodies = desk.upstream.bodies.lock().expect("no panic");
+        assert!(
+            bodies.last() == Some(&asked.body),
+            "{} came otherwise",
+            asked.what
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_do() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let asked = Asked {
+        line: "POST /refuse/v1/messages".to_owned(),
+        ..Asked::chat("refuse", "NaN", JSON, br#"{"model":"small","x":NaN}"#)
+    };
+    let got = desk.ask(&asked).await;
+    assert_eq!(got.status, 422);
+    assert!(!got.head.contains("retry-after"), "{}", got.head);
+    let body: serde_json::Value = serde_json::from_str(&got.body).expect("JSON");
+    assert_eq!(body["type"], "error");
+    assert_eq!(body["error"]["type"], "invalid_request_error");
+    let message = body["error"]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("quota refuse") && message.contains("strict JSON"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_by_model_holds_over_http2() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let mut agent = http2(desk.address()).await;
+    for (body, expected) in [(BIG, 429), (&*format!("\u{feff}{BIG}"), 422), (SMALL, 200)] {
+        let request = Request::post("http://h/refuse/v1/chat/completions");
+        let request = request.body(whole(body.to_owned())).expect("a request");
+        let response = soon("an answer", agent.send_request(request)).await;
+        assert_eq!(response.expect("an answer").status(), expected, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
+    let upstream = Upstream::bind().await;
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("proxy-config.toml");
+    // Shadow mode must not wait for more either.
+    let shadow = NONE_OF_BIG.replace("concurrent = 0\n", "concurrent = 0\nmode = \"shadow\"\n");
+    for limits in [NONE_OF_BIG, &shadow] {
+        std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
+        let process = Process::start(&file).await;
+        let mut agent = Raw::connect(process.addresses()[0]).await;
+        let asked = Asked::chat("free", "half", JSON, BIG).bytes();
+        let half = asked.len() - BIG.len() / 2;
+        agent.write(&asked[..half]).await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.read_exact(BIG.len() - BIG.len() / 2).await;
+        agent.write(&asked[half..]).await;
+        backend.read_exact(BIG.len() / 2).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_for_which_there_is_no_memory_is_not_let_in_unread() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let text = configuration(desk.upstream.address, NONE_OF_BIG);
+    let text = text.replace("body_bytes", "memory_bytes = \"1MiB\"\nbody_bytes");
+    std::fs::write(&desk.file, text).expect("written");
+    desk.process.signal(Signal::HUP);
+    desk.process.has_reloaded("applied", 1.0).await;
+    let body = BIG.replace("Hi", &"x".repeat(1_500_000));
+    for (route, expected) in [("count", 429), ("refuse", 422)] {
+        let got = desk.ask(&Asked::chat(route, "long", JSON, &body)).await;
+        assert_eq!(got.status, expected, "{}", got.body);
+    }
+    let got = desk.ask(&Asked::chat("refuse", "short", JSON, SMALL)).await;
+    assert_eq!(got.status, 200, "{}", got.body);
+    assert_eq!(desk.upstream.seen(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
+    let limits = "[[quota]]\nname = \"k\"\nper = \"key\"\nrequests_per_minute = 1\n";
+    let desk = Desk::start(limits).await;
+    let ask = |target: &'static str, headers: &'static str| {
+        let asked = Asked {
+            line: format!("POST {target}"),
+            ..Asked::chat("free", "", headers, BIG)
+        };
+        let desk = &desk;
+        async move { desk.ask(&asked).await.status }
+    };
+    let chat = "/free/v1/chat/completions";
+    assert_eq!(ask(chat, "authorization: Bearer own\r\n").await, 200);
+    let mut passed = Vec::new();
+    for headers in [
+        "authorization: Bearer own\r\n",
+        "authorization: bearer  own \r\n",
+        "authorization: BEARER\town\r\n",
+        "authorization: Bearer made-up-1\r\nx-api-key: own\r\n",
+        "x-api-key: made-up-2\r\nauthorization: Bearer own\r\n",
+        "authorization: Bearer made-up-3\r\nauthorization: Bearer own\r\n",
+        "authorization: Bearer made-up-4, Bearer own\r\n",
+        "authorization: Bearer own made-up-5\r\n",
+        "authorization: Basic made-up-6\r\napi-key: own\r\n",
+        "authorization: Bearer made-up-7\r\nx-goog-api-key: own\r\n",
+    ] {
+        if ask(chat, headers).await != 429 {
+            passed.push(headers);
+        }
+    }
+    let gemini = "/free/v1beta/models/m:generateContent?alt=sse&key=own";
+    if ask(gemini, "x-goog-api-key: made-up-8\r\n").await != 429 {
+        passed.push(gemini);
+    }
+    let signed = "authorization: AWS4-HMAC-SHA256 Credential=AKIA/20260101/r/bedrock/aws4_request, SignedHeaders=host, Signature=1\r\n";
+    let again = "authorization: AWS4-HMAC-SHA256 Credential=AKIA/20260101/r/bedrock/aws4_request, SignedHeaders=host, Signature=2\r\n";
+    assert_eq!(ask("/free/model/m/converse", signed).await, 200);
+    if ask("/free/model/m/converse", again).await != 429 {
+        passed.push(again);
+    }
+    assert_eq!(ask(chat, "").await, 200, "without a key, once");
+    if ask(chat, "").await != 429 {
+        passed.push("no key");
+    }
+    assert_eq!(passed, Vec::<&str>::new());
+    assert_eq!(ask(chat, "authorization: Bearer another's\r\n").await, 200);
+    let nameless = "tokengauge_quota_shared_total{quota=\"k\",reason=\"nameless\"}";
+    assert_eq!(desk.metric(nameless).await, 2.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_names_beyond_those_that_are_remembered_share_one() {
+    let limits = "[[quota]]\nname = \"s\"\nper = \"session\"\nrequests_per_minute = 1\n";
+    let desk = Desk::start(limits).await;
+    let mut agent = Raw::connect(desk.address()).await;
+    let request = |number: usize| {
+        format!(
+            "GET /free/v1/models HTTP/1.1\r\nhost: h\r\nx-tokengauge-session: s-{number}\r\n\r\n"
+        )
+    };
+    for first in (0..tokengauge::quota::MAX_NAMES).step_by(100) {
+        let many: String = (first..first + 100).map(request).collect();
+        agent.write(many).await;
+        for _ in 0..100 {
+            assert_eq!(Got::read(&mut agent).await.status, 200);
+        }
+    }
+    let mut statuses = Vec::new();
+    for number in 0..4 {
+        agent.write(request(1_000_000 + number)).await;
+        statuses.push(Got::read(&mut agent).await.status);
+    }
+    assert_eq!(statuses, [200, 429, 429, 429]);
+    let beyond = "tokengauge_quota_shared_total{quota=\"s\",reason=\"too_many_names\"}";
+    assert_eq!(desk.metric(beyond).await, 4.0);
+}
+
+/// Two calls of the big model spend each of these; the upstream's answers cost 0.1 USD.
+const SPENT_BY_TWO: &str = "
+[[budget]]
+name = \"big\"
+select = { model = \"big*\" }
+usd = 0.15
+period = \"400d\"
+block = true
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_by_model_blocks_however_the_request_is_written() {
+    let desk = Desk::start(SPENT_BY_TWO).await;
+    let plain = Asked::chat("free", "plain", JSON, BIG);
+    for _ in 0..2 {
+        assert_eq!(desk.ask(&plain).await.status, 200);
+    }
+    desk.becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
+        .await;
+    let mut wrong = Vec::new();
+    for (all, expected) in [
+        (readable("free"), (429, Some("budget_spent"))),
+        (unreadable("free"), (422, Some("unreadable_body"))),
+    ] {
+        for asked in all {
+            let got = desk.ask(&asked).await;
+            if (got.status, got.error()) != expected {
+                wrong.push(format!("{}: {} {:?}", asked.what, got.status, got.error()));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!(
+        desk.ask(&Asked::chat("free", "small", JSON, SMALL))
+            .await
+            .status,
+        200
+    );
+    let unreadable = unreadable("free").len() as f64;
+    assert_eq!(
+        desk.metric("tokengauge_budget_unreadable_total{budget=\"big\"}")
+            .await,
+        unreadable
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
+    let budget = "[[budget]]\nname = \"b\"\nper = \"user\"\nusd = 0.15\nperiod = \"400d\"\nblock = true\non_unreadable = \"count\"\n";
+    let desk = Desk::start(budget).await;
+    let of_ada = BIG.replacen('{', r#"{"user":"ada","#, 1);
+    let gzip = format!("{JSON}content-encoding: gzip\r\n");
+    let packed = Asked::chat("free", "gzip", &gzip, encode("gzip", of_ada.as_bytes()));
+    let broken = Asked::chat("free", "NaN", JSON, of_ada.replacen('{', "{\"x\":NaN,", 1));
+    for (asked, spent) in [(&packed, 0.19), (&broken, 0.39)] {
+        for _ in 0..2 {
+            assert_eq!(desk.ask(asked).await.status, 200, "{}", asked.what);
+        }
+        let spends = "tokengauge_budget_spent_usd_total{budget=\"b\"}";
+        desk.becomes(spends, spent).await;
+        assert_eq!(desk.ask(asked).await.status, 429, "{}", asked.what);
+    }
+    let plain = Asked::chat("free", "plain", JSON, &of_ada);
+    assert_eq!(desk.ask(&plain).await.status, 429, "it is the same user");
+    let other = Asked::chat("free", "bob", JSON, of_ada.replace("ada", "bob"));
+    assert_eq!(desk.ask(&other).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_enforced() {
+    let shadow = format!("{NONE_OF_BIG}{SPENT_BY_TWO}")
+        .replace(
+            "concurrent = 0\n",
+            "requests_per_minute = 1\nmode = \"shadow\"\n",
+        )
+        .replace("block = true\n", "block = true\nmode = \"shadow\"\n");
+    let desk = Desk::start(&shadow).await;
+    let plain = Asked::chat("count", "plain", JSON, BIG);
+    for _ in 0..2 {
+        assert_eq!(desk.ask(&plain).await.status, 200);
+    }
+    desk.becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
+        .await;
+    let broken = Asked::chat("refuse", "NaN", JSON, BIG.replacen('{', "{\"x\":NaN,", 1));
+    for asked in [&plain, &broken] {
+        assert_eq!(desk.ask(asked).await.status, 200);
+    }
+    let quota = |name: &str, mode: &str, resource: &str| {
+        format!("tokengauge_quota_{mode}refused_total{{quota=\"{name}\",resource=\"{resource}\"}}")
+    };
+    let of_budget = |mode: &str| format!("tokengauge_budget_{mode}blocked_total{{budget=\"big\"}}");
+    assert_eq!(
+        desk.metric(&quota("count", "shadow_", "requests")).await,
+        2.0
+    );
+    assert_eq!(
+        desk.metric(&quota("refuse", "shadow_", "readable_body"))
+            .await,
+        1.0
+    );
+    assert_eq!(desk.metric(&quota("count", "", "requests")).await, 0.0);
+    // The one by the money that is spent, the other by its body.
+    assert_eq!(desk.metric(&of_budget("shadow_")).await, 2.0);
+    assert_eq!(desk.metric(&of_budget("")).await, 0.0);
+    desk.process
+        .line("a quota in shadow mode would refuse calls")
+        .await;
+    let enforced = configuration(
+        desk.upstream.address,
+        &shadow.replace("mode = \"shadow\"\n", ""),
+    );
+    std::fs::write(&desk.file, enforced).expect("written");
+    desk.process.signal(Signal::HUP);
+    desk.process.has_reloaded("applied", 1.0).await;
+    let got = desk.ask(&plain).await;
+    assert_eq!((got.status, got.error()), (429, Some("budget_spent")));
+    assert_eq!(desk.metric(&of_budget("shadow_")).await, 2.0);
+    assert_eq!(
+        desk.metric(&quota("count", "shadow_", "requests")).await,
+        2.0
+    );
+}
