@@ -165,9 +165,14 @@ pub enum Mode {
 pub struct Refusal {
     /// One sentence for the agent's log.
     pub message: String,
-    /// How long until it is worth a try; `None` where its body could not be read.
+    /// How long until it is worth a try; `None` where it never will be as it is.
     pub retry_after: Option<Duration>,
+    /// Why its body could not be read, where it is refused for that.
+    pub unread: Option<Unread>,
 }
+
+/// When there may be memory again.
+const MEMORY_AGAIN: Duration = Duration::from_secs(1);
 
 impl Refusal {
     /// Of a call whose body decides on the limit `what` and could not be read.
@@ -178,7 +183,8 @@ impl Refusal {
         );
         Refusal {
             message,
-            retry_after: None,
+            retry_after: (why == Unread::NoMemory).then_some(MEMORY_AGAIN),
+            unread: Some(why),
         }
     }
 }

@@ -252,7 +252,7 @@ pub enum FailureKind {
     OverBudget,
     /// A limit of the operator's depends on the request body, which cannot be read.
     UnreadableBody,
-    /// The proxy is at its limit of connections or requests.
+    /// The proxy is at its limit of connections, requests or memory.
     Overloaded,
     /// The operator's configuration cannot be used, and it may limit calls.
     ConfigRefused,

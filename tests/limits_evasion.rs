@@ -541,9 +541,10 @@ async fn a_body_for_which_there_is_no_memory_is_not_let_in_unread() {
     desk.process.signal(Signal::HUP);
     desk.process.has_reloaded("applied", 1.0).await;
     let body = BIG.replace("Hi", &"x".repeat(1_500_000));
-    for (route, expected) in [("count", 429), ("refuse", 422)] {
+    for (route, expected) in [("count", 429), ("refuse", 503)] {
         let got = desk.ask(&Asked::chat(route, "long", JSON, &body)).await;
         assert_eq!(got.status, expected, "{}", got.body);
+        assert!(got.head.contains("retry-after: 1\r\n"), "{}", got.head);
     }
     let got = desk.ask(&Asked::chat("refuse", "short", JSON, SMALL)).await;
     assert_eq!(got.status, 200, "{}", got.body);
@@ -626,6 +627,36 @@ async fn made_up_names_beyond_those_that_are_remembered_share_one() {
     assert_eq!(statuses, [200, 429, 429, 429]);
     let beyond = "tokengauge_quota_shared_total{quota=\"s\",reason=\"too_many_names\"}";
     assert_eq!(desk.metric(beyond).await, 4.0);
+}
+
+#[test]
+fn check_says_what_refuses_and_what_only_counts() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("proxy-config.toml");
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let check = |limits: &str| {
+        std::fs::write(&file, configuration(nowhere, limits)).expect("written");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        let output = command.arg("check").arg("--config").arg(&file).output();
+        let output = output.expect("run");
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).expect("text")
+    };
+    let shadow = NONE_OF_BIG.replacen("concurrent", "mode = \"shadow\"\nconcurrent", 1);
+    let text = check(&format!("{shadow}{SPENT_BY_TWO}"));
+    for line in [
+        "quota count, per all: shadow mode, refuses nothing; a body that cannot be read counts",
+        "quota refuse, per all: refuses with 429; a body that cannot be read with 422",
+        "budget big, per all: refuses with 429; a body that cannot be read with 422",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    for key in ["mode = \"shadow\"", "on_unreadable = \"count\""] {
+        let text = check(&SPENT_BY_TWO.replace("block = true", key));
+        assert!(text.contains("needs `block = true`"), "{text}");
+    }
+    let text = check(&NONE_OF_BIG.replacen("concurrent", "mode = \"dry\"\nconcurrent", 1));
+    assert!(text.contains("unknown variant `dry`"), "{text}");
 }
 
 /// Two calls of the big model spend each of these; the upstream's answers cost 0.1 USD.

@@ -137,9 +137,10 @@ impl Head {
 
 /// Refused for `kind`, unless it was the body that could not be read.
 fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
-    let kind = match refusal.retry_after {
-        Some(_) => kind,
-        None => FailureKind::UnreadableBody,
+    let kind = match refusal.unread {
+        None => kind,
+        Some(Unread::NoMemory) => FailureKind::Overloaded,
+        Some(_) => FailureKind::UnreadableBody,
     };
     Admission::Refused(Failure {
         kind,

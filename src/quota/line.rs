@@ -258,6 +258,7 @@ impl Line {
         Refusal {
             message,
             retry_after: Some(wait),
+            unread: None,
         }
     }
 

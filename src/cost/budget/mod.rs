@@ -311,6 +311,7 @@ impl Line {
                 budget.name, budget.usd,
             ),
             retry_after: Some(Duration::from_secs(seconds)),
+            unread: None,
         }
     }
 
