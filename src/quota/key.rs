@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 /// Where providers take keys. Which of them an upstream reads is its own affair: a call
 /// counts for each key that it carries, so that another one beside it changes nothing.
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 13] = [
     "authorization",
     "x-api-key",
     "api-key",
@@ -15,6 +15,12 @@ const HEADERS: [&str; 7] = [
     "ocp-apim-subscription-key",
     "x-litellm-api-key",
     "x-portkey-api-key",
+    "x-access-token",
+    "x-api-token",
+    "x-auth-token",
+    "x-functions-key",
+    "cf-aig-authorization",
+    "helicone-auth",
 ];
 /// The same in the query.
 const PARAMETERS: [&str; 7] = [

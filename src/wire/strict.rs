@@ -329,4 +329,47 @@ mod tests {
         assert_eq!(read("gzip", b"{}"), Err(Unread::Encoding));
         assert_eq!(read("compress", b"x"), Err(Unread::Encoding));
     }
+
+    use proptest::prelude::*;
+
+    /// The models that servers take out of these members: by the first or the last of a name,
+    /// and minding its case or not.
+    fn readings(members: &[(&str, u8)]) -> Vec<Option<u8>> {
+        let plain = |name: &str| name.replace("\\u0065", "e");
+        let of = |fits: &dyn Fn(&str) -> bool| {
+            let found = members.iter().filter(|(name, _)| fits(&plain(name)));
+            let values: Vec<_> = found.map(|(_, value)| *value).collect();
+            [values.first().copied(), values.last().copied()]
+        };
+        let exact = of(&|name| name == "model");
+        let any = of(&|name| name.eq_ignore_ascii_case("model"));
+        [exact, any].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn a_model_that_is_told_is_the_one_of_every_reader(
+            members in prop::collection::vec(
+                (prop::sample::select(vec!["model", "Model", "MODEL", "mod\\u0065l", "x", "user"]), 0..3u8),
+                0..5,
+            )
+        ) {
+            let text = members.iter().map(|(name, value)| format!("\"{name}\":\"m{value}\""));
+            let body = format!("{{{}}}", text.collect::<Vec<_>>().join(","));
+            let found = differences(body.as_bytes(), &[]).expect("it is an object");
+            let facts = crate::wire::request_facts(crate::call::Dialect::OpenaiChat, body.as_bytes());
+            if let (false, Some(facts)) = (found.model, facts) {
+                for reading in readings(&members) {
+                    prop_assert_eq!(reading.map(|model| format!("m{model}")), facts.model.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_too_odd(body in prop::collection::vec(any::<u8>(), 0..64)) {
+            let head = BodyHead { encoding: Some("gzip, br".into()), refused: None };
+            let _ = differences(&body, &["metadata"]);
+            let _ = head.read(&body, &Memory::unbounded(), 1000, |_| Ok(()));
+        }
+    }
 }

@@ -144,6 +144,19 @@ async fn it_survives_200_questions_of_a_megabyte_that_it_rewrites() {
     survives(200, 1 << 20, "inject_usage = true\n").await;
 }
 
+/// Reads every body; all that cannot be held count as one and are let in.
+const BY_MODEL: &str = "[[quota]]\nname = \"q\"\nper = \"model\"\nrequests_per_minute = 100000\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_24_questions_of_8_megabytes_that_a_quota_reads() {
+    survives(24, 8 << 20, BY_MODEL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_200_questions_of_a_megabyte_that_a_quota_reads() {
+    survives(200, 1 << 20, BY_MODEL).await;
+}
+
 #[test]
 fn the_limit_is_the_one_that_injection_gives() {
     let resources = tokengauge::inject::Settings::default().resources;
