@@ -130,6 +130,11 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// Whether a body may tell if calls are like `select`.
+pub fn depends_on_bodies(select: &Selector) -> bool {
+    select.model.is_some() || select.workload.is_some() || select.agent.is_some()
+}
+
 impl<'a> Known<'a> {
     fn text(self) -> &'a str {
         match self {

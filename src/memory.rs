@@ -102,6 +102,11 @@ impl Share {
         }
     }
 
+    /// Whether there can be so many at all.
+    fn could_be(&self, bytes: usize) -> bool {
+        bytes <= self.memory.limit.load(Ordering::Relaxed)
+    }
+
     /// An empty one of the same memory.
     fn another(&self) -> Share {
         Share::empty(&self.memory)

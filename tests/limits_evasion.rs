@@ -533,22 +533,53 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_for_which_there_is_no_memory_is_not_let_in_unread() {
+async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
     let desk = Desk::start(NONE_OF_BIG).await;
     let text = configuration(desk.upstream.address, NONE_OF_BIG);
-    let text = text.replace("body_bytes", "memory_bytes = \"1MiB\"\nbody_bytes");
+    let text = text.replace("body_bytes", "memory_bytes = \"2MiB\"\nbody_bytes");
     std::fs::write(&desk.file, text).expect("written");
     desk.process.signal(Signal::HUP);
     desk.process.has_reloaded("applied", 1.0).await;
-    let body = BIG.replace("Hi", &"x".repeat(1_500_000));
-    for (route, expected) in [("count", 429), ("refuse", 503)] {
-        let got = desk.ask(&Asked::chat(route, "long", JSON, &body)).await;
-        assert_eq!(got.status, expected, "{}", got.body);
+    let long = |model: &str| {
+        SMALL
+            .replace("small", model)
+            .replace("Hi", &"x".repeat(600_000))
+    };
+    let never = long("small").replace("xxx", "yyyyyyy");
+    let got = desk
+        .ask(&Asked::chat("refuse", "more than there is", JSON, never))
+        .await;
+    assert_eq!(got.status, 422, "{}", got.body);
+    // Half of the memory is for bodies that decide: this one takes most of it.
+    let held = Asked::chat("refuse", "held", JSON, long("small")).bytes();
+    let mut first = Raw::connect(desk.address()).await;
+    first.write(&held[..300_000]).await;
+    let holds = "tokengauge_meter_queue_bytes";
+    desk.becomes(holds, 600_000.0).await;
+    for (route, status, error) in [
+        ("count", 429, "rate_limited"),
+        ("refuse", 503, "overloaded"),
+    ] {
+        let got = desk
+            .ask(&Asked::chat(route, "another", JSON, long("big-1")))
+            .await;
+        assert_eq!(
+            (got.status, got.error()),
+            (status, Some(error)),
+            "{}",
+            got.body
+        );
         assert!(got.head.contains("retry-after: 1\r\n"), "{}", got.head);
     }
-    let got = desk.ask(&Asked::chat("refuse", "short", JSON, SMALL)).await;
-    assert_eq!(got.status, 200, "{}", got.body);
-    assert_eq!(desk.upstream.seen(), 1);
+    // One that waits is read when the first has left.
+    let waits = Asked::chat("refuse", "waits", JSON, long("small"));
+    let leaves = async {
+        first.write(&held[300_000..]).await;
+        Got::read(&mut first).await.status
+    };
+    let (waited, left) = tokio::join!(desk.ask(&waits), leaves);
+    assert_eq!((waited.status, left), (200, 200), "{}", waited.body);
+    assert_eq!(desk.upstream.seen(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

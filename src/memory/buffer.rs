@@ -26,6 +26,8 @@ pub struct Buffer {
     share: Share,
     limit: usize,
     free: usize,
+    /// Bytes that are accounted for before they come.
+    reserved: usize,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,32 @@ impl Buffer {
             share: Share::empty(memory),
             limit,
             free,
+            reserved: 0,
+        }
+    }
+
+    /// Accounts for `bytes` before they come.
+    ///
+    /// # Errors
+    /// [`Full::Limit`] where there will never be as many, [`Full::Memory`] where there are not
+    /// now.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+        if bytes > self.limit || !self.share.could_be(bytes) {
+            return Err(Full::Limit);
+        }
+        let room = self.room(bytes);
+        if !self.share.resize(room.max(self.share.bytes)) {
+            return Err(Full::Memory);
+        }
+        self.reserved = room;
+        Ok(())
+    }
+
+    /// What so many bytes take.
+    fn room(&self, length: usize) -> usize {
+        match &self.store {
+            Store::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
+            _ => length.next_multiple_of(STEP).min(self.limit),
         }
     }
 
@@ -115,12 +143,10 @@ impl Buffer {
         let Some(length) = length.filter(|length| *length <= self.limit) else {
             return Err(Full::Limit);
         };
-        let room = match &self.store {
-            Store::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
-            _ => length.next_multiple_of(STEP).min(self.limit),
-        };
+        let room = self.room(length);
         let before = self.share.bytes;
-        if !self.share.resize(room.saturating_sub(self.free)) {
+        let share = room.saturating_sub(self.free).max(self.reserved);
+        if !self.share.resize(share) {
             return Err(Full::Memory);
         }
         if let Err(full) = self.make_room(length, room) {
@@ -165,6 +191,7 @@ impl Buffer {
             Store::Heap(heap) if heap.capacity() <= self.free => heap.clear(),
             _ => {
                 self.store = Store::Heap(Vec::new());
+                self.reserved = 0;
                 let _ = self.share.resize(0);
             }
         }
@@ -236,6 +263,23 @@ mod tests {
         buffer.drop_front(HEAP + 3);
         assert_eq!(buffer.as_slice(), &text[HEAP + 3..]);
         drop(buffer);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn what_is_reserved_comes_whatever_others_take() {
+        let memory = Memory::new(4 * STEP);
+        let mut one = Buffer::new(&memory, 16 * STEP);
+        let mut other = Buffer::new(&memory, 16 * STEP);
+        assert_eq!(one.reserve(5 * STEP), Err(Full::Limit), "never");
+        assert_eq!(one.reserve(3 * STEP - 7), Ok(()));
+        assert_eq!(other.reserve(2 * STEP), Err(Full::Memory), "not now");
+        assert_eq!(other.extend(&[0; STEP]), Ok(()));
+        for piece in [0; 3 * STEP - 7].chunks(1000) {
+            assert_eq!(one.extend(piece), Ok(()));
+        }
+        assert_eq!(memory.used(), 4 * STEP);
+        drop((one, other));
         assert_eq!(memory.used(), 0);
     }
 

@@ -93,7 +93,7 @@ impl Head {
         let rules = &self.measure.attribution;
         let limit = self.measure.body_bytes;
         let strictly = |body: &[u8]| request::strict_facts(self.dialect, rules, body);
-        match (limited.body).read(body, &self.shared.memory, limit, strictly) {
+        match (limited.body).read(body, &self.shared.admission_memory, limit, strictly) {
             Ok((mut facts, several)) => {
                 if several.is_some() {
                     facts.model = None;

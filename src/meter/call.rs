@@ -424,7 +424,8 @@ impl CallObserver for Call {
     }
 
     fn admission_buffer(&self) -> Buffer {
-        self.buffer(self.head.measure.body_bytes)
+        let memory = &self.head.shared.admission_memory;
+        Buffer::new(memory, self.head.measure.body_bytes)
     }
 
     fn admit(&self, body: RequestBody<'_>) -> Admission {

@@ -90,11 +90,13 @@ impl Meter {
         tracer: Option<Arc<Tracer>>,
     ) -> Arc<Meter> {
         guard::hide_messages();
-        let memory = Memory::new(measure.memory_bytes);
+        let (measuring, admission) = memory_parts(&measure);
+        let memory = Memory::new(measuring);
         let shared = Shared {
             measure: ArcSwap::from_pointee(measure),
             worker: worker::Worker::start(&memory),
             memory,
+            admission_memory: Memory::new(admission),
             subscribers: subscriber::Subscribers::new(subscribers),
             lanes: lane::Lanes::default(),
             registry: Arc::default(),
@@ -118,7 +120,9 @@ impl Meter {
 
     /// Measures calls to come by `measure`; those under way end as they began.
     pub fn change(&self, measure: Measure) {
-        self.shared.memory.resize(measure.memory_bytes);
+        let (measuring, admission) = memory_parts(&measure);
+        self.shared.memory.resize(measuring);
+        self.shared.admission_memory.resize(admission);
         self.shared.measure.store(Arc::new(measure));
     }
 
@@ -172,7 +176,7 @@ impl Meter {
             skipped_bodies: self.shared.tally.skipped_bodies(),
             dropped_findings: self.shared.subscribers.dropped(),
             panics: self.shared.tally.panics(),
-            held_bytes: self.shared.memory.used(),
+            held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),
         }
     }
 
@@ -187,6 +191,15 @@ impl Meter {
     pub fn flush(&self, patience: Duration) -> bool {
         self.shared.worker.flush(patience) && self.shared.subscribers.flush(patience)
     }
+}
+
+/// Bytes for measuring, and for bodies that decide whether their request may leave: half of
+/// all where a limit depends on bodies, so that measuring does not have them refused.
+fn memory_parts(measure: &Measure) -> (usize, usize) {
+    let all = measure.memory_bytes;
+    let reads = measure.quotas.may_depend_on_bodies() || measure.budgets.may_depend_on_bodies();
+    let admission = if reads { all / 2 } else { 0 };
+    (all - admission, admission)
 }
 
 impl Observer for Meter {

@@ -21,6 +21,8 @@ pub(crate) struct Shared {
     /// Read once per call, which keeps to what it read.
     pub(crate) measure: ArcSwap<Measure>,
     pub(crate) memory: Arc<Memory>,
+    /// What holds bodies that decide whether their request may leave.
+    pub(crate) admission_memory: Arc<Memory>,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
     pub(crate) lanes: Lanes,

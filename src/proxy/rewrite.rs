@@ -14,12 +14,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Bigger bodies are not replaced, and those for which there is no memory.
 const LIMIT: usize = 1 << 20;
 /// A longer body, or one that is encoded, is read beside the threads of traffic.
 const INLINE_BYTES: usize = 64 * 1024;
+/// How long a body that decides waits for memory: others leave and give theirs back.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
+const MEMORY_AGAIN: Duration = Duration::from_millis(10);
 
 /// What becomes of a request body.
 pub(super) enum Rewritten {
@@ -68,7 +71,11 @@ pub(super) async fn rewrite(
     let Some(held) = buffer else {
         return Rewritten::Kept(Source::Agent(body));
     };
-    let (read, full) = match read(body, held, idle).await {
+    let read = match wish.admission {
+        true => read_patiently(body, held, idle).await,
+        false => read(body, held, idle).await,
+    };
+    let (read, full) = match read {
         Ok(Ok(read)) => read,
         Ok(Err(_)) => return Rewritten::Broken,
         Err(_) => return Rewritten::Stalled,
@@ -134,25 +141,41 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
 
 /// A body as far as it was read, and why no further.
 type Beginning = (Read, Option<Full>);
+/// The same, unless the agent broke off or stopped sending.
+type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
 
-/// Reads a body into `held` as far as it fits; nothing of one that says it is longer. A piece
-/// of any size costs no more than its bytes.
-async fn read(
-    mut body: Incoming,
-    mut held: Buffer,
-    idle: Duration,
-) -> Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed> {
+/// Reads a body into `held`, for all of which there has to be memory first: nothing of one that
+/// says it is longer than it may be, or for which there is none in time.
+async fn read_patiently(body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
     let length = body.size_hint();
+    let sized = length.exact().is_some();
+    let length = usize::try_from(length.lower()).unwrap_or(usize::MAX);
+    let end = Instant::now() + MEMORY_PATIENCE;
+    let full = loop {
+        match held.reserve(length) {
+            Ok(()) => return read(body, held, idle).await,
+            Err(Full::Memory) if Instant::now() < end => sleep(MEMORY_AGAIN).await,
+            Err(full) => break full,
+        }
+    };
+    let unread = Read {
+        frames: VecDeque::new(),
+        trailers: None,
+        rest: Some(body),
+        sized,
+    };
+    Ok(Ok((unread, Some(full))))
+}
+
+/// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
+/// bytes.
+async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
     let mut read = Read {
         frames: VecDeque::new(),
         trailers: None,
         rest: None,
-        sized: length.exact().is_some(),
+        sized: body.size_hint().exact().is_some(),
     };
-    if length.lower() > held.limit() as u64 {
-        read.rest = Some(body);
-        return Ok(Ok((read, Some(Full::Limit))));
-    }
     let (mut unfit, mut why) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {

@@ -11,7 +11,7 @@ mod line;
 mod tests;
 mod tokens;
 
-use crate::caller::{Caller, Falls, Mode, OnUnreadable, Refusal, Scope};
+use crate::caller::{Caller, Falls, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies};
 use crate::slo::Selector;
 pub use key::keys_of;
 use line::Line;
@@ -210,6 +210,14 @@ impl Quotas {
     /// Whether any is for each key.
     pub fn ask_for_keys(&self) -> bool {
         self.0.iter().any(|line| line.quota.per == Per::Key)
+    }
+
+    /// Whether some of them may depend on bodies of calls.
+    pub fn may_depend_on_bodies(&self) -> bool {
+        self.all().any(|quota| {
+            let of_head = matches!(quota.per, Per::All | Per::Route | Per::Key);
+            !of_head || depends_on_bodies(&quota.select)
+        })
     }
 
     /// Whether the body decides what some of them are to the call.

@@ -10,7 +10,7 @@ mod spent;
 mod tests;
 
 use crate::call::CallRecord;
-use crate::caller::{Caller, Falls, Known, Mode, OnUnreadable, Refusal, Scope};
+use crate::caller::{Caller, Falls, Known, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies};
 use crate::meter::{Finding, Subscriber};
 use crate::slo::{About, Notice, Selector};
 use arc_swap::ArcSwap;
@@ -463,6 +463,15 @@ impl Budgets {
         let blocking = lines.iter().filter(|line| line.budget.block);
         let charges = blocking.map(|line| line.admit(caller, asked, now).transpose());
         charges.flatten().collect()
+    }
+
+    /// Whether some of those that block may depend on bodies of calls.
+    pub fn may_depend_on_bodies(&self) -> bool {
+        let lines = self.lines.load();
+        lines.iter().any(|line| {
+            let Budget { per, select, .. } = &line.budget;
+            line.budget.block && (*per != Per::All || depends_on_bodies(select))
+        })
     }
 
     /// Whether the body decides what some of those that block are to the call.
