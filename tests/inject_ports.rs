@@ -263,3 +263,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_of_nothing_but_ports_takes_no_longer_than_it_is_long() {
+    for piece in ["1-9999-", "1:", "http://a:1:", "://a:1"] {
+        let mut pod = plain_pod();
+        pod["spec"]["containers"][0]["args"] = json!([piece.repeat((3 << 20) / piece.len())]);
+        let began = std::time::Instant::now();
+        injected(&pod, "");
+        // Half a second without optimisation; a quadratic one takes minutes.
+        assert!(
+            began.elapsed().as_secs() < 20,
+            "{piece}: {:?}",
+            began.elapsed()
+        );
+    }
+}
