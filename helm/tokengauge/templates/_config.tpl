@@ -38,6 +38,8 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- if $values.admin.tokenSecret.name }}
 {{- $_ := set .into "admin" (dict "token_file" (printf "/etc/tokengauge/admin/%s" $values.admin.tokenSecret.key)) }}
 {{- end }}
+{{- else if and $values.admin.tokenSecret.name $values.admin.metricsToken }}
+{{- $_ := set .into "admin" (dict "metrics_token" true) }}
 {{- end }}
 {{- end }}
 
@@ -54,37 +56,75 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- end }}
 {{- end }}
 
+{{- /* The same without `[tls]`, whose certificate is not there yet. */}}
+{{- define "tokengauge.config.withoutTls" -}}
+{{- $tables := dict }}
+{{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
+{{- include "tokengauge.toml" (omit $tables "tls") }}
+{{- end }}
+
 {{- /* TOML of values, whose numbers are fractions: 5 would be written as 5.0. */}}
 {{- define "tokengauge.toml" -}}
 {{- regexReplaceAll "(?m)^(\\s*\\S+ = -?[0-9]+)\\.0$" (toToml .) "${1}" }}
 {{- end }}
 
-{{- /* Seconds of a duration as the configuration writes it. */}}
-{{- define "tokengauge.seconds" -}}
-{{- $units := dict "m" 60 "h" 3600 "d" 86400 "s" 1 }}
-{{- $total := 0 }}
-{{- range regexFindAll "[0-9]+ *[a-z]+" . -1 }}
-{{- $number := regexFind "^[0-9]+" . | int }}
-{{- $unit := regexFind "[a-z]+$" . }}
-{{- if hasPrefix "ms" $unit }}
-{{- $total = add $total (div (add $number 999) 1000) }}
-{{- else }}
-{{- $total = add $total (mul $number (required (printf "drain_timeout: the chart does not know the unit of %s" .) (get $units (substr 0 1 $unit)))) }}
-{{- end }}
-{{- end }}
-{{- $total }}
-{{- end }}
-
 {{- /* How long a gateway's pod may take to end. */}}
 {{- define "tokengauge.grace" -}}
+{{- if not (kindIs "invalid" .Values.gateway.terminationGracePeriodSeconds) }}
+{{- int64 .Values.gateway.terminationGracePeriodSeconds }}
+{{- else }}
 {{- $tables := dict }}
+{{- if not .Values.existingConfigMap }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
-{{- add (include "tokengauge.seconds" (default "25s" $tables.drain_timeout)) .Values.gateway.preStopSeconds 10 }}
+{{- end }}
+{{- $drain := ternary $tables.drain_timeout "25s" (hasKey $tables "drain_timeout") }}
+{{- add (include "tokengauge.seconds" $drain) .Values.gateway.preStopSeconds 10 }}
+{{- end }}
 {{- end }}
 
 {{- /* "https" where the admin address has TLS. */}}
 {{- define "tokengauge.adminScheme" -}}
+{{- if .Values.existingConfigMap }}{{ default "http" .Values.admin.scheme }}{{ else }}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
 {{- if dig "admin" "tls" false $tables }}https{{ else }}http{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The ConfigMap of a gateway. */}}
+{{- define "tokengauge.configMap" -}}
+{{- default (include "tokengauge.fullname" .) .Values.existingConfigMap }}
+{{- end }}
+
+{{- /* A digest of what only a restart changes (src/config/reload.rs), so that a change of it rolls the pods, and no other
+change does. */}}
+{{- define "tokengauge.config.restartOnly" -}}
+{{- $tables := dict }}
+{{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
+{{- $measure := default (dict) $tables.measure }}
+{{- /* `listen` is overridden by the arguments. */}}
+{{- $admin := omit (default (dict) $tables.admin) "listen" }}
+{{- list $admin $tables.otlp $tables.state_dir $tables.ledger $measure.max_models | toJson | sha256sum }}
+{{- end }}
+
+{{- /* What of the configuration is counted or done by each process for itself, one name a line. */}}
+{{- define "tokengauge.config.ofEachReplica" -}}
+{{- if not .Values.existingConfigMap }}
+{{- $tables := dict }}
+{{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
+{{- range $tables.quota }}
+quota {{ .name }}
+{{- end }}
+{{- if dig "limits" "requests_per_minute" false $tables }}
+limits.requests_per_minute
+{{- end }}
+{{- range $tables.budget }}
+{{- if .block }}
+budget {{ .name }}
+{{- end }}
+{{- end }}
+{{- range $tables.notify }}
+notify {{ default .kind .name }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -52,39 +52,86 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* "restricted" of the Pod Security Standards, and a root that cannot be written to. */}}
-{{- define "tokengauge.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: { type: RuntimeDefault }
+{{- define "tokengauge.serviceAccount" -}}
+{{- with .Values.serviceAccount }}
+{{- if .create }}{{ default (include "tokengauge.fullname" $) .name }}{{ else }}{{ default "default" .name }}{{ end }}
+{{- end }}
 {{- end }}
 
-{{- define "tokengauge.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: { drop: [ALL] }
+{{- /* What pods share that no part has an opinion on: dict "root", "at" (the values of the part). */}}
+{{- define "tokengauge.podBasics" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .root.Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
-
-{{- /* Where pods go, as far as that is said: dict "root", "at" (the values), "part". */}}
-{{- define "tokengauge.placement" -}}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .at.priorityClassName }}
-priorityClassName: {{ . }}
+{{- range $key := list "priorityClassName" "runtimeClassName" "schedulerName" }}
+{{- with get $.at $key }}
+{{ $key }}: {{ . }}
 {{- end }}
-{{- with .at.nodeSelector }}
-nodeSelector:
+{{- end }}
+{{- range $key := list "nodeSelector" "tolerations" }}
+{{- with get $.at $key }}
+{{ $key }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .at.tolerations }}
-tolerations:
+{{- end }}
+{{- end }}
+
+{{- /* How its containers find names. */}}
+{{- define "tokengauge.dns" -}}
+{{- with .dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- range $key := list "dnsConfig" "hostAliases" }}
+{{- with get $ $key }}
+{{ $key }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.containerSecurity" -}}
+{{- with .Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The variables of `known`, but for those that `env` of the values has, and then these: dict "root", "known" (a YAML list). */}}
+{{- define "tokengauge.env" -}}
+{{- $own := list }}
+{{- range .root.Values.env }}{{ $own = append $own .name }}{{ end }}
+{{- range fromYamlArray .known }}
+{{- if not (has .name $own) }}
+- {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* For `ipFamilies` and `ipFamilyPolicy` of a Service's values. */}}
+{{- define "tokengauge.ipFamilies" -}}
+{{- with .ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .ipFamilies }}
+ipFamilies: [{{ join ", " . }}]
+{{- end }}
+{{- end }}
+
+{{- /* Where pods go, as far as that is said: dict "root", "at" (the values), "part". */}}
+{{- define "tokengauge.placement" -}}
+{{- include "tokengauge.podBasics" . }}
+serviceAccountName: {{ include "tokengauge.serviceAccount" .root }}
+{{- include "tokengauge.dns" .at }}
 {{- with .at.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}

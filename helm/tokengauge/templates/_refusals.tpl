@@ -1,0 +1,102 @@
+{{- /* What the chart does not render, since it could not work. */}}
+{{- define "tokengauge.refusals" -}}
+{{- include "tokengauge.refusals.both" . }}
+{{- if eq .Values.mode "gateway" }}
+{{- include "tokengauge.refusals.gateway" . }}
+{{- include "tokengauge.refusals.scale" .Values.gateway }}
+{{- include "tokengauge.refusals.service" . }}
+{{- else }}
+{{- include "tokengauge.refusals.sidecar" . }}
+{{- end }}
+{{- end }}
+
+{{- /* Refuses a name that comes twice: dict "what", "names". */}}
+{{- define "tokengauge.unique" -}}
+{{- $seen := list }}
+{{- range .names }}
+{{- if has . $seen }}{{ include "tokengauge.refuse" (printf "%s has %q twice" $.what .) }}{{ end }}
+{{- $seen = append $seen . }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.refusals.both" -}}
+{{- $names := list }}
+{{- range .Values.env }}{{ $names = append $names .name }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "env" "names" $names) }}
+{{- with .Values.serviceAccount }}
+{{- if and .annotations (not .create) }}{{ include "tokengauge.refuse" "serviceAccount.annotations are of the account that serviceAccount.create makes: annotate yours yourself" }}{{ end }}
+{{- end }}
+{{- if and .Values.admin.metricsToken (not .Values.admin.tokenSecret.name) }}{{ include "tokengauge.refuse" "admin.metricsToken needs a token: name its Secret in admin.tokenSecret.name" }}{{ end }}
+{{- $part := ternary .Values.gateway .Values.sidecar.injector (eq .Values.mode "gateway") }}
+{{- $names = ternary (list "tokengauge") (list "injector") (eq .Values.mode "gateway") }}
+{{- range concat $part.initContainers $part.extraContainers }}{{ $names = append $names .name }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "The pod, with initContainers and extraContainers," "names" $names) }}
+{{- range $part.extraArgs }}
+{{- if regexMatch "^--?(l|listen|admin|config|c|certificate|key)(=|$)" . }}{{ include "tokengauge.refuse" (printf "extraArgs: the chart sets %s itself" .) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.refusals.gateway" -}}
+{{- if and .Values.existingConfigMap .Values.config }}{{ include "tokengauge.refuse" "config and existingConfigMap: the configuration is in one of the two" }}{{ end }}
+{{- if and .Values.admin.scheme (not .Values.existingConfigMap) }}{{ include "tokengauge.refuse" "admin.scheme is for existingConfigMap; otherwise [admin.tls] of the configuration says it" }}{{ end }}
+{{- $names := list }}
+{{- range .Values.secrets }}{{ $names = append $names (default (printf "/etc/tokengauge/secrets/%s" .name) .path) }}{{ end }}
+{{- range .Values.gateway.extraVolumeMounts }}{{ $names = append $names .mountPath }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "The gateway, with secrets and extraVolumeMounts," "names" $names) }}
+{{- $names = list "state" "config" "tls" "tls-clients" "admin-token" }}
+{{- range $at, $_ := .Values.secrets }}{{ $names = append $names (printf "secret-%d" $at) }}{{ end }}
+{{- range .Values.gateway.extraVolumes }}{{ $names = append $names .name }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "The gateway's pod, with extraVolumes," "names" $names) }}
+{{- if not .Values.existingConfigMap }}
+{{- $tables := dict }}
+{{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
+{{- if dig "admin" "tls" "client_ca" "" $tables }}
+{{- range $name := list "readinessProbe" "livenessProbe" }}
+{{- $probe := get $.Values.gateway $name }}
+{{- if or (not $probe) $probe.httpGet }}
+{{- include "tokengauge.refuse" (printf "[admin.tls] has client_ca, and the kubelet has no client certificate: give gateway.%s another way, such as { tcpSocket: { port: admin } }" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.refusals.scale" -}}
+{{- $most := .replicas }}
+{{- with .autoscaling }}
+{{- if .enabled }}
+{{- $most = .maxReplicas }}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}{{ include "tokengauge.refuse" (printf "gateway.autoscaling: minReplicas, %d, is over maxReplicas, %d" (int .minReplicas) (int .maxReplicas)) }}{{ end }}
+{{- if not (or .streamsPerPod .cpuPercent .metrics) }}{{ include "tokengauge.refuse" "gateway.autoscaling has no metric to scale by: streamsPerPod, cpuPercent or metrics" }}{{ end }}
+{{- if and .cpuPercent (not (dig "requests" "cpu" "" $.resources)) }}{{ include "tokengauge.refuse" "gateway.autoscaling.cpuPercent is of the requested CPU, and gateway.resources.requests.cpu is none" }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if and .state.existingClaim (gt (int $most) 1) }}
+{{- include "tokengauge.refuse" (printf "gateway.state.existingClaim is for one process at a time, and there may be %d replicas: set gateway.replicas to 1, without autoscaling, or let each pod have its own state" (int $most)) }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.refusals.service" -}}
+{{- with .Values.gateway.service }}
+{{- $inside := eq .type "ClusterIP" }}
+{{- range $key := list "nodePort" "externalTrafficPolicy" }}
+{{- if and $inside (get $.Values.gateway.service $key) }}{{ include "tokengauge.refuse" (printf "gateway.service.%s is for the types NodePort and LoadBalancer" $key) }}{{ end }}
+{{- end }}
+{{- if and .loadBalancerClass (ne .type "LoadBalancer") }}{{ include "tokengauge.refuse" "gateway.service.loadBalancerClass is for the type LoadBalancer" }}{{ end }}
+{{- if and (gt (len .ipFamilies) 1) (eq .ipFamilyPolicy "SingleStack") }}{{ include "tokengauge.refuse" "gateway.service.ipFamilies names two, and ipFamilyPolicy is SingleStack" }}{{ end }}
+{{- if and .trafficDistribution (not (semverCompare ">=1.31-0" (include "tokengauge.kube" $))) }}{{ include "tokengauge.refuse" "gateway.service.trafficDistribution needs Kubernetes 1.31" }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.refusals.sidecar" -}}
+{{- if .Values.existingConfigMap }}{{ include "tokengauge.refuse" "existingConfigMap is for mode gateway: a sidecar reads the ConfigMap of its own namespace, which `config` is written to" }}{{ end }}
+{{- $ports := list }}
+{{- range $_, $port := .Values.sidecar.ports }}{{ $ports = append $ports (int $port | toString) }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "sidecar.ports" "names" $ports) }}
+{{- with .Values.networkPolicy.sidecars }}
+{{- if .enabled }}
+{{- if not (or .namespaces $.Values.sidecar.namespaces) }}{{ include "tokengauge.refuse" "networkPolicy.sidecars: a NetworkPolicy is of one namespace; name those with sidecars in networkPolicy.sidecars.namespaces or sidecar.namespaces" }}{{ end }}
+{{- if not .otherPorts }}{{ include "tokengauge.refuse" "networkPolicy.sidecars.otherPorts: open, where no other policy is on these pods, or closed, where others say who reaches their other ports?" }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,76 @@
+{{- /* What a gateway's variables say of where it runs. */}}
+{{- define "tokengauge.gateway.env" -}}
+- { name: TOKENGAUGE_LOG, value: {{ .Values.logLevel | quote }} }
+- { name: K8S_POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+- { name: K8S_NAMESPACE_NAME, valueFrom: { fieldRef: { fieldPath: metadata.namespace } } }
+- { name: K8S_NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
+- { name: K8S_DEPLOYMENT_NAME, value: {{ include "tokengauge.fullname" . }} }
+{{- end }}
+
+{{- define "tokengauge.gateway.readiness" -}}
+{{- if .Values.gateway.readinessProbe }}
+{{- toYaml .Values.gateway.readinessProbe }}
+{{- else }}
+httpGet: { path: /readyz, port: admin, scheme: {{ include "tokengauge.adminScheme" . | upper }} }
+periodSeconds: 5
+{{- end }}
+{{- end }}
+
+{{- define "tokengauge.gateway.liveness" -}}
+{{- if .Values.gateway.livenessProbe }}
+{{- toYaml .Values.gateway.livenessProbe }}
+{{- else }}
+httpGet: { path: /livez, port: admin, scheme: {{ include "tokengauge.adminScheme" . | upper }} }
+periodSeconds: 10
+timeoutSeconds: 5
+{{- end }}
+{{- end }}
+
+{{- /* Where the configuration finds its files: for the gateway and for the check of it. */}}
+{{- define "tokengauge.gateway.mounts" -}}
+- { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
+{{- if .Values.tls.enabled }}
+- { name: tls, mountPath: /etc/tokengauge/tls, readOnly: true }
+{{- if .Values.tls.clientCaSecret }}
+- { name: tls-clients, mountPath: /etc/tokengauge/tls-clients, readOnly: true }
+{{- end }}
+{{- end }}
+{{- if .Values.admin.tokenSecret.name }}
+- { name: admin-token, mountPath: /etc/tokengauge/admin, readOnly: true }
+{{- end }}
+{{- range $at, $secret := .Values.secrets }}
+- { name: secret-{{ $at }}, mountPath: {{ default (printf "/etc/tokengauge/secrets/%s" $secret.name) $secret.path }}, readOnly: true }
+{{- end }}
+{{- with .Values.gateway.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Their volumes, but for the configuration itself: dict "root", "certificate" (false: an empty folder in place of the
+certificate towards agents). */}}
+{{- define "tokengauge.gateway.volumes" -}}
+{{- $values := .root.Values }}
+{{- if $values.tls.enabled }}
+- name: tls
+  {{- if .certificate }}
+  secret: { secretName: {{ include "tokengauge.tlsSecret" .root }}, defaultMode: 0440 }
+  {{- else }}
+  emptyDir: { sizeLimit: 1Mi }
+  {{- end }}
+{{- if $values.tls.clientCaSecret }}
+- name: tls-clients
+  secret: { secretName: {{ $values.tls.clientCaSecret }}, defaultMode: 0440 }
+{{- end }}
+{{- end }}
+{{- if $values.admin.tokenSecret.name }}
+- name: admin-token
+  secret: { secretName: {{ $values.admin.tokenSecret.name }}, defaultMode: 0440 }
+{{- end }}
+{{- range $at, $secret := $values.secrets }}
+- name: secret-{{ $at }}
+  secret: { secretName: {{ $secret.name }}, defaultMode: 0440 }
+{{- end }}
+{{- with $values.gateway.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
