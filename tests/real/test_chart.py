@@ -462,6 +462,7 @@ def test_an_upgrade_fails_where_the_program_would_refuse(helm, tokengauge, tmp_p
     assert checked(helm, tokengauge, {"config": ENGINE}, tmp_path) == [0]
     assert checked(helm, tokengauge, {"config": ENGINE.replace("http:", "nothing:")}, tmp_path) == [78]
     assert checked(helm, tokengauge, {"config": ENGINE + "[unknown]\n"}, tmp_path) == [78]
+    assert checked(helm, tokengauge, {"mode": "sidecar"}, tmp_path) == [0, 0]
     assert checked(helm, tokengauge, {"mode": "sidecar", "sidecar": {"injectorConfig": {"unknown": 1}}}, tmp_path)[1] != 0
 
 
