@@ -812,3 +812,25 @@ async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_en
         2.0
     );
 }
+
+/// An agent that writes its whole request before it reads gets the answer, not a reset.
+#[tokio::test]
+async fn a_refusal_reaches_an_agent_that_is_still_sending() {
+    let limits = "[[quota]]\nname = \"none\"\nselect = { route = \"count\" }\nconcurrent = 0\n\
+         [[quota]]\nname = \"big\"\nselect = { route = \"refuse\", model = \"big*\" }\nconcurrent = 9\n\
+         on_unreadable = \"refuse\"\n";
+    let desk = Desk::start(limits).await;
+    let body = vec![b' '; 8 << 20];
+    for (route, status) in [("count", " 429 "), ("refuse", " 422 ")] {
+        let head = format!(
+            "POST /{route}/v1/chat/completions HTTP/1.1\r\nHost: h\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut agent = Raw::connect(desk.address()).await;
+        agent.write(head).await;
+        agent.write(&body).await;
+        let head = agent.read_head().await;
+        assert!(head.contains(status), "{head}");
+    }
+}

@@ -1,6 +1,7 @@
 //! What a configuration that cannot be used was meant to forbid, read as leniently as it takes.
 //! In doubt it forbids: who writes a limit counts on it.
 
+use crate::caller::Mode;
 use toml::{Table, Value};
 
 /// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute.
@@ -72,7 +73,8 @@ fn tables(value: &Value) -> impl Iterator<Item = &Table> {
 }
 
 fn is_shadow(limit: &Table) -> bool {
-    limit.get("mode").and_then(Value::as_str) == Some("shadow")
+    let mode = limit.get("mode").cloned();
+    mode.is_some_and(|mode| mode.try_into() == Ok(Mode::Shadow))
 }
 
 /// `block` is the only switch of a budget: what is `true` is meant to be it.

@@ -34,6 +34,8 @@ pub(crate) struct Generation {
     pub(crate) terminated: bool,
     /// Whether a wire event could not be read.
     pub(crate) unparsed: bool,
+    /// Wire events that could not be read.
+    unread: u64,
     /// Whether an event said what this dialect says.
     spoke: bool,
 }
@@ -63,7 +65,10 @@ impl Generation {
                     .get_or_insert_with(|| clip(kind, MAX_WORD).into());
             }
             Event::End => self.terminated = true,
-            Event::Unparsed => self.unparsed = true,
+            Event::Unparsed => {
+                self.unparsed = true;
+                self.unread += 1;
+            }
             Event::ResponseId(id) => {
                 self.response_id
                     .get_or_insert_with(|| clip(id, MAX_NAME).into());
@@ -106,6 +111,7 @@ impl Generation {
         Generation {
             model: self.model.take(),
             messages: self.messages,
+            unread: self.unread,
             spoke: self.spoke,
             ..Generation::default()
         }
@@ -122,9 +128,9 @@ impl Generation {
         }
     }
 
-    /// Whether events came, but none of the dialect that was expected.
+    /// Whether whole events came, but none of the dialect that was expected.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.messages > 0 && !self.spoke
+        self.messages > self.unread && !self.spoke
     }
 
     /// The counts as they are.

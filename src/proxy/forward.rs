@@ -6,6 +6,7 @@ use super::body::Body;
 use super::direct::Past;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
+use super::lingering::{linger, sends_unasked};
 use super::refusal::{blame, failure, refuse, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
@@ -140,15 +141,19 @@ impl Forwarder {
             response.headers_mut().insert(CONNECTION, close);
             return response;
         }
+        let unasked = sends_unasked(parts.version, &parts.headers);
         if let Some(reason) = &routing.config.refusal {
+            linger(body, unasked);
             return refuse(call, &failure(FailureKind::ConfigRefused, &**reason));
         }
         if let Err(wait) = routing.limiter.check(route) {
+            linger(body, unasked);
             return too_many(call, route, wait);
         }
         let known = known(route, &parts, &body);
         let admission = call.watch().ask(|observer| observer.admit(known));
         if let Some(Admission::Refused(failure)) = &admission {
+            linger(body, unasked);
             return refuse(call, failure);
         }
         let forwarding = Forwarding {
@@ -349,7 +354,11 @@ impl Forwarding<'_> {
         match rewrite::rewrite(parts, body, watch, idle, wish).await {
             Rewritten::Kept(source) => Ok((source, false)),
             Rewritten::Replaced(source) => Ok((source, true)),
-            Rewritten::Refused(failure) => Err(failure),
+            Rewritten::Refused(failure, rest) => {
+                let unasked = sends_unasked(self.agent_version, &parts.headers);
+                rest.into_iter().for_each(|rest| linger(rest, unasked));
+                Err(failure)
+            }
             Rewritten::Broken => Err(failure(
                 FailureKind::BadRequest,
                 "the request body ended before its time",
@@ -423,7 +432,7 @@ fn unacceptable(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &
     headers::two_readings(parts)
 }
 
-fn expects_continue(headers: &HeaderMap) -> bool {
+pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
     headers
         .get(EXPECT)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))

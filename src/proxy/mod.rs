@@ -12,6 +12,7 @@ mod forward;
 pub mod headers;
 mod http1;
 pub mod limit;
+mod lingering;
 pub mod listener;
 mod refusal;
 mod respond;

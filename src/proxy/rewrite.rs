@@ -30,8 +30,8 @@ pub(super) enum Rewritten {
     Kept(Source),
     /// It was replaced, and the response is to be filtered.
     Replaced(Source),
-    /// It may not leave.
-    Refused(Failure),
+    /// It may not leave; the rest of it is still with the agent.
+    Refused(Failure, Option<Incoming>),
     /// The agent did not send the whole of it.
     Broken,
     /// The agent stopped sending.
@@ -94,7 +94,7 @@ pub(super) async fn rewrite(
             None => admit(watch, Ok(&whole)),
         };
         if let Admission::Refused(failure) = admission {
-            return Rewritten::Refused(failure);
+            return Rewritten::Refused(failure, read.rest);
         }
     }
     if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
