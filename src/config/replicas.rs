@@ -2,18 +2,24 @@
 //! thing where several run.
 
 use super::Config;
+use crate::caller::Mode;
+
+/// What a rate means.
+const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";
 
 impl Config {
     /// One sentence for each limit and receiver, for an operator who may run several
     /// replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
-        let quotas = self.measure.quotas.standings().into_iter().map(|quota| {
-            format!(
-                "quota {}: counted by each replica for itself; N replicas let N times as much through",
-                quota.name
-            )
-        });
-        let blocking = self.budgets.iter().filter(|budget| budget.block);
+        let enforced = self.measure.quotas.all();
+        let enforced = enforced.filter(|quota| quota.mode == Mode::Enforce);
+        let quotas = enforced.map(|quota| format!("quota {}: {THROUGH}", quota.name));
+        let rate = self.limits.requests_per_minute;
+        let rate = rate.map(|_| format!("limits.requests_per_minute: {THROUGH}"));
+        let blocking = self
+            .budgets
+            .iter()
+            .filter(|budget| budget.block && budget.mode == Mode::Enforce);
         let budgets = blocking.map(|budget| {
             format!(
                 "budget {}: counted by each replica for itself; N replicas block when N times as much is spent, or later",
@@ -27,7 +33,11 @@ impl Config {
                 receiver.name
             )
         });
-        quotas.chain(budgets).chain(receivers).collect()
+        rate.into_iter()
+            .chain(quotas)
+            .chain(budgets)
+            .chain(receivers)
+            .collect()
     }
 }
 
@@ -51,6 +61,12 @@ mod tests {
             usd = 5.0
             period = "1d"
             block = true
+            [[quota]]
+            name = "tried"
+            requests_per_minute = 5
+            mode = "shadow"
+            [limits]
+            requests_per_minute = 5
             [[budget]]
             name = "soft"
             usd = 5.0
@@ -66,6 +82,14 @@ mod tests {
             .iter()
             .filter_map(|one| one.split(':').next())
             .collect();
-        assert_eq!(named, ["quota minutes", "budget hard", "notify oncall"]);
+        assert_eq!(
+            named,
+            [
+                "limits.requests_per_minute",
+                "quota minutes",
+                "budget hard",
+                "notify oncall"
+            ]
+        );
     }
 }

@@ -230,7 +230,7 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Stri
 fn two_sources() -> String {
     format!(
         "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
-         annotations on upstreams, workload, objectives and base URLs"
+         annotations on upstreams, workload, objectives, and base-urls: replace"
     )
 }
 

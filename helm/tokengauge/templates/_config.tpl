@@ -113,13 +113,15 @@ change does. */}}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
 {{- range $tables.quota }}
+{{- if ne (default "enforce" .mode) "shadow" }}
 quota {{ .name }}
+{{- end }}
 {{- end }}
 {{- if dig "limits" "requests_per_minute" false $tables }}
 limits.requests_per_minute
 {{- end }}
 {{- range $tables.budget }}
-{{- if .block }}
+{{- if and .block (ne (default "enforce" .mode) "shadow") }}
 budget {{ .name }}
 {{- end }}
 {{- end }}
