@@ -35,7 +35,7 @@ def documents():
 def gateway(containers, image, documents):
     """The name of the gateway's container."""
     deployment = for_podman(one(documents, "Deployment"))
-    with containers.played(one(documents, "ConfigMap"), deployment) as names:
+    with containers.played(one(documents, "ConfigMap", "tg-tokengauge"), deployment) as names:
         yield names["tokengauge"]
 
 

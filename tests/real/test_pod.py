@@ -185,6 +185,6 @@ def test_a_config_map_that_cannot_be_used_holds_no_pod(containers, image, empty,
     config_maps = [config_map] if text else []
     with containers.played(*config_maps, for_podman(document)) as pod:
         assert len(seen(containers, pod)) == CALLS
-        ready = asked(containers.network_of(pod["tokengauge"]), "http://127.0.0.1:9464/readyz?verbose")
+        ready = asked(containers.network_of(pod["tokengauge"]), "http://127.0.0.1:15464/readyz?verbose")
         assert ready.startswith("ready\n") and "calls are forwarded" in ready
         assert "was refused at the start" in containers.logs(pod["tokengauge"])

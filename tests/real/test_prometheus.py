@@ -20,6 +20,7 @@ MAY_BE_ZERO = {
     "tokengauge_export_failures_total",
     "tokengauge_upstream_scrape_failures_total",
     "tokengauge_budget_blocked_total",
+    "tokengauge_config_fallback",
     "tokengauge_budget_shadow_blocked_total",
     "tokengauge_budget_unreadable_total",
     "tokengauge_budget_forgotten_total",

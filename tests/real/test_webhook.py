@@ -87,7 +87,7 @@ def webhook(request, helm, tokengauge, logs):
     port = free_port()
     container = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     places = {"/etc/tokengauge/injector/": f"{folder}/", "/etc/tokengauge/tls/": f"{folder}/"}
-    arguments = container["args"]
+    arguments = [argument for argument in container["args"] if not argument.startswith("--listen=")]
     for inside, outside in places.items():
         arguments = [argument.replace(inside, outside) for argument in arguments]
     with running([tokengauge, *arguments, f"--listen=127.0.0.1:{port}"], folder / "injector.log", expected_exit=0) as process:
