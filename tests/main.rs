@@ -43,6 +43,7 @@ mod inject_fallback;
 mod inject_kinds;
 mod inject_ports;
 mod inject_resources;
+mod inject_reviewed;
 mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;

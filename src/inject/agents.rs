@@ -4,6 +4,7 @@
 use super::lookalikes;
 use super::pod::{List, Pod, is_foreign};
 use super::settings::Settings;
+use super::sidecar;
 use super::wishes::{BaseUrls, Wishes};
 use super::{PREFIX, SIDECAR};
 use crate::config::Config;
@@ -139,8 +140,17 @@ pub(super) fn point(
         if pod.containers(list).is_empty() {
             continue;
         }
-        for container in pod.containers_mut(list) {
-            if is_wanted(container, wishes) {
+        let unreached = match list {
+            List::Init => sidecar::position(pod.containers(list)),
+            List::Main => 0,
+        };
+        for (at, container) in pod.containers_mut(list).iter_mut().enumerate() {
+            if at < unreached && is_wanted(container, wishes) {
+                warnings.push(format!(
+                    "container {}: it runs before the mesh and the sidecar, so its calls do not come by",
+                    container["name"]
+                ));
+            } else if is_wanted(container, wishes) {
                 point_one(container, &groups, wishes, reached, warnings)?;
                 warn_of_lookalikes(container, settings, reached.port, warnings);
             }

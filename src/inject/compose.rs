@@ -76,6 +76,11 @@ pub(super) fn engine(
     for key in ["workload", "slo"] {
         table.remove(key);
     }
+    for key in ["quota", "budget"] {
+        if let Some(Value::Array(limits)) = table.get_mut(key) {
+            limits.retain(|limit| !selects_a_place(limit));
+        }
+    }
     let address = format!(
         "http://127.0.0.1:{}",
         engine.moves_to.unwrap_or(engine.port)
@@ -94,12 +99,29 @@ pub(super) fn engine(
     finish(table, wishes, grace)
 }
 
+/// Whether a limit is for routes, upstreams or workloads by their names.
+fn selects_a_place(limit: &Value) -> bool {
+    let select = limit.get("select").and_then(Value::as_table);
+    select.is_some_and(|select| {
+        ["route", "upstream", "workload"]
+            .iter()
+            .any(|key| select.contains_key(*key))
+    })
+}
+
 fn of_any_place(base: &str) -> Result<Table, String> {
     let mut table: Table = base
         .parse()
         .map_err(|error: toml::de::Error| format!("base_config: {}", error.message().trim()))?;
+    let admin = table.get("admin").and_then(Value::as_table);
+    let guarded = admin.and_then(|admin| admin.get("metrics_token")).cloned();
     for key in OF_A_PLACE {
         table.remove(*key);
+    }
+    if let Some(guarded) = guarded {
+        let mut admin = Table::new();
+        admin.insert("metrics_token".to_owned(), guarded);
+        table.insert("admin".to_owned(), admin.into());
     }
     Ok(table)
 }

@@ -3,7 +3,7 @@
 
 use super::kinds::{self, Found};
 use super::settings::Settings;
-use super::{Asked, Outcome, inject_template};
+use super::{Asked, Outcome, PREFIX, inject_template};
 use serde_json::Value;
 
 /// Of pods that have no pull secrets themselves. Pods that the API server has seen have
@@ -64,7 +64,7 @@ fn documents(text: &str) -> Vec<(&str, &str)> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let bare = line.trim_end();
-        if bare == "---" || bare.starts_with("--- #") {
+        if is_marker(bare) {
             all.push((marker, &text[begin..at]));
             (marker, begin) = (line, at + line.len());
         }
@@ -72,6 +72,13 @@ fn documents(text: &str) -> Vec<(&str, &str)> {
     }
     all.push((marker, &text[begin..]));
     all
+}
+
+/// Whether a line begins a document, with or without a comment.
+fn is_marker(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| {
+        rest.is_empty() || (rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#'))
+    })
 }
 
 /// `None` where there is nothing but comments.
@@ -101,6 +108,11 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
         for item in items.iter_mut().filter(|item| item.is_object()) {
             object(item, place, asked, settings, all);
         }
+        return;
+    }
+    // Of a template, its own annotation decides; of the object around it, one that opts out.
+    let own = value["metadata"]["annotations"][format!("{PREFIX}inject")].as_str();
+    if matches!(own, Some("false" | "disabled")) {
         return;
     }
     let name = named(value, place);

@@ -184,6 +184,14 @@ fn changed(
              cannot be used, the pod will not start"
         ));
     }
+    if ports.traffic < ports::UNPRIVILEGED {
+        pod.allow_low_ports()?;
+        warnings.push(format!(
+            "the sidecar listens on {} without privileges: the pod gets the sysctl \
+             net.ipv4.ip_unprivileged_port_start=0",
+            ports.traffic
+        ));
+    }
     sidecar::add(&mut pod, &place, &source, settings)?;
     if !warnings.is_empty() {
         pod.annotate(

@@ -20,7 +20,11 @@ const FOREIGN: &[&str] = &[
     "vault-agent",
     "vault-agent-init",
 ];
-/// Those of them that take the pod's network over.
+/// Those of them that have nothing to do with the pod's network.
+const OFF_NETWORK: &[&str] = &["cloud-sql-proxy", "vault-agent", "vault-agent-init"];
+/// Lets every user listen on any port of a pod.
+const LOW_PORTS: &str = "net.ipv4.ip_unprivileged_port_start";
+/// Those of them that are a mesh's proxies.
 const MESH: &[&str] = &[
     "istio-proxy",
     "linkerd-proxy",
@@ -75,6 +79,12 @@ impl Pod {
         ] {
             if !value.is_null() && !value.is_object() {
                 return Err(format!("{place} is no map"));
+            }
+        }
+        let annotations = pod["metadata"]["annotations"].as_object();
+        for (name, value) in annotations.into_iter().flatten() {
+            if name.starts_with(PREFIX) && !value.is_string() {
+                return Err(format!("{name}: {value} is no text; write \"{value}\""));
             }
         }
         Ok(Pod(pod))
@@ -198,6 +208,21 @@ impl Pod {
         &mut self.0["spec"]["resources"]
     }
 
+    /// Lets a user without privileges listen below 1024, which the runtimes of many clusters
+    /// forbid. Pods under the restricted standard may ask for it.
+    pub(super) fn allow_low_ports(&mut self) -> Result<(), String> {
+        let context = &mut self.0["spec"]["securityContext"];
+        if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
+            return Err("spec.securityContext.sysctls is no list".to_owned());
+        }
+        object(context).ok_or("spec.securityContext is no map")?;
+        let all = list_mut(context, "sysctls");
+        if !all.iter().any(|known| known["name"] == LOW_PORTS) {
+            all.push(json!({ "name": LOW_PORTS, "value": "0" }));
+        }
+        Ok(())
+    }
+
     /// Adds secrets by which images are pulled, behind the pod's own.
     pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), String> {
         if names.is_empty() {
@@ -239,6 +264,12 @@ pub(super) fn is_foreign(container: &Value) -> bool {
     container["name"]
         .as_str()
         .is_some_and(|name| FOREIGN.contains(&name))
+}
+
+/// Whether a container takes the pod's network over.
+pub(super) fn takes_network(container: &Value) -> bool {
+    let name = container["name"].as_str().unwrap_or_default();
+    is_foreign(container) && !OFF_NETWORK.contains(&name)
 }
 
 /// The object, made where there is none.

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 /// Ports that Istio's proxy takes, and others' proxies of its kind.
 const MESH: RangeInclusive<u16> = 15_000..=15_099;
 /// The first port that needs no privileges.
-const UNPRIVILEGED: u16 = 1024;
+pub(super) const UNPRIVILEGED: u16 = 1024;
 /// The widest range, as in `8000-8010`, of which every port counts. A filter such as
 /// `1-65535` says nothing about who listens.
 const MAX_RANGE: u16 = 10_000;

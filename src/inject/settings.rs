@@ -184,7 +184,14 @@ impl Settings {
         if let Some(base) = &settings.base_config {
             let text = std::fs::read_to_string(base).map_err(|error| failed(base, error))?;
             let origin = base.display().to_string();
-            crate::config::Config::parse(&text, &origin).map_err(|invalid| invalid.to_string())?;
+            let config = crate::config::Config::parse(&text, &origin);
+            let config = config.map_err(|invalid| invalid.to_string())?;
+            if config.admin.metrics_token && settings.admin_token_secret.is_none() {
+                return Err(format!(
+                    "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",
+                    path.display()
+                ));
+            }
             settings.base = Some(text);
         }
         Ok(settings)

@@ -1,7 +1,7 @@
 //! The container and its volumes.
 
 use super::compose::STATE;
-use super::pod::{List, Pod, is_foreign};
+use super::pod::{List, Pod, takes_network};
 use super::ports::Ports;
 use super::settings::Settings;
 use super::{PREFIX, SIDECAR};
@@ -73,13 +73,20 @@ pub(super) fn add(
     let container = container(place, source, settings);
     if place.native {
         let all = pod.containers_mut(List::Init);
-        let at = all.iter().rposition(is_foreign).map_or(0, |at| at + 1);
-        all.insert(at, container);
+        all.insert(position(all), container);
     } else {
         pod.containers_mut(List::Main).push(container);
     }
     mark(pod, place, source, settings);
     Ok(())
+}
+
+/// Where it comes among init containers: behind those that take the pod's network over, and
+/// before all others. Those before it cannot reach it.
+pub(super) fn position(init: &[Value]) -> usize {
+    init.iter()
+        .rposition(takes_network)
+        .map_or(0, |last| last + 1)
 }
 
 fn volume(source: &Source) -> Option<Value> {
