@@ -196,6 +196,47 @@ def test_tables_of_values_become_the_same_toml(helm, values):
     assert 'certificate = "/etc/tokengauge/tls/tls.crt"' in text, "what the chart knows is put in"
 
 
+NUMBERS = """
+drain_timeout: 90s
+limits: { connections: 5000, requests_per_minute: 2000000 }
+measure: { memory_bytes: 1073741824 }
+state_dir: /tmp
+ledger: { retention_bytes: 2000000000 }
+upstream: [{ name: engine, url: "http://engine:8000" }]
+route: [{ upstream: engine }]
+slo: [{ name: fast, objective: 1.0, output_tps: { at_least: 2000000.0 } }, { name: most, objective: 0.5, stalls: { at_most: 0 } }]
+quota: [{ name: all, per: user, tokens_per_minute: 2000000 }]
+budget: [{ name: month, usd: 5.0, period: 30d, warn_at: [1.0] }, { name: week, usd: 1000000.5, period: 7d, warn_at: [0.5, 1.0] }]
+"""
+
+
+@pytest.mark.parametrize("admin", [{}, {"tokenSecret": {"name": "token"}}])
+@pytest.mark.parametrize("as_text", [False, True], ids=["tables", "text"])
+def test_numbers_of_tables_are_those_that_the_program_takes(helm, tokengauge, tmp_path, as_text, admin):
+    config = helm.do("values_from_yaml", text=NUMBERS)
+    if as_text:
+        config = one(helm.documents({"config": config}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"]
+    text = one(helm.documents({"config": config, "admin": admin}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"]
+    (tmp_path / "a.toml").write_text(with_certificates(text.replace("/admin/token", "/admin.token"), tmp_path))
+    ran(tokengauge, "check", "--config", tmp_path / "a.toml")
+    written = tomllib.loads(text)
+    assert written["quota"][0]["tokens_per_minute"] == 2_000_000 and written["measure"]["memory_bytes"] == 1 << 30
+    assert [budget["warn_at"] for budget in written["budget"]] == [[1], [0.5, 1]]
+
+
+def test_numbers_reach_the_injector_and_manifests_whole(helm, tokengauge, tmp_path):
+    security = {"runAsUser": 1000660000, "runAsGroup": 2000000, "supplementalGroups": [1000660000]}
+    values = yaml.safe_dump({"mode": "sidecar", "podSecurityContext": security, "sidecar": {
+        "securityContext": {"runAsUser": 1000660000}, "resources": {"limits": {"memory": 67108864, "cpu": 1}}}})
+    given = helm.do("values_from_yaml", text=values)
+    documents = helm.documents(given)
+    injector = tomllib.loads(one(documents, "ConfigMap", "tg-tokengauge-injector")["data"]["injector.toml"])
+    assert type(injector["security_context"]["runAsUser"]) is int and type(injector["resources"]["limits"]["memory"]) is int
+    texts = "".join(helm.texts(given).values())
+    assert "1000660000" in texts and not re.search(r"\d[eE]\+\d", re.sub(r"LS0t\S+", "", texts))
+    assert checked(helm, tokengauge, given, tmp_path) == [0, 0]
+
+
 def test_a_text_without_additions_stays_as_it_was_written(helm):
     text = "# Ours.\n[[upstream]]\nname = \"e\"\n"
     assert one(helm.documents({"config": text}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"] == text

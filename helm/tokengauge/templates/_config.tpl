@@ -63,9 +63,40 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- include "tokengauge.toml" (omit $tables "tls") }}
 {{- end }}
 
-{{- /* TOML of values, whose numbers are fractions: 5 would be written as 5.0. */}}
+{{- /* TOML of values, whose numbers are all fractions: the whole ones become integers, which the program takes for
+either. */}}
 {{- define "tokengauge.toml" -}}
-{{- regexReplaceAll "(?m)^(\\s*\\S+ = -?[0-9]+)\\.0$" (toToml .) "${1}" }}
+{{- $whole := dict }}
+{{- include "tokengauge.whole" (dict "value" . "into" $whole) }}
+{{- toToml $whole.value }}
+{{- end }}
+
+{{- /* Puts a value with its whole fractions as integers into .into.value: dict "value", "into". A list with another fraction
+stays as it is: its numbers are of one kind. */}}
+{{- define "tokengauge.whole" -}}
+{{- $value := .value }}
+{{- if kindIs "map" $value }}
+{{- $made := dict }}
+{{- range $key, $inner := .value }}
+{{- $found := dict }}
+{{- include "tokengauge.whole" (dict "value" $inner "into" $found) }}
+{{- $_ := set $made $key $found.value }}
+{{- end }}
+{{- $value = $made }}
+{{- else if kindIs "slice" $value }}
+{{- $made := list }}
+{{- $fraction := false }}
+{{- range $inner := .value }}
+{{- $found := dict }}
+{{- include "tokengauge.whole" (dict "value" $inner "into" $found) }}
+{{- $made = append $made $found.value }}
+{{- if kindIs "float64" $found.value }}{{ $fraction = true }}{{ end }}
+{{- end }}
+{{- if not $fraction }}{{ $value = $made }}{{ end }}
+{{- else if kindIs "float64" $value }}
+{{- if and (eq (floor $value) $value) (lt $value 9.2e18) (gt $value -9.2e18) }}{{ $value = int64 $value }}{{ end }}
+{{- end }}
+{{- $_ := set .into "value" $value }}
 {{- end }}
 
 {{- /* How long a gateway's pod may take to end. */}}
