@@ -73,6 +73,7 @@ def golden(texts):
     text = re.sub(r"(  tokengauge-\S+\.json): \|\n(?:    .*\n|\n)+", r"\1: (the dashboard)\n", text)
     text = re.sub(r"(  # Written by `tokengauge rules`.*\n  groups:)\n(?:    .*\n)+", r"\1 (the alerts on the proxy)\n", text)
     text = re.sub(r"(checksum/\S+): \S+", r"\1: (a digest)", text)
+    text = re.sub(r"-check-[0-9a-f]{8}\b", "-check-(a digest)", text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     example = "".join(f"    {line}".rstrip() + "\n" for line in (PROJECT / "proxy-config.toml").read_text().splitlines())
     return text.replace(example, "    (the project's example)\n")
@@ -273,7 +274,7 @@ def test_every_pod_is_restricted(helm, values, file):
     pods = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
     pods += [one["spec"] for one in documents if one["kind"] == "Pod"]
     pods += [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Job"]
-    assert len(pods) == (2 if file.stem == "gateway-alone" else 3)
+    assert len(pods) == (2 if file.stem in ("gateway-alone", "gateway-extras") else 3)
     for pod in pods:
         context = pod["securityContext"]
         # OpenShift gives it.
@@ -517,6 +518,43 @@ def test_the_check_has_what_the_gateway_has(helm, values):
     assert gateway["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert gateway["terminationGracePeriodSeconds"] == 630
     assert [one for one in documents if one["kind"] == "ConfigMap" and "proxy-config.toml" in one["data"]] == []
+
+
+def job_of(helm, values):
+    return one(helm.documents(values), "Job")
+
+
+def test_pods_that_end_are_left_alone_by_meshes(helm):
+    outside = {"gateway": {"podLabels": {"team": "a", "sidecar.istio.io/inject": "true"}}}
+    for values in (outside, {"mode": "sidecar", "sidecar": {"injector": {"podLabels": {"team": "a"}}}}):
+        documents = helm.documents(values)
+        check, test = one(documents, "Job")["spec"]["template"]["metadata"], one(documents, "Pod")["metadata"]
+        assert check["labels"]["team"] == "a"
+        for metadata in (check, test):
+            labels, annotations = metadata["labels"], metadata["annotations"]
+            assert (labels["sidecar.istio.io/inject"], labels["kuma.io/sidecar-injection"]) == ("false", "disabled")
+            assert (annotations["linkerd.io/inject"], annotations["consul.hashicorp.com/connect-inject"]) == ("disabled", "false")
+
+
+def test_the_check_leaves_claims_to_the_gateway(helm):
+    volumes = [{"name": "disk", "persistentVolumeClaim": {"claimName": "one"}}, {"name": "roots", "configMap": {"name": "roots"}}]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("disk", "roots")]
+    documents = helm.documents({"gateway": {"extraVolumes": volumes, "extraVolumeMounts": mounts}})
+    job, gateway = (one(documents, kind)["spec"]["template"]["spec"] for kind in ("Job", "Deployment"))
+    names = lambda given: [one["name"] for one in given]  # noqa: E731
+    assert names(job["volumes"]) == names(job["containers"][0]["volumeMounts"]) == ["config", "roots"]
+    assert gateway["volumes"][-2:] == volumes and gateway["containers"][0]["volumeMounts"][-2:] == mounts
+
+
+def test_without_hooks_another_check_is_another_job(helm):
+    def name(values):
+        job = job_of(helm, {"fullnameOverride": "a" * 46 + "-" + "b" * 5, **values})
+        assert job["spec"]["ttlSecondsAfterFinished"] > 0 and re.fullmatch(r"[a-z0-9-]{1,63}", job["metadata"]["name"])
+        return job["metadata"]["name"]
+
+    changes = [{}, {"config": ENGINE}, {"image": {"tag": "2"}}, {"logLevel": "debug"}, {"mode": "sidecar"}, {"mode": "sidecar", "config": ENGINE}]
+    assert len({name(values) for values in changes}) == len(changes)
+    assert name({}) == name({"gateway": {"replicas": 5}}) and name({"mode": "sidecar"}) == name({"mode": "sidecar"})
 
 
 def test_the_check_does_not_wait_for_a_certificate_of_the_same_release(helm, values):

@@ -41,6 +41,18 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* Of pods that end by themselves: no mesh puts a sidecar into them, which might not end. */}}
+{{- define "tokengauge.noSidecar.labels" -}}
+sidecar.istio.io/inject: "false"
+kuma.io/sidecar-injection: disabled
+{{- end }}
+
+{{- define "tokengauge.noSidecar.annotations" -}}
+tokengauge.dev/inject: "false"
+linkerd.io/inject: disabled
+consul.hashicorp.com/connect-inject: "false"
+{{- end }}
+
 {{- /* The version of Kubernetes to render for. */}}
 {{- define "tokengauge.kube" -}}
 {{- default .Capabilities.KubeVersion.Version .Values.kubeVersion }}

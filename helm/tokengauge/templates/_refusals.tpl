@@ -39,10 +39,15 @@
 {{- define "tokengauge.refusals.gateway" -}}
 {{- if and .Values.existingConfigMap .Values.config }}{{ include "tokengauge.refuse" "config and existingConfigMap: the configuration is in one of the two" }}{{ end }}
 {{- if and .Values.admin.scheme (not .Values.existingConfigMap) }}{{ include "tokengauge.refuse" "admin.scheme is for existingConfigMap; otherwise [admin.tls] of the configuration says it" }}{{ end }}
-{{- $names := list }}
-{{- range .Values.secrets }}{{ $names = append $names (default (printf "/etc/tokengauge/secrets/%s" .name) .path) }}{{ end }}
-{{- range .Values.gateway.extraVolumeMounts }}{{ $names = append $names .mountPath }}{{ end }}
-{{- include "tokengauge.unique" (dict "what" "The gateway, with secrets and extraVolumeMounts," "names" $names) }}
+{{- $vault := dig "vault.hashicorp.com/agent-inject" "" .Values.gateway.podAnnotations | lower }}
+{{- if and .Values.check.enabled (or .Values.gateway.initContainers (has $vault (list "true" "t" "1"))) }}{{ include "tokengauge.refuse" "gateway.initContainers and vault.hashicorp.com/agent-inject: set check.enabled=false: files that something puts into the pod are not there for the check" }}{{ end }}
+{{- $names := list "/var/lib/tokengauge" "/etc/tokengauge/config" }}
+{{- if .Values.tls.enabled }}{{ $names = append $names "/etc/tokengauge/tls" }}{{ end }}
+{{- if and .Values.tls.enabled .Values.tls.clientCaSecret }}{{ $names = append $names "/etc/tokengauge/tls-clients" }}{{ end }}
+{{- if .Values.admin.tokenSecret.name }}{{ $names = append $names "/etc/tokengauge/admin" }}{{ end }}
+{{- range .Values.secrets }}{{ $names = append $names (default (printf "/etc/tokengauge/secrets/%s" .name) .path | clean) }}{{ end }}
+{{- range .Values.gateway.extraVolumeMounts }}{{ $names = append $names (clean .mountPath) }}{{ end }}
+{{- include "tokengauge.unique" (dict "what" "The gateway, with the chart's own folders, secrets and extraVolumeMounts," "names" $names) }}
 {{- $names = list "state" "config" "tls" "tls-clients" "admin-token" }}
 {{- range $at, $_ := .Values.secrets }}{{ $names = append $names (printf "secret-%d" $at) }}{{ end }}
 {{- range .Values.gateway.extraVolumes }}{{ $names = append $names .name }}{{ end }}

@@ -26,28 +26,36 @@ timeoutSeconds: 5
 {{- end }}
 {{- end }}
 
-{{- /* Where the configuration finds its files: for the gateway and for the check of it. */}}
+{{- /* Where the configuration finds its files: for the gateway and for the check of it, which leaves claims to the
+gateway: dict "root", "claims". */}}
 {{- define "tokengauge.gateway.mounts" -}}
+{{- $values := .root.Values }}
 - { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
-{{- if .Values.tls.enabled }}
+{{- if $values.tls.enabled }}
 - { name: tls, mountPath: /etc/tokengauge/tls, readOnly: true }
-{{- if .Values.tls.clientCaSecret }}
+{{- if $values.tls.clientCaSecret }}
 - { name: tls-clients, mountPath: /etc/tokengauge/tls-clients, readOnly: true }
 {{- end }}
 {{- end }}
-{{- if .Values.admin.tokenSecret.name }}
+{{- if $values.admin.tokenSecret.name }}
 - { name: admin-token, mountPath: /etc/tokengauge/admin, readOnly: true }
 {{- end }}
-{{- range $at, $secret := .Values.secrets }}
+{{- range $at, $secret := $values.secrets }}
 - { name: secret-{{ $at }}, mountPath: {{ default (printf "/etc/tokengauge/secrets/%s" $secret.name) $secret.path }}, readOnly: true }
 {{- end }}
-{{- with .Values.gateway.extraVolumeMounts }}
-{{ toYaml . }}
+{{- $left := list }}
+{{- range $values.gateway.extraVolumes }}
+{{- if and .persistentVolumeClaim (not $.claims) }}{{ $left = append $left .name }}{{ end }}
+{{- end }}
+{{- range $values.gateway.extraVolumeMounts }}
+{{- if not (has .name $left) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 {{- end }}
 
 {{- /* Their volumes, but for the configuration itself: dict "root", "certificate" (false: an empty folder in place of the
-certificate towards agents). */}}
+certificate towards agents), "claims". */}}
 {{- define "tokengauge.gateway.volumes" -}}
 {{- $values := .root.Values }}
 {{- if $values.tls.enabled }}
@@ -70,7 +78,9 @@ certificate towards agents). */}}
 - name: secret-{{ $at }}
   secret: { secretName: {{ $secret.name }}, defaultMode: 0440 }
 {{- end }}
-{{- with $values.gateway.extraVolumes }}
-{{ toYaml . }}
+{{- range $values.gateway.extraVolumes }}
+{{- if or $.claims (not .persistentVolumeClaim) }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 {{- end }}

@@ -1,0 +1,106 @@
+{{- define "tokengauge.check.name" -}}
+{{ include "tokengauge.fullname" . }}-check
+{{- end }}
+
+{{- /* cert-manager makes the certificate from an object of this release, so it need not be there yet. */}}
+{{- define "tokengauge.check.later" -}}
+{{- with .Values }}
+{{- if and (eq .mode "gateway") .tls.enabled .tls.certManager.enabled (not .tls.existingSecret) }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The files that the check reads. */}}
+{{- define "tokengauge.check.data" -}}
+{{- if eq .Values.mode "sidecar" }}
+injector.toml: |
+  {{- include "tokengauge.injectorConfig" . | nindent 2 }}
+nothing.yaml: ""
+{{- end }}
+proxy-config.toml: |
+  {{- if include "tokengauge.check.later" . }}
+  {{- include "tokengauge.config.withoutTls" . | nindent 2 }}
+  {{- else }}
+  {{- include "tokengauge.config.text" . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- /* Of its Job. */}}
+{{- define "tokengauge.check.spec" -}}
+{{- $gateway := eq .Values.mode "gateway" }}
+{{- $part := ternary .Values.gateway .Values.sidecar.injector $gateway }}
+{{- $selector := dict "root" . "part" "check" }}
+{{- $later := include "tokengauge.check.later" . }}
+activeDeadlineSeconds: {{ .Values.check.timeoutSeconds }}
+# Without hooks, and of a failure whose name did not come again, it is there for a day.
+ttlSecondsAfterFinished: 86400
+backoffLimit: 2
+{{- if semverCompare ">=1.28-0" (include "tokengauge.kube" .) }}
+# What is wrong stays wrong: it is not tried again.
+podFailurePolicy:
+  rules:
+    - action: FailJob
+      onExitCodes: { operator: NotIn, values: [0] }
+{{- end }}
+template:
+  metadata:
+    labels:
+      {{- include "tokengauge.podLabels" $selector | nindent 6 }}
+      {{- include "tokengauge.noSidecar.labels" . | nindent 6 }}
+      {{- with omit $part.podLabels "sidecar.istio.io/inject" "kuma.io/sidecar-injection" }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    annotations:
+      {{- include "tokengauge.noSidecar.annotations" . | nindent 6 }}
+  spec:
+    restartPolicy: Never
+    # That of the release is not there yet.
+    serviceAccountName: {{ .Values.serviceAccount.create | ternary "default" (include "tokengauge.serviceAccount" .) }}
+    {{- include "tokengauge.podBasics" (dict "root" . "at" $part) | nindent 4 }}
+    containers:
+      - name: check
+        image: {{ include "tokengauge.image" . | quote }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        args: [check, --config=/etc/tokengauge/config/proxy-config.toml]
+        env:
+          {{- if $gateway }}
+          {{- include "tokengauge.env" (dict "root" . "known" (include "tokengauge.gateway.env" .)) | nindent 10 }}
+          {{- else }}
+          - { name: TOKENGAUGE_LOG, value: {{ .Values.logLevel | quote }} }
+          {{- with .Values.admin.tokenSecret }}
+          {{- if .name }}
+          - { name: TOKENGAUGE_ADMIN_TOKEN, valueFrom: { secretKeyRef: { name: {{ .name }}, key: {{ .key }}, optional: true } } }
+          {{- end }}
+          {{- end }}
+          {{- end }}
+        {{- if $gateway }}
+        {{- with .Values.envFrom }}
+        envFrom:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        {{- end }}
+        resources:
+          {{- toYaml .Values.check.resources | nindent 10 }}
+        {{- include "tokengauge.containerSecurity" . | nindent 8 }}
+        volumeMounts:
+          {{- if $gateway }}
+          {{- include "tokengauge.gateway.mounts" (dict "root" . "claims" false) | nindent 10 }}
+          {{- else }}
+          - { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
+      - name: injector
+        image: {{ include "tokengauge.image" . | quote }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        # Nothing is injected into; the injector's own configuration is read.
+        args: [inject, --config=/etc/tokengauge/injector/injector.toml, --file=/etc/tokengauge/injector/nothing.yaml]
+        resources:
+          {{- toYaml .Values.check.resources | nindent 10 }}
+        {{- include "tokengauge.containerSecurity" . | nindent 8 }}
+        volumeMounts:
+          - { name: config, mountPath: /etc/tokengauge/injector, readOnly: true }
+          {{- end }}
+    volumes:
+      - name: config
+        configMap: { name: {{ default (include "tokengauge.check.name" .) .Values.existingConfigMap }} }
+      {{- if $gateway }}
+      {{- include "tokengauge.gateway.volumes" (dict "root" . "certificate" (not $later) "claims" false) | nindent 6 }}
+      {{- end }}
+{{- end }}
