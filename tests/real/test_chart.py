@@ -607,9 +607,23 @@ def test_policies_of_injected_pods_guard_their_metrics(helm, case, rules):
     for policy in policies:
         assert policy["spec"]["podSelector"] == {"matchLabels": {"tokengauge.dev/injected": "true"}}
         metrics, *others = policy["spec"]["ingress"]
-        assert metrics["ports"] == [{"port": "tg-metrics"}] and len(metrics["from"]) == 2 and len(others) == rules - 1
+        assert metrics["ports"] == [{"port": "tg-metrics"}, {"port": 15464}] and len(metrics["from"]) == 2 and len(others) == rules - 1
         for port in [port for other in others for port in other["ports"] if port["protocol"] == "TCP"]:
             assert not port["port"] <= 15464 <= port["endPort"]
+
+
+def test_a_policy_lets_the_test_and_dns_through(helm):
+    documents = helm.documents({"networkPolicy": {"enabled": True, "agents": [{"podSelector": {}}], "egress": [{"ports": [{"port": 443}]}]}})
+    spec, test = one(documents, "NetworkPolicy")["spec"], one(documents, "Pod")["metadata"]["labels"]
+    assert spec["ingress"][0]["from"][-1]["podSelector"]["matchLabels"].items() <= test.items()
+    assert {port["port"] for port in spec["egress"][0]["ports"]} == {53, 5353}
+
+
+def test_pods_that_opt_out_need_no_injector(helm):
+    hooks = one(helm.documents({"mode": "sidecar", "kubeVersion": "1.30.0"}), "MutatingWebhookConfiguration")["webhooks"]
+    assert [[condition["name"] for condition in hook["matchConditions"]] for hook in hooks] == [["not-opted-out"], ["not-opted-out", "asks"]]
+    hooks = one(helm.documents({"mode": "sidecar", "kubeVersion": "1.29.0"}), "MutatingWebhookConfiguration")["webhooks"]
+    assert not any("matchConditions" in hook for hook in hooks)
 
 
 # Checks of checkov that are not for this chart, and why.

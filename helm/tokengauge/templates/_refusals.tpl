@@ -95,6 +95,9 @@
 
 {{- define "tokengauge.refusals.sidecar" -}}
 {{- if .Values.existingConfigMap }}{{ include "tokengauge.refuse" "existingConfigMap is for mode gateway: a sidecar reads the ConfigMap of its own namespace, which `config` is written to" }}{{ end }}
+{{- with .Values.sidecar.webhook }}
+{{- if and (eq .failurePolicy "Fail") (not (or $.Values.sidecar.namespaces .namespaceSelector .objectSelector)) (not (semverCompare ">=1.30-0" (include "tokengauge.kube" $))) }}{{ include "tokengauge.refuse" "sidecar.webhook.failurePolicy Fail before Kubernetes 1.30: no pod of the cluster would start where the injector does not answer; name the namespaces in sidecar.namespaces" }}{{ end }}
+{{- end }}
 {{- $ports := list }}
 {{- range $_, $port := .Values.sidecar.ports }}{{ $ports = append $ports (int $port | toString) }}{{ end }}
 {{- include "tokengauge.unique" (dict "what" "sidecar.ports" "names" $ports) }}

@@ -29,7 +29,7 @@ timeoutSeconds: 5
 {{- /* Where the configuration finds its files: for the gateway and for the check of it, which leaves claims to the
 gateway: dict "root", "claims". */}}
 {{- define "tokengauge.gateway.mounts" -}}
-{{- $values := .root.Values }}
+{{- $values := .root.Values -}}
 - { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
 {{- if $values.tls.enabled }}
 - { name: tls, mountPath: /etc/tokengauge/tls, readOnly: true }
