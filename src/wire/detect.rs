@@ -170,9 +170,17 @@ fn openai(path: &[&str]) -> Option<Detected> {
         _ => return None,
     };
     Some(match prefix {
+        // Docker Model Runner's `/engines/v1/...`: the model is in the body.
+        [.., "engines", version] if is_version(version) => found,
         [.., "deployments" | "engines", deployment] => found.model(deployment),
         _ => found,
     })
+}
+
+/// Whether a segment of a path is an API's version, such as `v1`.
+fn is_version(segment: &str) -> bool {
+    let digits = segment.strip_prefix('v').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn others(path: &[&str]) -> Option<Detected> {
@@ -230,6 +238,15 @@ mod tests {
 
     fn post(target: &str) -> Detected {
         detect(&Method::POST, &target.parse().expect("a valid target"))
+    }
+
+    #[test]
+    fn a_version_behind_engines_is_no_model() {
+        let model = |target| post(target).model.map(|model| model.to_string());
+        assert_eq!(model("/engines/v1/chat/completions"), None);
+        assert_eq!(model("/engines/llama.cpp/v1/embeddings"), None);
+        let ada = Some("ada".to_owned());
+        assert_eq!(model("/v1/engines/ada/completions"), ada);
     }
 
     #[test]
