@@ -183,7 +183,7 @@ SELECT
   workload.name AS workload,
   experiment.name AS experiment,
   variant.name AS variant,
-  lower(hex(c.trace_id)) AS trace_id,
+  nullif(lower(hex(c.trace_id)), '') AS trace_id,
   c.warm_up AS warm_up,
   c.normalised_answer AS normalised_answer_tokens,
   c.normalised_reasoning AS normalised_reasoning_tokens,

@@ -167,7 +167,7 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         workload: text("workload")?,
         experiment: text("experiment")?,
         variant: text("variant")?,
-        trace_id: text("trace_id")?,
+        trace_id: text("trace_id")?.filter(|id| !id.is_empty()),
         warm_up: row.get::<_, Option<bool>>("warm_up")?.unwrap_or(false),
         tokens: tokens(row)?,
         seconds: seconds(row)?,
