@@ -7,7 +7,11 @@ import subprocess
 NODE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/node"
 
 
-def count(text):
+def counts(texts):
     command = ["node", NODE / "count_tokens.mjs"]
-    done = subprocess.run(command, input=json.dumps([text]), capture_output=True, text=True, check=True, timeout=60)
-    return json.loads(done.stdout)[0]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def count(text):
+    return counts([text])[0]
