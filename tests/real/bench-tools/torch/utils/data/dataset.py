@@ -1,0 +1,7 @@
+from typing import Generic, TypeVar
+
+T = TypeVar("T", covariant=True)
+
+
+class IterableDataset(Generic[T]):
+    pass

@@ -1,0 +1,105 @@
+"""AIPerf against the simulator and a real engine, through the proxy: its figures of each call beside ours. It stamps frames
+in processes of its own, on the agent's side, with a clock and a tokenizer that are not ours."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+
+import pytest
+
+from conftest import ANY_PORT, PROJECT
+from processes import running
+
+TOOLS = PROJECT / ".cache/real/bench-tools"
+CALLS, STREAMS = 20, 3
+# What a loaded machine may add between the proxy's reading of a frame and the tool's, in seconds, for the worst of
+# the calls; the median of the calls is held to a tenth of it.
+WORST = 0.5
+
+
+@pytest.fixture(scope="module")
+def paced(gauge, tokengauge, logs):
+    """A proxy in front of a simulator that takes its time, so that a frame is a token."""
+    command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", "ttft=80ms,gap=8ms~3ms,tokens=60..120,usage=on"]
+    with running(command, logs / "paced-simulator.log") as process:
+        simulator = "http://" + process.wait_for_line(r"listening on (\S+)")
+        yield gauge("bench-tools", simulator)
+
+
+def run(command, folder):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": str(TOOLS / "tiktoken")}
+    command = [str(part) for part in command]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+def aiperf(gauge, folder, model, *more):
+    """AIPerf's own record of each call, by the session that it names."""
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"text": f"Tell me of river number {number}."}) + "\n" for number in range(CALLS)))
+    command = [TOOLS / "bin/aiperf", "profile", "-m", model, "--url", gauge.url, "--endpoint-type", "chat", "--streaming"]
+    command += ["--input-file", prompts, "--custom-dataset-type", "single_turn", "--request-count", CALLS, "--concurrency", STREAMS]
+    command += ["--artifact-dir", folder / "aiperf", "--export-level", "records", "--session-header", "x-tokengauge-session"]
+    run([*command, "--ui", "none", "--tokenizer", "builtin", *more], folder)
+    lines = (folder / "aiperf/profile_export.jsonl").read_text().splitlines()
+    calls = [json.loads(line) for line in lines]
+    value = lambda call: {name: metric["value"] for name, metric in call["metrics"].items()}  # noqa: E731
+    return {call["metadata"]["x_correlation_id"]: value(call) for call in calls}
+
+
+def records(gauge, key, names):
+    """Our records of the calls with these names, the last of which may come a moment later."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = {record[key]: record for record in gauge.logged() if record[key] in names}
+        if found.keys() == set(names) or time.monotonic() > deadline:
+            assert found.keys() == set(names), f"{len(found)} records of {len(names)} calls"
+            return found
+        time.sleep(0.05)
+
+
+def near(pairs, worst, median):
+    """Whether theirs and ours agree: within `worst` for all, and within `median` for the median, as shares."""
+    offs = [abs(theirs / ours - 1) for theirs, ours in pairs]
+    assert max(offs) < worst and statistics.median(offs) < median, sorted(offs)[-5:]
+
+
+def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
+    calls = aiperf(paced, tmp_path, "sim-model")
+    assert len(calls) == CALLS
+    found = records(paced, "session", calls.keys())
+    speeds, waits = [], []
+    for name, theirs in calls.items():
+        ours = found[name]
+        assert ours["outcome"] == "complete"
+        # Python's tiktoken and the same vocabulary.
+        assert ours["tokens"]["normalised"]["output"] == theirs["output_sequence_length"], name
+        assert ours["tokens"]["reported"]["output"] == theirs["usage_completion_tokens"], name
+        first, whole = theirs["time_to_first_token"] / 1000, theirs["request_latency"] / 1000
+        # AIPerf's clock starts before it connects and stops after us: ours lie within.
+        assert ours["seconds"]["ttft"] <= first + 0.001 and ours["seconds"]["duration"] <= whole + 0.001, name
+        assert first - ours["seconds"]["ttft"] < WORST, name
+        waits.append(first - ours["seconds"]["ttft"])
+        speeds.append((theirs["output_token_throughput_per_user"], ours["tps"]["output"]))
+    assert statistics.median(waits) < WORST / 10
+    near(speeds, worst=0.05, median=0.005)
+
+
+def test_aiperf_sees_the_same_of_a_real_engine(engine_gauge, tmp_path):
+    calls = aiperf(engine_gauge, tmp_path, "tiny", "--extra-inputs", "max_tokens:64")
+    found = records(engine_gauge, "session", calls.keys())
+    speeds = []
+    for name, theirs in calls.items():
+        ours = found[name]
+        # Text cut within a character is counted otherwise by whoever decodes it piece by piece.
+        assert ours["tokens"]["normalised"]["output"] == pytest.approx(theirs["output_sequence_length"], abs=4, rel=0.05), name
+        assert ours["tokens"]["reported"]["output"] == theirs["usage_completion_tokens"], name
+        assert ours["seconds"]["ttft"] <= theirs["time_to_first_token"] / 1000 + 0.001, name
+        # Its tokens and ours differ there, and so do speeds; the time between the first and the last does not.
+        if ours["tps"]["output"]:
+            decode = ours["seconds"]["last_token"] - ours["seconds"]["ttft"]
+            speeds.append((theirs["decode_duration"] / 1000, decode))
+    assert len(speeds) > CALLS / 2
+    near(speeds, worst=0.5, median=0.05)
