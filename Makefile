@@ -16,6 +16,12 @@ help: ## list the targets
 .PHONY: test
 test: lint deny unit real fuzz-short soak-short ## everything, installing what is missing: what CI runs
 
+.PHONY: check
+check: compiler ## for every edit: formatting, clippy and the unit tests, under three minutes once built
+	cargo fmt --check
+	cargo clippy --locked --lib --bins --tests -- -D warnings
+	cargo test --locked --lib --quiet
+
 .PHONY: lint
 lint: compiler ## formatting, clippy and the links of the documentation, warnings are errors
 	cargo fmt --check
