@@ -60,9 +60,53 @@ pub enum Operation {
     Embeddings,
     /// An order for documents.
     Rerank,
+    /// Something stored is read: nothing is generated.
+    Retrieve,
     /// Anything else.
     #[default]
     Unknown,
+}
+
+/// What kind of work an operation is. Only generations and embeddings count in objectives and
+/// error rates.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationClass {
+    /// A model writes, speaks or draws.
+    Generation,
+    /// Vectors for texts, or an order for documents.
+    Embedding,
+    /// Something stored is read.
+    Retrieve,
+    /// Anything else: lists of models, health, files.
+    #[default]
+    Other,
+}
+
+impl OperationClass {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OperationClass::Generation => "generation",
+            OperationClass::Embedding => "embedding",
+            OperationClass::Retrieve => "retrieve",
+            OperationClass::Other => "other",
+        }
+    }
+}
+
+impl Operation {
+    /// The class it belongs to.
+    pub fn class(self) -> OperationClass {
+        match self {
+            Operation::Embeddings | Operation::Rerank => OperationClass::Embedding,
+            Operation::Retrieve => OperationClass::Retrieve,
+            Operation::Unknown => OperationClass::Other,
+            _ => OperationClass::Generation,
+        }
+    }
 }
 
 /// Where generated text was meant to go.
@@ -275,6 +319,8 @@ pub enum TpsUnavailable {
     MultipleChoices,
     /// Far more output was reported than streamed, and reasoning is hidden.
     HiddenOutput,
+    /// The agent read so slowly that the upstream's speed cannot be told.
+    AgentLimited,
     /// Frames were skipped because the meter outran its budget.
     Lagged,
     /// Unknown dialect or undecodable body.
@@ -293,6 +339,7 @@ impl TpsUnavailable {
             TpsUnavailable::Buffered => "buffered",
             TpsUnavailable::MultipleChoices => "multiple_choices",
             TpsUnavailable::HiddenOutput => "hidden_output",
+            TpsUnavailable::AgentLimited => "agent_limited",
             TpsUnavailable::Lagged => "lagged",
             TpsUnavailable::Unparsed => "unparsed",
             TpsUnavailable::EndedEarly => "ended_early",
@@ -322,6 +369,8 @@ pub enum CostSource {
     Configured,
     /// The GPUs one runs oneself, by the hour.
     Gpu,
+    /// What the provider says in the response.
+    Reported,
 }
 
 impl CostSource {
@@ -331,6 +380,7 @@ impl CostSource {
             CostSource::List => "list",
             CostSource::Configured => "configured",
             CostSource::Gpu => "gpu",
+            CostSource::Reported => "reported",
         }
     }
 }
@@ -353,6 +403,15 @@ pub struct CallRecord {
     pub dialect: Dialect,
     /// What was asked for.
     pub operation: Operation,
+    /// The class of that operation: what error rates, objectives and lists go by.
+    #[serde(default)]
+    pub operation_class: OperationClass,
+    /// The request's method.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The request's path without its query, identifiers replaced by `{id}` or `{model}`.
+    #[serde(default)]
+    pub path: Option<String>,
     /// The model asked for.
     pub model_requested: Option<String>,
     /// The model that answered.
@@ -383,6 +442,16 @@ pub struct CallRecord {
     pub variant: Option<String>,
     /// The W3C trace id the agent sent.
     pub trace_id: Option<String>,
+    /// How many proxies of this kind the call had passed before: 0 is the outermost record
+    /// of a call. `null` where nothing tells.
+    #[serde(default)]
+    pub hop: Option<u32>,
+    /// The provider's id of the response.
+    #[serde(default)]
+    pub response_id: Option<String>,
+    /// The service tier the response says was served, else the one asked for.
+    #[serde(default)]
+    pub service_tier: Option<String>,
     /// Whether the upstream had just come up.
     pub warm_up: bool,
     /// Token counts.
@@ -395,6 +464,9 @@ pub struct CallRecord {
     pub frames: u64,
     /// Gaps between such frames over the stall threshold.
     pub stalls: u64,
+    /// The speed within a long stream, in segments of [`SEGMENT_SECONDS`] from its first token.
+    #[serde(default)]
+    pub segments: Vec<SpeedSegment>,
     /// Index of the wire event that carried the first generated text.
     pub first_token_event: Option<u64>,
     /// Body sizes.
@@ -453,6 +525,21 @@ pub struct Seconds {
     pub longest_gap: Option<f64>,
     /// ended − received.
     pub duration: Option<f64>,
+    /// How long the proxy waited, while tokens came, for an agent that did not read.
+    #[serde(default)]
+    pub agent_blocked: Option<f64>,
+}
+
+/// Seconds of one [`SpeedSegment`].
+pub const SEGMENT_SECONDS: u64 = 10;
+
+/// A part of a stream, [`SEGMENT_SECONDS`] long but for the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpeedSegment {
+    /// Normalised tokens that came within it, those of the first frame left out.
+    pub tokens: u64,
+    /// How long it was.
+    pub seconds: f64,
 }
 
 /// The speeds of one call, in normalised tokens per second.
@@ -464,8 +551,17 @@ pub struct Tps {
     pub answer: Option<f64>,
     /// n / duration.
     pub total: Option<f64>,
+    /// `output` in the provider's tokens: times reported ÷ normalised output tokens.
+    #[serde(default)]
+    pub reported: Option<f64>,
+    /// Input tokens ÷ `ttft_upstream`; uncached ones where those are known.
+    #[serde(default)]
+    pub prefill: Option<f64>,
     /// Why `output` is unknown.
     pub unavailable: Option<TpsUnavailable>,
+    /// Why `total` is unknown.
+    #[serde(default)]
+    pub total_unavailable: Option<TpsUnavailable>,
 }
 
 /// The body sizes of one call, as forwarded.

@@ -59,13 +59,14 @@ const EXPECTED: [(Outcome, &str, &str); 8] = [
 ];
 
 /// Reasons to have no speed: all of them.
-const REASONS: [TpsUnavailable; 9] = [
+const REASONS: [TpsUnavailable; 10] = [
     TpsUnavailable::NotStreamed,
     TpsUnavailable::TooFewTokens,
     TpsUnavailable::TooFewFrames,
     TpsUnavailable::Buffered,
     TpsUnavailable::MultipleChoices,
     TpsUnavailable::HiddenOutput,
+    TpsUnavailable::AgentLimited,
     TpsUnavailable::Lagged,
     TpsUnavailable::Unparsed,
     TpsUnavailable::EndedEarly,

@@ -154,6 +154,9 @@ fn record(
         endpoint: state.endpoint.as_deref().map(str::to_owned),
         dialect: closing.dialect,
         operation: head.operation,
+        operation_class: head.operation.class(),
+        method: None,
+        path: None,
         model_requested: head.model_requested(),
         model: generation.model.as_deref().map(str::to_owned),
         streamed: closing.streamed,
@@ -172,6 +175,9 @@ fn record(
             .trace
             .map(|trace| trace.server.trace())
             .or(who.trace_id),
+        hop: None,
+        response_id: generation.response_id.as_deref().map(str::to_owned),
+        service_tier: None,
         warm_up: state.warm_up,
         tokens: tokens(generation, &judged.facts, closing.input),
         seconds: durations(closing, generation),
@@ -184,6 +190,7 @@ fn record(
         ),
         frames: generation.timeline.all.map_or(0, |span| span.frames),
         stalls: generation.timeline.stalls,
+        segments: Vec::new(),
         first_token_event: generation.first_token_event,
         bytes: state.bytes,
         cost_usd: None,
@@ -297,6 +304,7 @@ fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
         last_token: between(received, timeline.all.map(|span| span.last)),
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
+        agent_blocked: None,
     }
 }
 
@@ -319,6 +327,9 @@ fn speeds(
             .then(|| verdict::answer_rate(measure, generation))
             .flatten(),
         total: known.then(|| counted.all() as f64 / duration),
+        reported: None,
+        prefill: None,
         unavailable,
+        total_unavailable: None,
     }
 }

@@ -68,6 +68,8 @@ pub enum Reason {
     MultipleChoices,
     /// Most of the output was not shown.
     HiddenOutput,
+    /// The agent read too slowly.
+    AgentLimited,
     /// The meter skipped frames.
     Lagged,
     /// The body could not be read.
@@ -105,6 +107,7 @@ impl Reason {
             Reason::Buffered => "buffered",
             Reason::MultipleChoices => "multiple_choices",
             Reason::HiddenOutput => "hidden_output",
+            Reason::AgentLimited => "agent_limited",
             Reason::Lagged => "lagged",
             Reason::Unparsed => "unparsed",
             Reason::EndedEarly => "ended_early",
@@ -124,6 +127,7 @@ impl From<TpsUnavailable> for Reason {
             TpsUnavailable::Buffered => Reason::Buffered,
             TpsUnavailable::MultipleChoices => Reason::MultipleChoices,
             TpsUnavailable::HiddenOutput => Reason::HiddenOutput,
+            TpsUnavailable::AgentLimited => Reason::AgentLimited,
             TpsUnavailable::Lagged => Reason::Lagged,
             TpsUnavailable::Unparsed => Reason::Unparsed,
             TpsUnavailable::EndedEarly => Reason::EndedEarly,

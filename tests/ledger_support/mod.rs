@@ -239,6 +239,9 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         endpoint: Some(format!("{upstream}.example:443")),
         dialect,
         operation: Operation::Chat,
+        operation_class: Operation::Chat.class(),
+        method: None,
+        path: None,
         model_requested: Some(model.to_owned()),
         model: answered.then(|| model.to_owned()),
         streamed: Some(answered),
@@ -262,6 +265,9 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         experiment: None,
         variant: None,
         trace_id: Some(format!("{:016x}{:016x}", dice.next(), dice.next() | 1)),
+        hop: None,
+        response_id: None,
+        service_tier: None,
         warm_up: false,
         tokens: Tokens {
             normalised: Normalised {
@@ -294,15 +300,20 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
             } else {
                 ttft
             }),
+            agent_blocked: None,
         },
         tps: Tps {
             output: known.then_some((output as f64 - 1.0) / decode),
             answer: known.then_some(tps),
             total: some(output as f64 / (ttft + decode + 0.004)),
+            reported: None,
+            prefill: None,
             unavailable: (!known).then_some(TpsUnavailable::TooFewTokens),
+            total_unavailable: None,
         },
         frames: output,
         stalls: u64::from(dice.below(20) == 0),
+        segments: Vec::new(),
         first_token_event: answered.then_some(1),
         bytes: Bytes {
             request: 4 * session.context,

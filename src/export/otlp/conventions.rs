@@ -88,7 +88,7 @@ pub fn operation(operation: Operation) -> Option<&'static str> {
         Operation::Embeddings => Some("embeddings"),
         Operation::Realtime => Some("realtime"),
         Operation::Rerank => Some("rerank"),
-        Operation::Unknown => None,
+        Operation::Retrieve | Operation::Unknown => None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::matching::Matching;
 use super::scan::word;
 use super::{Filter, Page, Paging, QueryError};
 use crate::call::{
-    Bytes, CallRecord, EngineReport, Normalised, Outcome, Seconds, Tokens, Tps, Usage,
+    Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, Tokens, Tps, Usage,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -143,6 +143,7 @@ pub(in crate::ledger) fn by_key(
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
     let text = |name: &str| row.get::<_, Option<String>>(name);
     let finish: Option<String> = text("finish_reasons")?;
+    let operation: Operation = parsed(text("operation")?).unwrap_or_default();
     Ok(CallRecord {
         id: row.get("id")?,
         started_at: row.get("started_at")?,
@@ -150,7 +151,10 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         upstream: text("upstream")?.unwrap_or_default(),
         endpoint: text("endpoint")?,
         dialect: parsed(text("dialect")?).unwrap_or_default(),
-        operation: parsed(text("operation")?).unwrap_or_default(),
+        operation,
+        operation_class: operation.class(),
+        method: None,
+        path: None,
         model_requested: text("model_requested")?,
         model: text("model")?,
         streamed: row.get("streamed")?,
@@ -168,6 +172,9 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         experiment: text("experiment")?,
         variant: text("variant")?,
         trace_id: text("trace_id")?.filter(|id| !id.is_empty()),
+        hop: None,
+        response_id: None,
+        service_tier: None,
         warm_up: row.get::<_, Option<bool>>("warm_up")?.unwrap_or(false),
         tokens: tokens(row)?,
         seconds: seconds(row)?,
@@ -175,10 +182,14 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
             output: row.get("output_tokens_per_second")?,
             answer: row.get("answer_tokens_per_second")?,
             total: row.get("total_tokens_per_second")?,
+            reported: None,
+            prefill: None,
             unavailable: parsed(text("tps_unavailable")?),
+            total_unavailable: None,
         },
         frames: count(row, "frames")?.unwrap_or(0),
         stalls: count(row, "stalls")?.unwrap_or(0),
+        segments: Vec::new(),
         first_token_event: count(row, "first_token_event")?,
         bytes: Bytes {
             request: count(row, "request_bytes")?.unwrap_or(0),
@@ -230,6 +241,7 @@ fn seconds(row: &Row<'_>) -> rusqlite::Result<Seconds> {
         last_token: row.get("last_token_seconds")?,
         longest_gap: row.get("longest_gap_seconds")?,
         duration: row.get("duration_seconds")?,
+        agent_blocked: None,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::admin::api::openapi::words::{
 
 pub(super) fn schemas() -> Named {
     let outcomes = OUTCOMES.map(|outcome| outcome.as_str());
-    let sources = ["list", "configured", "gpu"];
+    let sources = ["list", "configured", "gpu", "reported"];
     let call = object(&[
         ("id", text(), "Our own id, sorting by start."),
         (
@@ -21,6 +21,17 @@ pub(super) fn schemas() -> Named {
         ("endpoint", maybe(text()), "The endpoint of that upstream."),
         ("dialect", text(), "The shapes on the wire."),
         ("operation", text(), "What was asked for."),
+        (
+            "operation_class",
+            words(&["generation", "embedding", "retrieve", "other"]),
+            "The class of that operation.",
+        ),
+        ("method", maybe(text()), "The request's method."),
+        (
+            "path",
+            maybe(text()),
+            "The request's path without its query, identifiers replaced.",
+        ),
         ("model_requested", maybe(text()), "The model asked for."),
         ("model", maybe(text()), "The model that answered."),
         (
@@ -56,6 +67,21 @@ pub(super) fn schemas() -> Named {
         ),
         ("variant", maybe(text()), "The variant of the experiment."),
         ("trace_id", maybe(text()), "The W3C trace."),
+        (
+            "hop",
+            maybe(count()),
+            "How many proxies of this kind the call had passed before.",
+        ),
+        (
+            "response_id",
+            maybe(text()),
+            "The provider's id of the response.",
+        ),
+        (
+            "service_tier",
+            maybe(text()),
+            "The service tier that was served, else the one asked for.",
+        ),
         ("warm_up", flag(), "Whether the upstream had just come up."),
         ("tokens", of("CallTokens"), "Token counts."),
         ("seconds", of("CallSeconds"), "Durations."),
@@ -69,6 +95,11 @@ pub(super) fn schemas() -> Named {
             "stalls",
             count(),
             "Gaps between them over the stall threshold.",
+        ),
+        (
+            "segments",
+            list(of("SpeedSegment")),
+            "The speed within a long stream, by ten seconds.",
         ),
         (
             "first_token_event",
@@ -158,6 +189,11 @@ pub(super) fn schemas() -> Named {
                     "Between frames with generated text.",
                 ),
                 ("duration", maybe(number()), "Until the end."),
+                (
+                    "agent_blocked",
+                    maybe(number()),
+                    "Waited, while tokens came, for an agent that did not read.",
+                ),
             ]),
         ),
         (
@@ -171,6 +207,28 @@ pub(super) fn schemas() -> Named {
                     maybe(text()),
                     "Why there is no decode speed.",
                 ),
+                (
+                    "reported",
+                    maybe(number()),
+                    "Decode speed in the provider's tokens.",
+                ),
+                (
+                    "prefill",
+                    maybe(number()),
+                    "Input tokens per second of prefill.",
+                ),
+                (
+                    "total_unavailable",
+                    maybe(text()),
+                    "Why there is no speed with prefill included.",
+                ),
+            ]),
+        ),
+        (
+            "SpeedSegment",
+            object(&[
+                ("tokens", count(), "Normalised tokens that came within it."),
+                ("seconds", number(), "How long it was."),
             ]),
         ),
         (
