@@ -69,8 +69,11 @@ fn rounded(record: &CallRecord) -> serde_json::Value {
     {
         round(seconds, 1e6);
     }
-    for name in ["output", "answer", "total"] {
+    for name in ["output", "answer", "total", "reported", "prefill"] {
         round(&mut value["tps"][name], 1e3);
+    }
+    for segment in value["segments"].as_array_mut().expect("segments") {
+        round(&mut segment["seconds"], 1e6);
     }
     round(&mut value["cost_usd"], 1e9);
     if let Some(engine) = value["engine"].as_object_mut() {
@@ -448,7 +451,7 @@ fn sessions_are_found_by_what_their_calls_had() {
 
 #[test]
 fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
-    let ledger = written(sample(3, 400, 500.0), &mut Dice(3));
+    let ledger = written(sample(3, 4000, 500.0), &mut Dice(3));
     let path = path(&ledger._folder);
     let impatient = Reader::within(&path, Instant::now, Duration::ZERO);
     let refused = impatient.groups(

@@ -48,6 +48,7 @@ mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;
 mod ledger_support;
+mod ledger_versions;
 mod limits_evasion;
 mod listener_drain;
 #[cfg(target_os = "linux")]

@@ -26,6 +26,10 @@ pub(crate) enum Kind {
     Endpoint,
     Dialect,
     Operation,
+    OperationClass,
+    Method,
+    Path,
+    ServiceTier,
     ErrorType,
     FinishReasons,
     TokenSource,
@@ -34,7 +38,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 17] = [
+    pub(crate) const ALL: [Kind; 21] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -47,6 +51,10 @@ impl Kind {
         Kind::Endpoint,
         Kind::Dialect,
         Kind::Operation,
+        Kind::OperationClass,
+        Kind::Method,
+        Kind::Path,
+        Kind::ServiceTier,
         Kind::ErrorType,
         Kind::FinishReasons,
         Kind::TokenSource,
@@ -69,6 +77,10 @@ impl Kind {
             Kind::Endpoint => "endpoint",
             Kind::Dialect => "dialect",
             Kind::Operation => "operation",
+            Kind::OperationClass => "operation_class",
+            Kind::Method => "method",
+            Kind::Path => "path",
+            Kind::ServiceTier => "service_tier",
             Kind::ErrorType => "error_type",
             Kind::FinishReasons => "finish_reasons",
             Kind::TokenSource => "token_source",
@@ -78,10 +90,11 @@ impl Kind {
     }
 }
 
-/// Route, upstream, model, workload, agent, experiment, variant, outcome: as ids.
-pub(crate) type Common = [Option<i64>; 8];
+/// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation:
+/// as ids. Calls of before there were classes have none.
+pub(crate) type Common = [Option<i64>; 9];
 /// The kinds of [`Common`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; 8] = [
+pub(crate) const COMMON: [Kind; 9] = [
     Kind::Route,
     Kind::Upstream,
     Kind::Model,
@@ -90,6 +103,7 @@ pub(crate) const COMMON: [Kind; 8] = [
     Kind::Experiment,
     Kind::Variant,
     Kind::Outcome,
+    Kind::OperationClass,
 ];
 
 /// The numbers that are taken. Only good as long as every transaction is committed.
@@ -123,8 +137,8 @@ impl Dictionary {
             }
         }
         let mut statement = connection.prepare(
-            "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome
-             FROM series",
+            "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome,
+             operation_class FROM series",
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -209,8 +223,8 @@ impl Dictionary {
             }
         }
         let id = self.next_series + 1;
-        let mut statement =
-            connection.prepare_cached("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+        let mut statement = connection
+            .prepare_cached("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
         statement.raw_bind_parameter(1, id)?;
         for (at, name) in common.iter().enumerate() {
             statement.raw_bind_parameter(at + 2, name)?;

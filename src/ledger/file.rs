@@ -14,7 +14,10 @@ const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     // In the order they began, every session in turn would be the first of a page.
     "CREATE INDEX sessions_by_start ON sessions (started_us)",
+    include_str!("schema_3.sql"),
 ];
+/// The views, over the tables of the newest version.
+pub(super) const VIEWS: &str = include_str!("views.sql");
 /// How long to wait for somebody else's lock.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -97,7 +100,7 @@ fn connect(path: &Path, steps: &[&str]) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
-/// Brings a file to the newest version; a step that fails leaves it as it was.
+/// Brings a file to the newest version, in one transaction: where a step fails it stays as it was.
 fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Trouble> {
     let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
     let found: i64 = number(connection, "PRAGMA user_version")?;
@@ -110,17 +113,21 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Trouble> {
     if found > known {
         return Err(Trouble::Newer { found, known });
     }
+    if found == known {
+        return Ok(());
+    }
     if tables == 0 {
         // Only an empty file can be told to give back pages bit by bit.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
-    for (version, step) in (1_i64..).zip(steps).skip(found.max(0) as usize) {
-        let transaction = connection.transaction()?;
+    let transaction = connection.transaction()?;
+    for step in steps.iter().skip(found.max(0) as usize) {
         transaction.execute_batch(step)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", version)?;
-        transaction.commit()?;
     }
+    transaction.execute_batch(VIEWS)?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
     Ok(())
 }
 

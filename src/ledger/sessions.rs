@@ -65,7 +65,7 @@ impl Sessions {
         };
         open.sums
             .add(&entry.share, entry.started_us, entry.ended_us);
-        let [_, _, _, workload, _, experiment, variant, _] = names.common;
+        let [_, _, _, workload, _, experiment, variant, ..] = names.common;
         for (latest, now) in open
             .latest
             .iter_mut()

@@ -130,6 +130,10 @@ pub(super) struct Names {
     endpoint: Option<i64>,
     dialect: i64,
     operation: i64,
+    method: Option<i64>,
+    path: Option<i64>,
+    service_tier: Option<i64>,
+    total_unavailable: Option<i64>,
     model_requested: Option<i64>,
     error_type: Option<i64>,
     finish_reasons: Option<i64>,
@@ -157,9 +161,11 @@ impl Names {
             maybe(Kind::Experiment, record.experiment.as_deref())?,
             maybe(Kind::Variant, record.variant.as_deref())?,
             maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
+            maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
         ];
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
+        let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
         let cost_source = record.cost_source.map(|source| source.as_str());
         Ok(Names {
             common,
@@ -172,6 +178,10 @@ impl Names {
             token_source: maybe(Kind::TokenSource, source.as_deref())?,
             tps_unavailable: maybe(Kind::TpsUnavailable, unavailable)?,
             cost_source: maybe(Kind::CostSource, cost_source)?,
+            method: maybe(Kind::Method, record.method.as_deref())?,
+            path: maybe(Kind::Path, record.path.as_deref())?,
+            service_tier: maybe(Kind::ServiceTier, record.service_tier.as_deref())?,
+            total_unavailable: maybe(Kind::TpsUnavailable, total_unavailable)?,
             dialect: dictionary.name(connection, Kind::Dialect, &word(&record.dialect))?,
             operation: dictionary.name(connection, Kind::Operation, &word(&record.operation))?,
             series: dictionary.series(connection, common)?,
@@ -189,15 +199,19 @@ const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, 
     tps_output_milli, tps_answer_milli, tps_total_milli, tps_unavailable, frames, stalls, \
     first_token_event, request_bytes, response_bytes, cost_nano_usd, cost_source, concurrency, \
     engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
-    engine_load_us, engine_total_us";
+    engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
+    tps_reported_milli, tps_prefill_milli, tps_total_unavailable";
 
 fn insert_sql() -> String {
     let columns = INTEGERS.matches(',').count() + 1;
     let places = ", ?".repeat(columns);
-    format!("INSERT INTO calls (key, id, trace_id, {INTEGERS}) VALUES (?, ?, ?{places})")
+    format!(
+        "INSERT INTO calls (key, id, trace_id, response_id, segments, {INTEGERS})
+         VALUES (?, ?, ?, ?, ?{places})"
+    )
 }
 
-fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 51] {
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 59] {
     let record = entry.record;
     let (counted, told) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
@@ -258,7 +272,24 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         us(engine.output_seconds),
         us(engine.load_seconds),
         us(engine.total_seconds),
+        names.method,
+        names.path,
+        record.hop.map(i64::from),
+        names.service_tier,
+        us(seconds.agent_blocked),
+        speed(tps.reported),
+        speed(tps.prefill),
+        names.total_unavailable,
     ]
+}
+
+/// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
+fn segments(record: &CallRecord) -> Option<String> {
+    let pairs = record.segments.iter();
+    let pairs: Vec<_> = pairs
+        .map(|segment| (segment.tokens, (segment.seconds * 1e6).round() / 1e6))
+        .collect();
+    (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
 }
 
 fn insert_call(
@@ -271,8 +302,10 @@ fn insert_call(
     let trace = trace.and_then(|trace| u128::from_str_radix(trace, 16).ok());
     insert.raw_bind_parameter(2, entry.id)?;
     insert.raw_bind_parameter(3, trace.map(u128::to_be_bytes))?;
+    insert.raw_bind_parameter(4, entry.record.response_id.as_deref())?;
+    insert.raw_bind_parameter(5, segments(entry.record))?;
     for (at, value) in integers(entry, names, session).iter().enumerate() {
-        insert.raw_bind_parameter(at + 4, value)?;
+        insert.raw_bind_parameter(at + 6, value)?;
     }
     for other in 0..KEYS_TRIED {
         insert.raw_bind_parameter(1, entry.key + other)?;
@@ -290,14 +323,13 @@ mod tests {
 
     #[test]
     fn every_column_has_a_value_and_every_value_a_column() {
-        let connection = Connection::open_in_memory().expect("opens");
-        connection
-            .execute_batch(include_str!("schema.sql"))
-            .expect("a schema");
-        let statement = connection.prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 3 + 51);
-        let generated_and_given = 1 + 3 + 51;
-        let columns: i64 = connection
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = store.connection().prepare(&insert_sql()).expect("columns");
+        assert_eq!(statement.parameter_count(), 5 + 59);
+        let generated_and_given = 1 + 5 + 59;
+        let columns: i64 = store
+            .connection()
             .query_row(
                 "SELECT count(*) FROM pragma_table_xinfo('calls')",
                 [],

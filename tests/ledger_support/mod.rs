@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 use tokengauge::call::{
     Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
-    Source, Tokens, Tps, TpsUnavailable, Usage,
+    Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
 
 /// Numbers that look like chance (splitmix64).
@@ -240,8 +240,11 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         dialect,
         operation: Operation::Chat,
         operation_class: Operation::Chat.class(),
-        method: None,
-        path: None,
+        method: Some("POST".to_owned()),
+        path: Some(
+            dice.of(&["/v1/chat/completions", "/v1/messages"])
+                .to_owned(),
+        ),
         model_requested: Some(model.to_owned()),
         model: answered.then(|| model.to_owned()),
         streamed: Some(answered),
@@ -265,9 +268,9 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         experiment: None,
         variant: None,
         trace_id: Some(format!("{:016x}{:016x}", dice.next(), dice.next() | 1)),
-        hop: None,
-        response_id: None,
-        service_tier: None,
+        hop: (dice.below(3) == 0).then(|| dice.below(3) as u32),
+        response_id: answered.then(|| format!("resp_{:016x}", dice.next())),
+        service_tier: (dice.below(4) == 0).then(|| "priority".to_owned()),
         warm_up: false,
         tokens: Tokens {
             normalised: Normalised {
@@ -300,20 +303,26 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
             } else {
                 ttft
             }),
-            agent_blocked: None,
+            agent_blocked: some(0.01 * dice.share()),
         },
         tps: Tps {
             output: known.then_some((output as f64 - 1.0) / decode),
             answer: known.then_some(tps),
             total: some(output as f64 / (ttft + decode + 0.004)),
-            reported: None,
-            prefill: None,
+            reported: known.then_some(tps * 1.1),
+            prefill: some(session.context as f64 / ttft),
             unavailable: (!known).then_some(TpsUnavailable::TooFewTokens),
-            total_unavailable: None,
+            total_unavailable: (!answered).then_some(TpsUnavailable::Unparsed),
         },
         frames: output,
         stalls: u64::from(dice.below(20) == 0),
-        segments: Vec::new(),
+        segments: (decode > 20.0)
+            .then(|| SpeedSegment {
+                tokens: output,
+                seconds: decode,
+            })
+            .into_iter()
+            .collect(),
         first_token_event: answered.then_some(1),
         bytes: Bytes {
             request: 4 * session.context,

@@ -20,6 +20,9 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
     ("endpoint", Cell::Text),
     ("dialect", Cell::Text),
     ("operation", Cell::Text),
+    ("operation_class", Cell::Text),
+    ("method", Cell::Text),
+    ("path", Cell::Text),
     ("model_requested", Cell::Text),
     ("model", Cell::Text),
     ("streamed", Cell::Flag),
@@ -35,6 +38,9 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
     ("experiment", Cell::Text),
     ("variant", Cell::Text),
     ("trace_id", Cell::Text),
+    ("hop", Cell::Count),
+    ("response_id", Cell::Text),
+    ("service_tier", Cell::Text),
     ("warm_up", Cell::Flag),
     ("normalised_answer_tokens", Cell::Count),
     ("normalised_reasoning_tokens", Cell::Count),
@@ -55,12 +61,17 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
     ("last_token_seconds", Cell::Number),
     ("longest_gap_seconds", Cell::Number),
     ("duration_seconds", Cell::Number),
+    ("agent_blocked_seconds", Cell::Number),
     ("output_tokens_per_second", Cell::Number),
     ("answer_tokens_per_second", Cell::Number),
     ("total_tokens_per_second", Cell::Number),
+    ("reported_tokens_per_second", Cell::Number),
+    ("prefill_tokens_per_second", Cell::Number),
     ("tps_unavailable", Cell::Text),
+    ("tps_total_unavailable", Cell::Text),
     ("frames", Cell::Count),
     ("stalls", Cell::Count),
+    ("segments", Cell::Text),
     ("first_token_event", Cell::Count),
     ("request_bytes", Cell::Count),
     ("response_bytes", Cell::Count),
@@ -78,15 +89,13 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::Connection;
+    use crate::ledger::Store;
 
     #[test]
     fn the_columns_are_those_of_the_view() {
-        let connection = Connection::open_in_memory().expect("opens");
-        connection
-            .execute_batch(include_str!("../schema.sql"))
-            .expect("a schema");
-        let statement = connection.prepare("SELECT * FROM calls_readable");
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = store.connection().prepare("SELECT * FROM calls_readable");
         let statement = statement.expect("a view");
         let mut names: Vec<_> = statement.column_names().collect();
         assert_eq!(names.pop(), Some("key"));

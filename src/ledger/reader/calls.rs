@@ -4,7 +4,8 @@ use super::matching::Matching;
 use super::scan::word;
 use super::{Filter, Page, Paging, QueryError};
 use crate::call::{
-    Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, Tokens, Tps, Usage,
+    Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, SpeedSegment, Tokens,
+    Tps, Usage,
 };
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -152,9 +153,9 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         endpoint: text("endpoint")?,
         dialect: parsed(text("dialect")?).unwrap_or_default(),
         operation,
-        operation_class: operation.class(),
-        method: None,
-        path: None,
+        operation_class: parsed(text("operation_class")?).unwrap_or(operation.class()),
+        method: text("method")?,
+        path: text("path")?,
         model_requested: text("model_requested")?,
         model: text("model")?,
         streamed: row.get("streamed")?,
@@ -171,10 +172,10 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         workload: text("workload")?,
         experiment: text("experiment")?,
         variant: text("variant")?,
-        trace_id: text("trace_id")?.filter(|id| !id.is_empty()),
-        hop: None,
-        response_id: None,
-        service_tier: None,
+        trace_id: text("trace_id")?,
+        hop: row.get("hop")?,
+        response_id: text("response_id")?,
+        service_tier: text("service_tier")?,
         warm_up: row.get::<_, Option<bool>>("warm_up")?.unwrap_or(false),
         tokens: tokens(row)?,
         seconds: seconds(row)?,
@@ -182,14 +183,14 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
             output: row.get("output_tokens_per_second")?,
             answer: row.get("answer_tokens_per_second")?,
             total: row.get("total_tokens_per_second")?,
-            reported: None,
-            prefill: None,
+            reported: row.get("reported_tokens_per_second")?,
+            prefill: row.get("prefill_tokens_per_second")?,
             unavailable: parsed(text("tps_unavailable")?),
-            total_unavailable: None,
+            total_unavailable: parsed(text("tps_total_unavailable")?),
         },
         frames: count(row, "frames")?.unwrap_or(0),
         stalls: count(row, "stalls")?.unwrap_or(0),
-        segments: Vec::new(),
+        segments: segments(text("segments")?),
         first_token_event: count(row, "first_token_event")?,
         bytes: Bytes {
             request: count(row, "request_bytes")?.unwrap_or(0),
@@ -199,6 +200,15 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         cost_source: parsed(text("cost_source")?),
         engine: engine(row)?,
     })
+}
+
+/// Pairs of tokens and seconds from their JSON.
+fn segments(written: Option<String>) -> Vec<SpeedSegment> {
+    let pairs = written.and_then(|json| serde_json::from_str::<Vec<(u64, f64)>>(&json).ok());
+    let pairs = pairs.unwrap_or_default().into_iter();
+    pairs
+        .map(|(tokens, seconds)| SpeedSegment { tokens, seconds })
+        .collect()
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(text: Option<String>) -> Option<T> {
@@ -241,7 +251,7 @@ fn seconds(row: &Row<'_>) -> rusqlite::Result<Seconds> {
         last_token: row.get("last_token_seconds")?,
         longest_gap: row.get("longest_gap_seconds")?,
         duration: row.get("duration_seconds")?,
-        agent_blocked: None,
+        agent_blocked: row.get("agent_blocked_seconds")?,
     })
 }
 

@@ -160,10 +160,16 @@ impl Connections {
         let version = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
         match version {
             Ok(version) if version == crate::ledger::file::VERSION => Ok(connection),
-            Ok(version) => Err(self.unavailable(format!(
-                "it is of version {version}, this program reads {}",
-                crate::ledger::file::VERSION
-            ))),
+            Ok(version) => {
+                let todo = match version < crate::ledger::file::VERSION {
+                    true => "a proxy of this version that runs with it brings it forward",
+                    false => "a newer tokengauge wrote it, which can read it",
+                };
+                Err(self.unavailable(format!(
+                    "it is of version {version}, this program reads {}; {todo}",
+                    crate::ledger::file::VERSION
+                )))
+            }
             Err(error) => Err(self.unavailable(error.to_string())),
         }
     }

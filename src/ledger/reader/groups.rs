@@ -6,6 +6,7 @@ use super::{
     Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, QueryError, SeriesMetric,
     SpeedRow, Timeseries, TokenSums,
 };
+use crate::ledger::dictionary::Common;
 use crate::ledger::entry::{BANDS, milliseconds, written};
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
 use crate::ledger::sums::Sums;
@@ -53,11 +54,7 @@ pub(super) fn groups(
     })
 }
 
-fn group(
-    known: &mut HashMap<Vec<Option<i64>>, usize>,
-    by: &[Dimension],
-    common: &[Option<i64>; 8],
-) -> usize {
+fn group(known: &mut HashMap<Vec<Option<i64>>, usize>, by: &[Dimension], common: &Common) -> usize {
     let names: Vec<_> = by
         .iter()
         .map(|dimension| common[dimension.place()])

@@ -106,8 +106,8 @@ fn series(
     names: &[(Kind, i64)],
 ) -> rusqlite::Result<HashMap<i64, Common>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome
-         FROM series",
+        "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome,
+         operation_class FROM series",
     )?;
     let mut rows = statement.query([])?;
     let mut found = HashMap::new();

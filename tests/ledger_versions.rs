@@ -1,0 +1,80 @@
+//! Files of older versions: brought forward in place, with everything that is in them.
+
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Filter, Kept, Paging, Reader, Store};
+
+/// A ledger that the program wrote when its version was 2, and what `export` said of it then.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/ledger")
+        .join(name)
+}
+
+/// A copy of that file as `version` had it.
+fn older(folder: &Path, version: i64) -> PathBuf {
+    let path = folder.join("ledger.sqlite");
+    std::fs::copy(fixture("version-2.sqlite"), &path).expect("a copy");
+    if version == 1 {
+        // All that the second step did.
+        let back = "DROP INDEX sessions_by_start; PRAGMA user_version = 1";
+        let connection = Connection::open(&path).expect("opens");
+        connection.execute_batch(back).expect("undone");
+    }
+    path
+}
+
+/// The records in it by the program that wrote it, oldest first.
+fn expected() -> Vec<CallRecord> {
+    let lines = std::fs::read_to_string(fixture("version-2.jsonl")).expect("records");
+    let records = lines.lines().map(|line| {
+        let mut record: CallRecord = serde_json::from_str(line).expect("a record");
+        // What the file did not say then.
+        record.operation_class = record.operation.class();
+        record.trace_id = record.trace_id.filter(|id| !id.is_empty());
+        record
+    });
+    records.collect()
+}
+
+fn calls(path: &Path) -> Vec<CallRecord> {
+    let page = Paging {
+        limit: 1000,
+        cursor: None,
+    };
+    let reader = Reader::new(path, Instant::now);
+    let mut rows = reader
+        .calls(&Filter::default(), &page)
+        .expect("an answer")
+        .rows;
+    rows.reverse();
+    rows
+}
+
+#[test]
+fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
+    let expected = expected();
+    assert!(expected.len() > 10);
+    for version in [1, 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = older(folder.path(), version);
+        let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
+        let told = before.expect_err("nobody brought it forward").to_string();
+        assert!(told.contains("brings it forward"), "{told}");
+        let mut store = Store::open(&path).expect("opens");
+        assert_eq!(calls(&path), expected, "from version {version}");
+        // And it can be written to.
+        let mut record = expected[0].clone();
+        record.id = "01a20838-a73b-72a1-9218-f8d414f52799".to_owned();
+        record.response_id = Some("chatcmpl-1".to_owned());
+        let kept = Kept {
+            record: &record,
+            concurrency: None,
+        };
+        store.write(&[kept]).expect("written");
+        let ids = calls(&path).into_iter().map(|call| call.response_id);
+        assert!(ids.flatten().any(|id| id == "chatcmpl-1"));
+    }
+}
