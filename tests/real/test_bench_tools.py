@@ -1,5 +1,5 @@
-"""AIPerf against the simulator and a real engine, through the proxy: its figures of each call beside ours. It stamps frames
-in processes of its own, on the agent's side, with a clock and a tokenizer that are not ours."""
+"""AIPerf and guidellm against the simulator and a real engine, through the proxy: their figures of each call beside ours.
+They stamp frames in processes of their own, on the agent's side, with clocks and tokenizers that are not ours."""
 
 import json
 import os
@@ -83,6 +83,30 @@ def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
         assert first - ours["seconds"]["ttft"] < WORST, name
         waits.append(first - ours["seconds"]["ttft"])
         speeds.append((theirs["output_token_throughput_per_user"], ours["tps"]["output"]))
+    assert statistics.median(waits) < WORST / 10
+    near(speeds, worst=0.05, median=0.005)
+
+
+def test_guidellm_sees_the_same_tokens_and_times(paced, tmp_path):
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("prompt\n" + "".join(f"Tell me of the town number {number}.\n" for number in range(2 * CALLS)))
+    command = [TOOLS / "bin/guidellm", "run", "--profile", f"kind=concurrent,streams={STREAMS}", "--disable-console"]
+    command += ["--backend", f"kind=openai_http,target={paced.url},model=sim-model,validate_backend=false"]
+    command += ["--constraint", f"kind=max_requests,count={CALLS}", "--data", f"kind=csv_file,path={prompts}"]
+    run([*command, "--output", f"kind=json,path={tmp_path / 'report.json'}"], tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    calls = {call["response_id"]: call for call in report["benchmarks"][0]["requests"]["successful"]}
+    assert len(calls) == CALLS, "each response has an id of its own"
+    found = records(paced, "response_id", calls.keys())
+    speeds, waits = [], []
+    for name, theirs in calls.items():
+        ours = found[name]
+        assert ours["tokens"]["reported"]["output"] == theirs["output_tokens"], name
+        # The simulator's tokens are o200k_base's.
+        assert ours["tokens"]["normalised"]["output"] == theirs["output_tokens"], name
+        waits.append(theirs["time_to_first_token_ms"] / 1000 - ours["seconds"]["ttft"])
+        assert -0.001 <= waits[-1] < WORST, name
+        speeds.append((1000 / theirs["inter_token_latency_ms"], ours["tps"]["output"]))
     assert statistics.median(waits) < WORST / 10
     near(speeds, worst=0.05, median=0.005)
 
