@@ -20,6 +20,7 @@
 //! proxy/           moves bytes: no JSON, no tokens, no metric names
 //! wire/            bytes → events: no clock, no sockets, no counting
 //! tokens/          o200k_base, incrementally; knows no dialect
+//! throughput/      the tokens of all streams, by the second in which they came
 //! meter/           chunks + instants → call records
 //! trace.rs         W3C trace context: where a call stands in a trace, and its spans
 //! attribution/     headers, baggage, body → session, agent, user, experiment
@@ -38,7 +39,7 @@
 //! ```
 //!
 //! Dependencies point one way: `command` → `proxy`, `meter`, `export`, `admin`, `sim`;
-//! `meter` → `wire`, `tokens`, `attribution`, `cost`, `quota`; everyone → `call`. `proxy` reaches the meter
+//! `meter` → `wire`, `tokens`, `throughput`, `attribution`, `cost`, `quota`; everyone → `call`. `proxy` reaches the meter
 //! only through `observer`; `admin`, `engine` and `fetch` take nothing of it but its TLS.
 //! Whoever takes finished calls (`export`, `ledger`, `history`, `slo`, the budgets of `cost`)
 //! knows the meter's findings; `ledger` and `history` answer the same questions, from a file
@@ -74,6 +75,7 @@ pub mod quota;
 pub mod sim;
 pub mod slo;
 mod state_file;
+pub mod throughput;
 pub mod tokens;
 pub mod trace;
 pub mod wire;

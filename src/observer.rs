@@ -43,6 +43,10 @@ pub struct CallStart<'a> {
     pub inject_usage: bool,
 }
 
+/// A frame is measured within this time of coming off the socket, but where the machine is too
+/// busy for that. Whoever looks at a call while it runs reckons with it.
+pub const MAX_MEASURE_DELAY: Duration = Duration::from_secs(3);
+
 /// Which frames of a response have left and are not measured yet: noted where they are
 /// forwarded, asked by whoever judges a call while it runs.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 use tokengauge::admin::{self, Admin, Door, Feed, Readiness};
 use tokengauge::config::{Config, Measure};
 use tokengauge::export::prometheus::Prometheus;
-use tokengauge::history::Capacity;
+use tokengauge::history::ThroughputHistory;
 use tokengauge::meter::{RecentCalls, Subscriber};
 use tokengauge::observer::End;
 use tokengauge::slo::Slos;
@@ -40,7 +40,7 @@ pub struct Server {
     pub address: SocketAddr,
     pub readiness: Arc<Readiness>,
     pub feed: Arc<Feed>,
-    pub capacity: Arc<Capacity>,
+    pub throughput: Arc<ThroughputHistory>,
     pub stop: oneshot::Sender<()>,
     pub served: tokio::task::JoinHandle<()>,
 }
@@ -53,14 +53,13 @@ impl Server {
     pub async fn behind(door: Door) -> Server {
         let measure = Measure::default();
         let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
-        let prometheus = Prometheus::new(&config.routes, &measure, Instant::now());
+        let prometheus = Prometheus::new(&config.routes, &measure);
         let recent = RecentCalls::new(50);
-        let (feed, capacity) = (Feed::new(), Capacity::new());
+        let (feed, throughput) = (Feed::new(), ThroughputHistory::new());
         let subscribers: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&prometheus) as _,
             Arc::clone(&recent) as _,
             Arc::clone(&feed) as _,
-            Arc::clone(&capacity) as _,
         ];
         let bench = Bench::new(measure, subscribers);
         let readiness = Arc::new(Readiness::default());
@@ -74,7 +73,7 @@ impl Server {
             about: Arc::default(),
             readiness: Arc::clone(&readiness),
             ledger: None,
-            capacity: Some(Arc::clone(&capacity)),
+            throughput: Some(Arc::clone(&throughput)),
             feed: Arc::clone(&feed),
             clock: Instant::now,
             wall: SystemTime::now,
@@ -91,7 +90,7 @@ impl Server {
             address,
             readiness,
             feed,
-            capacity,
+            throughput,
             stop,
             served,
         }

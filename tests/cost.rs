@@ -14,7 +14,7 @@ const PRICE: &str = "[[price]]\nmodel = \"m-*\"\ninput = 1000\noutput = 2000\nre
 
 fn bench(text: &str) -> (Bench, Arc<Prometheus>) {
     let measure = config(text).measure;
-    let prometheus = Prometheus::new(&[], &measure, Instant::now());
+    let prometheus = Prometheus::new(&[], &measure);
     let subscriber: Arc<dyn Subscriber> = prometheus.clone();
     (Bench::new(measure, vec![subscriber]), prometheus)
 }

@@ -44,7 +44,7 @@ impl Watched {
             warm_up_for: Duration::ZERO,
             ..Measure::default()
         };
-        let prometheus = Prometheus::new(&config.routes, &measure, Instant::now());
+        let prometheus = Prometheus::new(&config.routes, &measure);
         let bench = Bench::new(measure, vec![Arc::clone(&prometheus) as _]);
         let watcher = Watcher::new(&config.scrapes[0], &prometheus, &bench.meter);
         let watching = tokio::spawn(watcher.expect("no TLS").run());

@@ -289,7 +289,7 @@ proptest! {
         let ledger = written(sample(seed, 200, every), &mut Dice(seed));
         let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
         for metric in [SeriesMetric::Tps, SeriesMetric::Ttft] {
-            let should = history::timeseries(all(&ledger.records), metric, step);
+            let should = history::timeseries(all(&ledger.records), metric, step, None);
             let found = ledger.reader.timeseries(&Filter::default(), metric, step).expect("an answer");
             prop_assert!(found.points.len() <= 1000);
             for should in should.points.iter().filter(|point| point.calls > 0) {

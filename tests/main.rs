@@ -94,6 +94,7 @@ mod supply;
 mod support;
 #[cfg(target_os = "linux")]
 mod threads;
+mod throughput;
 mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;

@@ -73,7 +73,7 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     bench.frame(&*call, 300, finish(Some(40)) + DONE);
     call.ended(bench.at(400), End::Complete);
     let template = Finding::clone(&bench.findings()[0]);
-    let prometheus = Prometheus::new(&[], &Measure::default(), Instant::now());
+    let prometheus = Prometheus::new(&[], &Measure::default());
     let recent = RecentCalls::new(1_000);
     let subscribers: [Arc<dyn Subscriber>; 2] = [prometheus.clone(), recent.clone()];
     let flood = |numbers: std::ops::Range<u64>| {

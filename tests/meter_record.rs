@@ -54,10 +54,10 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     let should = json!({
         "id": null, "started_at": "2023-11-14T22:13:20.123Z", "route": "route",
         "upstream": "upstream", "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
-        "operation": "chat", "model_requested": "asked", "model": "m-1", "streamed": true,
+        "operation": "chat", "operation_class": "generation", "method": null, "path": null, "model_requested": "asked", "model": "m-1", "streamed": true,
         "status": 200, "outcome": "complete", "error_type": null, "finish_reasons": ["stop"],
         "session": "s-1", "agent": "agent/1.0", "parent_agent": null, "user": null, "workload": "voice",
-        "experiment": "e-1", "variant": null, "trace_id": trace, "warm_up": true,
+        "experiment": "e-1", "variant": null, "trace_id": trace, "hop": null, "response_id": "c1", "service_tier": null, "warm_up": true,
         "tokens": {
             "normalised": {"answer": 32, "reasoning": 4, "tool_call": 0, "output": 36, "input": null},
             "reported": {"input": 7, "cached_input": null, "cache_write": null, "output": 50, "reasoning": null},
@@ -65,10 +65,11 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         },
         "seconds": {
             "ttft": 0.25, "ttft_upstream": 0.245, "first_answer": 0.5, "connect": 0.002,
-            "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0,
+            "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0, "agent_blocked": null,
         },
-        "tps": {"output": 32.0, "answer": null, "total": 18.0, "unavailable": null},
-        "frames": 5, "stalls": 0, "first_token_event": 0,
+        "tps": {"output": 32.0, "answer": null, "total": 18.0, "reported": null, "prefill": null, "unavailable": null,
+            "total_unavailable": null},
+        "frames": 5, "stalls": 0, "segments": [], "first_token_event": 0,
         "bytes": {"request": 58, "response": null}, "cost_usd": null,
         "cost_source": null, "engine": null,
     });

@@ -18,7 +18,7 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
         max_models: 20,
         ..Measure::default()
     };
-    let prometheus = Prometheus::new(&[], &measure, Instant::now());
+    let prometheus = Prometheus::new(&[], &measure);
     let bench = Bench::default();
     let call = bench.chat();
     bench.frame(&*call, 100, words(3) + DONE);

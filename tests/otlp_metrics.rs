@@ -30,7 +30,7 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
             .map(|(name, value)| (*name, (*value).to_owned())),
     );
     let (otlp, lost) = exporters(&variables, Conventions::Current);
-    let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+    let series = Prometheus::new(&[], &Measure::default());
     let mut subscribers = otlp.subscribers();
     subscribers.push(series.clone());
     let bench = Bench::tracing(Measure::default(), subscribers, None);
@@ -253,7 +253,7 @@ async fn models_of_metrics_are_bounded() {
         ("OTEL_TRACES_EXPORTER", "none".to_owned()),
     ];
     let (otlp, _) = exporters(&variables, Conventions::Current);
-    let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+    let series = Prometheus::new(&[], &Measure::default());
     let bench = Bench::tracing(Measure::default(), otlp.subscribers(), None);
     otlp.begin_metrics(&series, &bench.meter);
     for n in 0..50 {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::admin::{Admin, Feed, router};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
-use tokengauge::history::Capacity;
+use tokengauge::history::ThroughputHistory;
 use tokengauge::ledger::{Kept, Reader, Store};
 use tokengauge::meter::{Meter, RecentCalls};
 use tokengauge::slo::Slos;
@@ -80,7 +80,7 @@ fn ledger() -> Option<Arc<Reader>> {
 
 fn admin(ledger: Option<Arc<Reader>>) -> Admin {
     let measure = Measure::default();
-    let prometheus = Prometheus::new(&[], &measure, Instant::now());
+    let prometheus = Prometheus::new(&[], &measure);
     let recent = RecentCalls::new(50);
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     Admin {
@@ -90,7 +90,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         prometheus,
         about: Arc::default(),
         readiness: Arc::default(),
-        capacity: ledger.is_none().then(Capacity::new),
+        throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,
         feed: Feed::new(),
         clock: Instant::now,

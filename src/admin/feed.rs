@@ -143,8 +143,8 @@ pub(super) async fn tick(admin: Admin) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let Some(capacity) = &admin.capacity {
-            capacity.look(&admin.meter.in_flight());
+        if let Some(history) = &admin.throughput {
+            history.take(admin.meter.tick((admin.clock)(), (admin.wall)()));
         }
         if !admin.feed.heard() {
             continue;

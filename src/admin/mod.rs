@@ -18,7 +18,7 @@ mod working;
 
 use crate::export::names;
 use crate::export::prometheus::Prometheus;
-use crate::history::Capacity;
+use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
 use crate::proxy::tls::Acceptor;
@@ -61,8 +61,8 @@ pub struct Admin {
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.
     pub ledger: Option<Arc<Reader>>,
-    /// What upstreams gave, where no ledger is kept.
-    pub capacity: Option<Arc<Capacity>>,
+    /// Throughput over time, where no ledger is kept.
+    pub throughput: Option<Arc<ThroughputHistory>>,
     /// Tells listeners what happens.
     pub feed: Arc<Feed>,
     /// The monotonic clock.

@@ -18,7 +18,7 @@ use crate::export::log::{CallLog, Losses, Target};
 use crate::export::otlp::{Around, Otlp};
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
-use crate::history::Capacity;
+use crate::history::ThroughputHistory;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::output;
@@ -70,8 +70,7 @@ impl Proxy {
         }
         let ledger = ledger::start(&config, &prometheus)?;
         subscribers.extend(ledger.iter().map(|ledger| Arc::clone(ledger) as _));
-        let capacity = ledger.is_none().then(Capacity::new);
-        subscribers.extend(capacity.iter().map(|capacity| Arc::clone(capacity) as _));
+        let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
@@ -119,7 +118,7 @@ impl Proxy {
             about: Arc::new(ArcSwap::from_pointee(about)),
             readiness: Arc::default(),
             ledger: ledger::reader(&config),
-            capacity,
+            throughput,
             feed,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -239,7 +238,7 @@ impl Proxy {
 
 fn exporter(config: &Config) -> Arc<Prometheus> {
     let thresholds = slo::thresholds(&config.slos);
-    Prometheus::with_thresholds(&config.routes, &config.measure, Instant::now(), &thresholds)
+    Prometheus::with_thresholds(&config.routes, &config.measure, &thresholds)
 }
 
 fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {

@@ -17,4 +17,3 @@ pub mod text;
 
 mod labels;
 mod series;
-mod throughput;

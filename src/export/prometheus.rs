@@ -4,7 +4,7 @@ use super::labels::{Models, UNKNOWN};
 use super::names;
 use super::process;
 use super::registry::{Counter, Histogram, Registry, Threshold};
-use super::series::{Identity, Series, Watching};
+use super::series::{Identity, Series, THROUGHPUT, Watching};
 use super::text::{self, Format};
 use crate::call::Outcome;
 use crate::config::{Measure, Route};
@@ -23,7 +23,6 @@ type Ask = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
 /// The Prometheus exporter.
 pub struct Prometheus {
     registry: Registry,
-    started: Instant,
     models: Models,
     no_workload: Arc<str>,
     /// As many as routes and upstreams times models: both are bounded.
@@ -34,17 +33,15 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// An exporter for calls on `routes`, whose series exist from now on. `started` is
-    /// when the process started.
-    pub fn new(routes: &[Arc<Route>], measure: &Measure, started: Instant) -> Arc<Prometheus> {
-        Prometheus::with_thresholds(routes, measure, started, &[])
+    /// An exporter for calls on `routes`, whose series exist from now on.
+    pub fn new(routes: &[Arc<Route>], measure: &Measure) -> Arc<Prometheus> {
+        Prometheus::with_thresholds(routes, measure, &[])
     }
 
     /// The same with bounds beside those of the table.
     pub fn with_thresholds(
         routes: &[Arc<Route>],
         measure: &Measure,
-        started: Instant,
         thresholds: &[Threshold],
     ) -> Arc<Prometheus> {
         let registry = Registry::new(thresholds);
@@ -52,7 +49,6 @@ impl Prometheus {
         let prometheus = Prometheus {
             head_overhead: overhead("head"),
             chunk_overhead: overhead("chunk"),
-            started,
             models: Models::new(measure.max_models),
             no_workload: NO_WORKLOAD.into(),
             series: RwLock::default(),
@@ -126,8 +122,15 @@ impl Prometheus {
     /// Brings what is only known when asked up to `now`.
     pub(crate) fn refresh(&self, now: Instant, figures: &Figures) {
         let registry = &self.registry;
-        let since = now.saturating_duration_since(self.started);
-        self.all().iter().for_each(|series| series.refresh(since));
+        for (place, rates) in &figures.throughput {
+            let workload = place.workload.as_ref().unwrap_or(&self.no_workload);
+            let labels = [&place.upstream, &place.route, &place.model, workload];
+            let labels = labels.map(|label| &**label);
+            let values = [rates.now, rates.peak, rates.sustained];
+            for (metric, value) in THROUGHPUT.into_iter().zip(values) {
+                registry.gauge(metric, &labels).set(value);
+            }
+        }
         for (metric, streams) in [
             (&names::STREAMS_IN_FLIGHT, &figures.in_flight),
             (&names::STREAMS_STALLED, &figures.stalled),
@@ -184,11 +187,6 @@ impl Prometheus {
         let fresh = || Arc::new(Series::new(&self.registry, identity.clone()));
         Arc::clone(all.entry(identity.clone()).or_insert_with(fresh))
     }
-
-    fn all(&self) -> Vec<Arc<Series>> {
-        let all = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        all.values().cloned().collect()
-    }
 }
 
 impl Subscriber for Prometheus {
@@ -196,10 +194,7 @@ impl Subscriber for Prometheus {
         let model = self.models.label(stream.model, stream.accepted);
         let series =
             self.series(self.identity(stream.route, stream.upstream, stream.workload, model));
-        Some(Box::new(Watching {
-            series,
-            started: self.started,
-        }))
+        Some(Box::new(Watching { series }))
     }
 
     fn finished(&self, finding: &Arc<Finding>) {

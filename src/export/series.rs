@@ -4,12 +4,11 @@
 use super::exemplar::Trace;
 use super::labels::{concurrency, context, status_class, streamed};
 use super::names::{self, Metric};
-use super::registry::{Counter, Gauge, Histogram, Registry, Sum};
-use super::throughput::Throughput;
+use super::registry::{Counter, Histogram, Registry, Sum};
 use crate::call::{CallRecord, Channel, Outcome, Source, TpsUnavailable, Usage};
 use crate::meter::Finding;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The labels that tell series apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,10 +38,6 @@ pub(crate) struct Series {
     inter_token: Histogram,
     per_token: Histogram,
     ratio: Histogram,
-    now: Gauge,
-    peak: Gauge,
-    sustained: Gauge,
-    throughput: Throughput,
 }
 
 /// Outcomes that are certain to come sooner or later, with streamed and status: their
@@ -72,6 +67,13 @@ const REASONS: [TpsUnavailable; 10] = [
     TpsUnavailable::EndedEarly,
 ];
 
+/// Tokens of streams over wall time, now, at most and in the mean.
+pub(crate) const THROUGHPUT: [&Metric; 3] = [
+    &names::OUTPUT_TOKENS_PER_SECOND_NOW,
+    &names::OUTPUT_TOKENS_PER_SECOND_PEAK,
+    &names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
+];
+
 /// Tokens that are only known at the end.
 const INPUT: [&str; 3] = ["input", "any", "reported"];
 const INPUT_COUNTED: [&str; 3] = ["input", "any", "counted"];
@@ -96,7 +98,9 @@ impl Series {
             with(registry, &names::TPS_UNAVAILABLE, own, &[reason.as_str()]);
         }
         let histogram = |metric| registry.histogram(metric, &own);
-        let gauge = |metric| registry.gauge(metric, &own);
+        for metric in THROUGHPUT {
+            registry.gauge(metric, &own);
+        }
         Series {
             output,
             stalls: registry.counter(&names::STALLS, &own),
@@ -107,18 +111,13 @@ impl Series {
             inter_token: histogram(&names::INTER_TOKEN_LATENCY),
             per_token: histogram(&names::TIME_PER_OUTPUT_TOKEN),
             ratio: histogram(&names::TOKEN_RATIO),
-            now: gauge(&names::OUTPUT_TOKENS_PER_SECOND_NOW),
-            peak: gauge(&names::OUTPUT_TOKENS_PER_SECOND_PEAK),
-            sustained: gauge(&names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED),
-            throughput: Throughput::default(),
             identity,
         }
     }
 
-    /// Tokens came, `since` the start of the process.
-    pub(crate) fn tokens(&self, since: Duration, channel: Channel, tokens: u64) {
+    /// Tokens came.
+    fn tokens(&self, channel: Channel, tokens: u64) {
         self.output[channel as usize].increment(tokens);
-        self.throughput.add(since, tokens);
     }
 
     /// A call is over.
@@ -212,14 +211,6 @@ impl Series {
         add(told.reasoning, REASONING);
     }
 
-    /// Brings the gauges up to `since` the start of the process.
-    pub(crate) fn refresh(&self, since: Duration) {
-        let rates = self.throughput.rates(since);
-        self.now.set(rates.now);
-        self.peak.set(rates.peak);
-        self.sustained.set(rates.sustained);
-    }
-
     fn own(&self) -> [&str; 4] {
         self.identity.values().map(|value| &**value)
     }
@@ -252,12 +243,10 @@ fn source_word(source: Source) -> &'static str {
 /// Watches one generation for its series.
 pub(crate) struct Watching {
     pub(crate) series: Arc<Series>,
-    pub(crate) started: Instant,
 }
 
 impl crate::meter::Watch for Watching {
-    fn tokens(&mut self, at: Instant, channel: Channel, tokens: u64) {
-        let since = at.saturating_duration_since(self.started);
-        self.series.tokens(since, channel, tokens);
+    fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
+        self.series.tokens(channel, tokens);
     }
 }

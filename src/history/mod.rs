@@ -2,13 +2,13 @@
 //! of call records that are at hand, those kept in memory and those of a call log, in
 //! the shapes in which the ledger answers the same questions.
 
-mod capacity;
 mod groups;
 mod knee;
 mod matching;
 mod past;
 mod quantile;
 mod sessions;
+mod throughput;
 mod time;
 mod timeseries;
 mod totals;
@@ -17,13 +17,13 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
-pub use capacity::Capacity;
 pub use groups::{Group, Groups, groups, value_of};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use past::Past;
 pub use quantile::quantile;
 pub use sessions::sessions;
+pub use throughput::ThroughputHistory;
 pub use time::{duration, instant};
 pub use timeseries::{MAX_POINTS, timeseries};
 pub use totals::tokens;

@@ -1,117 +1,50 @@
-//! What an upstream gives at which number of calls at once: looked at once a second
-//! while there is traffic.
+//! What an upstream gives at which number of streams at once.
 
 use super::dictionary::{Dictionary, Kind};
 use super::entry::whole;
-use crate::call::Channel;
-use crate::meter::{Figures, Stream, Watch};
+use super::reader::CapacityPoint;
+use crate::throughput::BusySecond;
 use rusqlite::{Connection, params};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
 
 /// Concurrencies up to here are kept one by one, those above in steps of an eighth.
 const EXACT: u32 = 32;
 
-/// Tokens of one upstream since somebody looked.
-#[derive(Debug, Default)]
-struct Tally {
-    tokens: AtomicU64,
-    /// Those that did not come first in their stream, and the time since the ones before.
-    decode_tokens: AtomicU64,
-    decode_us: AtomicU64,
-}
-
-/// The tokens of all upstreams, as they come. As many as are configured.
-#[derive(Debug, Default)]
-pub(crate) struct Tallies {
-    all: RwLock<HashMap<Arc<str>, Arc<Tally>>>,
-}
-
-/// A second of an upstream.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample {
-    /// Seconds since 1970, of the hour.
-    pub(crate) hour: i64,
-    pub(crate) upstream: Arc<str>,
-    pub(crate) concurrency: u32,
+/// The seconds at one concurrency.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CapacitySums {
+    /// Time with streams under way, in milliseconds.
+    pub(crate) busy_millis: u64,
     pub(crate) tokens: u64,
-    pub(crate) decode_tokens: u64,
-    pub(crate) decode_us: u64,
+    /// Tokens behind first frames, and the milliseconds they took, all streams together.
+    pub(crate) decoded: u64,
+    pub(crate) decode_millis: u64,
 }
 
-struct Watching {
-    tally: Arc<Tally>,
-    last: Option<Instant>,
-}
+impl CapacitySums {
+    /// The concurrency that a second is kept under: the mean of it. With less than one stream
+    /// in the mean there was one for a part of the second.
+    pub(crate) fn concurrency(second: &BusySecond) -> u32 {
+        let streams = (second.millis + 500) / 1000;
+        class(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
+    }
 
-impl Watch for Watching {
-    fn tokens(&mut self, at: Instant, _: Channel, tokens: u64) {
-        self.tally.tokens.fetch_add(tokens, Ordering::Relaxed);
-        if let Some(last) = self.last.replace(at) {
-            let us = at.saturating_duration_since(last).as_micros();
-            let us = u64::try_from(us).unwrap_or(u64::MAX);
-            self.tally
-                .decode_tokens
-                .fetch_add(tokens, Ordering::Relaxed);
-            self.tally.decode_us.fetch_add(us, Ordering::Relaxed);
+    pub(crate) fn add(&mut self, second: &BusySecond) {
+        self.busy_millis += second.millis.min(1000);
+        self.tokens += second.tokens;
+        self.decoded += second.decoded;
+        self.decode_millis += second.decode_millis;
+    }
+
+    /// As the API shows it.
+    pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
+        let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;
+        CapacityPoint {
+            concurrency,
+            system_tps: per_second(self.tokens, self.busy_millis.max(1)),
+            request_tps: (self.decode_millis > 0)
+                .then(|| per_second(self.decoded, self.decode_millis)),
+            seconds: self.busy_millis.div_ceil(1000),
         }
-    }
-}
-
-impl Tallies {
-    pub(crate) fn watch(&self, stream: &Stream<'_>) -> Box<dyn Watch> {
-        let tally = self.tally(stream.upstream);
-        Box::new(Watching { tally, last: None })
-    }
-
-    fn tally(&self, upstream: &Arc<str>) -> Arc<Tally> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tally) = all.get(upstream) {
-            return Arc::clone(tally);
-        }
-        drop(all);
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(Arc::clone(upstream)).or_default())
-    }
-
-    /// What came since the last time, of upstreams with calls under way then and now.
-    pub(crate) fn look(&self, second: i64, before: &InFlight, now: &InFlight) -> Vec<Sample> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        let samples = all.iter().filter_map(|(upstream, tally)| {
-            let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-            let tokens = taken(&tally.tokens);
-            let (decode_tokens, decode_us) = (taken(&tally.decode_tokens), taken(&tally.decode_us));
-            let streams = before.of(upstream) + now.of(upstream);
-            (streams > 0).then(|| Sample {
-                hour: second - second.rem_euclid(3600),
-                upstream: Arc::clone(upstream),
-                concurrency: class(streams.div_ceil(2)),
-                tokens,
-                decode_tokens,
-                decode_us,
-            })
-        });
-        samples.collect()
-    }
-}
-
-/// Calls under way by upstream.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight(HashMap<Arc<str>, u32>);
-
-impl InFlight {
-    pub(crate) fn of_figures(figures: &Figures) -> InFlight {
-        let mut all = HashMap::new();
-        for (_, upstream, streams) in &figures.in_flight {
-            *all.entry(Arc::clone(upstream)).or_insert(0) += streams;
-        }
-        InFlight(all)
-    }
-
-    fn of(&self, upstream: &str) -> u32 {
-        self.0.get(upstream).copied().unwrap_or(0)
     }
 }
 
@@ -124,66 +57,38 @@ fn class(streams: u32) -> u32 {
     streams / step * step
 }
 
-impl Sample {
-    pub(super) fn save(
-        &self,
-        dictionary: &mut Dictionary,
-        connection: &Connection,
-    ) -> rusqlite::Result<()> {
-        let upstream = dictionary.name(connection, Kind::Upstream, &self.upstream)?;
-        let mut add = connection.prepare_cached(
-            "INSERT INTO capacity VALUES (?, ?, ?, 1, ?, ?, ?)
-             ON CONFLICT (hour, upstream, concurrency) DO UPDATE SET seconds = seconds + 1,
-             tokens = tokens + excluded.tokens,
-             decode_tokens = decode_tokens + excluded.decode_tokens,
-             decode_us = decode_us + excluded.decode_us",
-        )?;
-        add.execute(params![
-            self.hour,
-            upstream,
-            self.concurrency,
-            whole(self.tokens),
-            whole(self.decode_tokens),
-            whole(self.decode_us),
-        ])?;
-        Ok(())
-    }
+/// Adds a second to the sums of its hour.
+pub(super) fn save(
+    second: &BusySecond,
+    dictionary: &mut Dictionary,
+    connection: &Connection,
+) -> rusqlite::Result<()> {
+    let upstream = dictionary.name(connection, Kind::Upstream, &second.upstream)?;
+    let mut sums = CapacitySums::default();
+    sums.add(second);
+    let hour = whole(second.second);
+    let mut add = connection.prepare_cached(
+        "INSERT INTO capacity VALUES (?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (hour, upstream, concurrency) DO UPDATE SET
+         busy_ms = busy_ms + excluded.busy_ms, tokens = tokens + excluded.tokens,
+         decode_tokens = decode_tokens + excluded.decode_tokens,
+         decode_us = decode_us + excluded.decode_us",
+    )?;
+    add.execute(params![
+        hour - hour.rem_euclid(3600),
+        upstream,
+        CapacitySums::concurrency(second),
+        whole(sums.busy_millis),
+        whole(sums.tokens),
+        whole(sums.decoded),
+        whole(sums.decode_millis * 1000),
+    ])?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_second_is_that_of_the_calls_under_way_at_both_of_its_ends() {
-        let tallies = Tallies::default();
-        let upstream: Arc<str> = "engine".into();
-        let stream = Stream {
-            route: &"r".into(),
-            upstream: &upstream,
-            workload: None,
-            model: None,
-            accepted: true,
-        };
-        let start = Instant::now();
-        let mut watch = tallies.watch(&stream);
-        for at in [0, 250, 1000] {
-            watch.tokens(start + Duration::from_millis(at), Channel::Answer, 5);
-        }
-        let at = |streams| InFlight([(Arc::clone(&upstream), streams)].into());
-        let samples = tallies.look(7_205, &at(2), &at(4));
-        let should = Sample {
-            hour: 7_200,
-            upstream: Arc::clone(&upstream),
-            concurrency: 3,
-            tokens: 15,
-            decode_tokens: 10,
-            decode_us: 1_000_000,
-        };
-        assert_eq!(samples, [should]);
-        assert!(tallies.look(7_206, &at(0), &at(0)).is_empty());
-    }
 
     #[test]
     fn many_streams_share_a_class() {

@@ -17,6 +17,7 @@ mod sessions;
 mod sketch;
 mod store;
 mod sums;
+mod throughput;
 mod trouble;
 mod varint;
 mod writer;
@@ -29,8 +30,9 @@ pub use trouble::Trouble;
 pub use writer::{Figures, Settings};
 
 use crate::background::{self, Work};
-use crate::meter::{Finding, Meter, Stream, Subscriber, Watch, wait_behind};
-pub(crate) use capacity::{InFlight, Tallies};
+use crate::meter::{Finding, Meter, Subscriber, wait_behind};
+use crate::throughput::Ticked;
+pub(crate) use capacity::CapacitySums;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -41,13 +43,12 @@ use writer::{Message, Writer};
 const QUEUE: usize = 16_384;
 /// How long the end of the process waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often upstreams are looked at.
+/// How often what is new of the throughput is asked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The ledger of a running proxy.
 pub struct Ledger {
     queue: SyncSender<Message>,
-    tallies: Tallies,
     settings: Settings,
     figures: Figures,
 }
@@ -68,13 +69,12 @@ impl Ledger {
         background::spawn("ledger", Work::Steady, move || writer.run(&messages))?;
         Ok(Arc::new(Ledger {
             queue,
-            tallies: Tallies::default(),
             settings,
             figures,
         }))
     }
 
-    /// Looks at the calls under way once a second from now on, until the ledger ends.
+    /// Takes what is new of the throughput once a second from now on, until the ledger ends.
     ///
     /// # Errors
     /// Where the thread cannot be started.
@@ -85,30 +85,28 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    fn take(&self, meter: &Meter) {
+        let ticked = meter.tick((self.settings.clock)(), (self.settings.wall)());
+        if ticked != Ticked::default() {
+            // A queue that is full has no room for this either.
+            let _ = self.queue.try_send(Message::Throughput(ticked));
+        }
+    }
+}
+
 /// Does so. Holds neither the ledger nor the meter while it waits.
 fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
-    let mut before = InFlight::default();
     loop {
         std::thread::sleep(LOOK_EVERY);
         let (Some(ledger), Some(meter)) = (ledger.upgrade(), meter.upgrade()) else {
             return;
         };
-        let now = InFlight::of_figures(&meter.figures((ledger.settings.clock)()));
-        let second = entry::milliseconds((ledger.settings.wall)()) / 1000;
-        let samples = ledger.tallies.look(second, &before, &now);
-        before = now;
-        if !samples.is_empty() {
-            // A queue that is full has no room for this either.
-            let _ = ledger.queue.try_send(Message::Capacity(samples));
-        }
+        ledger.take(&meter);
     }
 }
 
 impl Subscriber for Ledger {
-    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn Watch>> {
-        Some(self.tallies.watch(stream))
-    }
-
     fn finished(&self, finding: &Arc<Finding>) {
         let message = Message::Finished(Arc::clone(finding));
         if self.queue.try_send(message).is_err() {

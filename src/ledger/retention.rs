@@ -3,6 +3,7 @@
 use super::entry::{key_at, started_ms};
 use super::rollups::{FINE_FOR, LEVELS};
 use super::store::Store;
+use super::throughput;
 use super::trouble::Trouble;
 use rusqlite::Connection;
 use std::time::Duration;
@@ -107,6 +108,15 @@ fn forget_sums(connection: &Connection, now: i64, oldest: i64) -> rusqlite::Resu
         // A step that is partly young enough stays.
         more |= forget.execute([level, before.saturating_sub(level)])? > 0;
     }
+    let now = now.div_euclid(1000);
+    let sql = "DELETE FROM throughput WHERE level = ?1 AND start < min(?2, \
+        3600 + (SELECT min(start) FROM throughput WHERE level = ?1))";
+    let mut forget = connection.prepare_cached(sql)?;
+    for (level, kept_for) in throughput::LEVELS {
+        let age = kept_for.map_or(i64::MIN, |kept_for| now.saturating_sub(kept_for));
+        let before = age.max(oldest.div_euclid(1000)).saturating_sub(level);
+        more |= forget.execute([level, before])? > 0;
+    }
     let sql = "DELETE FROM capacity WHERE hour < ?";
     let hour = oldest.div_euclid(1000) - 3600;
     connection.prepare_cached(sql)?.execute([hour])?;
@@ -128,6 +138,9 @@ fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
         let before = oldest.div_euclid(1000) - level;
         connection.prepare_cached(sql)?.execute([level, before])?;
     }
+    let sql = "DELETE FROM throughput WHERE level < 3600 AND start < ?";
+    let before = oldest.div_euclid(1000) - 60;
+    connection.prepare_cached(sql)?.execute([before])?;
     Ok(more)
 }
 

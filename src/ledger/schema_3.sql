@@ -1,4 +1,23 @@
--- Version 3: what records got with classes of operations, segments and the provider's speed.
+-- Version 3: what records got with classes of operations, segments and the provider's speed;
+-- tokens by the second in which they came; concurrency by time instead of by samples.
+
+-- Tokens of streams, and of whole answers spread over the time in which they were generated, by
+-- seconds, minutes and hours. A model or a workload that nobody named is 0.
+CREATE TABLE throughput (
+  level INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  route INTEGER NOT NULL,
+  upstream INTEGER NOT NULL,
+  model INTEGER NOT NULL,
+  workload INTEGER NOT NULL,
+  streamed INTEGER NOT NULL,
+  spread INTEGER NOT NULL,
+  PRIMARY KEY (level, start, route, upstream, model, workload)
+) STRICT, WITHOUT ROWID;
+
+-- Time with so many streams under way. What was kept before took tails and bursts for it.
+DELETE FROM capacity;
+ALTER TABLE capacity RENAME COLUMN seconds TO busy_ms;
 
 ALTER TABLE series ADD COLUMN operation_class INTEGER;
 

@@ -1,15 +1,17 @@
 //! The writing side of the file: a batch is one transaction, in which the calls, the
 //! sums of their sessions and the sums by time are kept, or none of them.
 
-use super::capacity::Sample;
+use super::capacity;
 use super::dictionary::{Common, Dictionary, Kind};
 use super::entry::{Entry, micros, millis, nanos, whole, word};
 use super::file::{self, Opened};
 use super::retention::Retention;
 use super::rollups::Rollups;
 use super::sessions::Sessions;
+use super::throughput;
 use super::trouble::Trouble;
 use crate::call::CallRecord;
+use crate::throughput::Ticked;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
 
@@ -81,13 +83,21 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then open it anew.
     pub fn write(&mut self, batch: &[Kept<'_>]) -> Result<Written, Trouble> {
-        self.write_all(batch, &[])
+        self.write_all(batch, &Ticked::default())
+    }
+
+    /// Keeps what is new of the throughput.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then open it anew.
+    pub fn take(&mut self, ticked: &Ticked) -> Result<(), Trouble> {
+        self.write_all(&[], ticked).map(|_| ())
     }
 
     pub(super) fn write_all(
         &mut self,
         batch: &[Kept<'_>],
-        samples: &[Sample],
+        ticked: &Ticked,
     ) -> Result<Written, Trouble> {
         let entries = batch
             .iter()
@@ -107,9 +117,10 @@ impl Store {
         }
         sessions.save(&transaction)?;
         rollups.save(&transaction)?;
-        for sample in samples {
-            sample.save(&mut self.dictionary, &transaction)?;
+        for second in &ticked.busy {
+            capacity::save(second, &mut self.dictionary, &transaction)?;
         }
+        throughput::save(&ticked.arrived, &mut self.dictionary, &transaction)?;
         transaction.commit()?;
         self.next_session = sessions.next;
         Ok(Written {

@@ -1,13 +1,13 @@
 //! The ledger's thread: takes finished calls off a bounded queue and writes them in
 //! batches. What cannot be written is counted and gone; traffic never waits for it.
 
-use super::capacity::Sample;
 use super::entry::milliseconds;
 use super::retention::Limits;
 use super::store::{Kept, Store};
 use super::trouble::Trouble;
 use crate::export::registry::{Counter, Gauge};
 use crate::meter::Finding;
+use crate::throughput::Ticked;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const DAMAGED: &str = "damaged";
 /// What the thread is sent.
 pub(super) enum Message {
     Finished(Arc<Finding>),
-    Capacity(Vec<Sample>),
+    Throughput(Ticked),
     Flush(SyncSender<()>),
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Batch {
     findings: Vec<Arc<Finding>>,
-    samples: Vec<Sample>,
+    ticked: Ticked,
     waiting: Option<SyncSender<()>>,
     over: bool,
 }
@@ -143,7 +143,10 @@ impl Writer {
             let until = due.unwrap_or(self.tidy_at);
             match messages.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Message::Finished(finding)) => batch.findings.push(finding),
-                Ok(Message::Capacity(samples)) => batch.samples.extend(samples),
+                Ok(Message::Throughput(ticked)) => {
+                    batch.ticked.arrived.extend(ticked.arrived);
+                    batch.ticked.busy.extend(ticked.busy);
+                }
                 Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -157,7 +160,7 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &Batch) {
-        if batch.findings.is_empty() && batch.samples.is_empty() {
+        if batch.findings.is_empty() && batch.ticked == Ticked::default() {
             return;
         }
         self.open();
@@ -170,7 +173,7 @@ impl Writer {
             self.figures.lose(self.reason, kept.len() as u64);
             return;
         };
-        match store.write_all(&kept, &batch.samples) {
+        match store.write_all(&kept, &batch.ticked) {
             Ok(written) => {
                 self.figures.written.increment(written.records);
                 self.figures.lose("failed", written.unreadable);

@@ -206,6 +206,7 @@ impl Call {
     pub(crate) fn new(head: Head, received: Instant) -> Call {
         let head = Arc::new(head);
         let registry = &head.shared.registry;
+        head.shared.throughput.clocks(received, head.started_at);
         let live = registry.begin(head.id, &head, received, head.started_at);
         let state = State {
             run: Run::new(live),
@@ -326,6 +327,7 @@ impl CallObserver for Call {
         self.with(|head, state| {
             state.saw(at);
             state.sent = Some(at);
+            state.run.sent(at);
             head.request_complete();
         });
     }

@@ -150,6 +150,7 @@ fn conclude(head: &Head, mut state: State, at: Instant, end: &End, input: Option
     }
     let closing = Closing::of_call(head, &state, at, end, input);
     let finding = record::finding(head, &mut state, closing);
+    state.run.conclude(head, finding.throughput(), accepted);
     state.run.live = None;
     let lost = matches!(end, End::Failed(FailureKind::ConnectTimeout));
     if lost || finding.record.outcome == Outcome::Unreachable {

@@ -3,6 +3,8 @@
 use super::counts::ByChannel;
 use super::head::Head;
 use super::lane::{InFlight, Lane};
+use crate::call::OperationClass;
+use crate::observer::MAX_MEASURE_DELAY;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -16,7 +18,11 @@ const MAX_LISTED: usize = 20_000;
 /// Streams looked at while the list is held: none that begins or ends waits for long.
 const AT_ONCE: usize = 256;
 /// How much of the recent past the current speed is taken over.
-const WINDOW: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(5);
+/// How far the marks of what had come by when lie apart at least.
+const MARK_EVERY: Duration = Duration::from_secs(1);
+/// Marks that cover the window.
+const MARKS: usize = 7;
 
 /// A stream in flight, as the API gives it. Times are seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,10 +137,8 @@ struct Now {
     first: Option<(Instant, u64)>,
     /// The last two frames with tokens.
     frames: [Option<Instant>; 2],
-    /// Where the window began, and the tokens then.
-    window: Option<(Instant, u64)>,
-    /// The speed of the window before.
-    rate: Option<f64>,
+    /// What had come by when, the oldest first: as much as the window needs.
+    marks: Marks,
 }
 
 impl Live {
@@ -224,13 +228,7 @@ impl Live {
         now.tokens = tokens;
         now.first.get_or_insert((at, tokens.all()));
         now.frames = [now.frames[1], Some(at)];
-        let (since, before) = *now.window.get_or_insert((at, tokens.all()));
-        let elapsed = at.saturating_duration_since(since);
-        if elapsed >= WINDOW {
-            let new = tokens.all().saturating_sub(before);
-            now.rate = Some(new as f64 / elapsed.as_secs_f64());
-            now.window = Some((at, tokens.all()));
-        }
+        now.marks.add(at, tokens.all());
     }
 
     /// When the last frame came once tokens had come, measured or not.
@@ -277,17 +275,49 @@ impl Live {
 }
 
 impl Now {
-    /// Within a window the speed of the one before; a window that goes on for longer,
-    /// as in a stall, speaks for itself.
+    /// Tokens over the window that ends where measuring has got to: with the last frame that
+    /// is measured, or where that is longer ago than a frame may wait, then.
     fn speed(&self, at: Instant) -> Option<f64> {
-        let (since, before) = self.window?;
-        let elapsed = at.saturating_duration_since(since);
-        if elapsed < WINDOW && self.rate.is_some() {
-            return self.rate;
+        let last = self.frames[1].filter(|_| self.frames[0].is_some())?;
+        let measured = at.checked_sub(MAX_MEASURE_DELAY).unwrap_or(at);
+        let end = last.max(measured);
+        if last + WINDOW <= end {
+            return Some(0.0);
         }
+        let (since, before) = self.marks.before(end.checked_sub(WINDOW).unwrap_or(end))?;
+        let elapsed = end.saturating_duration_since(since);
         let new = self.tokens.all().saturating_sub(before);
-        let started = self.frames[0].is_some() && elapsed > Duration::ZERO;
-        started.then(|| new as f64 / elapsed.as_secs_f64())
+        (elapsed > Duration::ZERO).then(|| new as f64 / elapsed.as_secs_f64())
+    }
+}
+
+/// What had come by when.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Instants and tokens by then, as many as there are.
+    all: [Option<(Instant, u64)>; MARKS],
+    newest: usize,
+}
+
+impl Marks {
+    /// So many tokens had come by `at`.
+    fn add(&mut self, at: Instant, tokens: u64) {
+        match self.all[self.newest] {
+            None => self.all[self.newest] = Some((at, tokens)),
+            Some((last, _)) if at.saturating_duration_since(last) >= MARK_EVERY => {
+                self.newest = (self.newest + 1) % MARKS;
+                self.all[self.newest] = Some((at, tokens));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The newest mark of `at` or before, else the oldest of all.
+    fn before(&self, at: Instant) -> Option<(Instant, u64)> {
+        let marks = || self.all.iter().flatten().copied();
+        let before = marks().filter(|(mark, _)| *mark <= at);
+        let newest = before.max_by_key(|(mark, _)| *mark);
+        newest.or_else(|| marks().min_by_key(|(mark, _)| *mark))
     }
 }
 
@@ -350,6 +380,20 @@ impl Registry {
             }
         });
         stalled
+    }
+
+    /// Since when each upstream has generations under way of which nothing came yet.
+    pub(crate) fn unanswered(&self) -> HashMap<Arc<str>, Instant> {
+        let mut since: HashMap<Arc<str>, Instant> = HashMap::new();
+        self.each(|live| {
+            let generates = live.head.operation.class() == OperationClass::Generation;
+            if generates && live.now().first.is_none() {
+                let oldest = since.entry(Arc::clone(&live.lane().upstream));
+                let oldest = oldest.or_insert(live.received);
+                *oldest = live.received.min(*oldest);
+            }
+        });
+        since
     }
 
     /// Where every stream stands.

@@ -35,13 +35,15 @@ use crate::cost::Prices;
 use crate::memory::Memory;
 use crate::observer::{CallObserver, CallStart, Observer};
 use crate::quota::Quotas;
+use crate::throughput::{Place, Rates, Throughput, Ticked};
 use crate::trace::Tracer;
 use arc_swap::ArcSwap;
 use call::Call;
 use head::Head;
 use shared::Shared;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
@@ -55,7 +57,7 @@ pub struct Meter {
 }
 
 /// Figures on measuring itself, for exporters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Streams in flight by route and upstream.
     pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
@@ -63,6 +65,8 @@ pub struct Figures {
     pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
+    /// Tokens of streams over wall time.
+    pub throughput: BTreeMap<Place, Rates>,
     /// Frames that were not measured, for want of time or memory.
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
@@ -92,6 +96,7 @@ impl Meter {
         guard::hide_messages();
         let (measuring, admission) = memory_parts(&measure);
         let memory = Memory::new(measuring);
+        let throughput = Arc::new(Throughput::new(measure.max_models));
         let shared = Shared {
             measure: ArcSwap::from_pointee(measure),
             worker: worker::Worker::start(&memory),
@@ -100,6 +105,7 @@ impl Meter {
             subscribers: subscriber::Subscribers::new(subscribers),
             lanes: lane::Lanes::default(),
             registry: Arc::default(),
+            throughput,
             tally: shared::Tally::default(),
             tracer,
         };
@@ -129,11 +135,28 @@ impl Meter {
     /// Forgets routes and upstreams that `configured` does not know and no stream is on.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
         self.shared.lanes.retain(configured);
+        let lanes = self.shared.lanes.all();
+        let known = |route: &str, upstream: &str| {
+            let is = |lane: &Arc<lane::Lane>| *lane.route == *route && *lane.upstream == *upstream;
+            lanes.iter().any(is)
+        };
+        self.shared.throughput.forget(known);
     }
 
     /// The newest streams in flight, at most `limit`, as they are at `now`.
     pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
         self.shared.registry.snapshot(now, limit)
+    }
+
+    /// The tokens of all streams by the second in which they came.
+    pub fn throughput(&self) -> &Arc<Throughput> {
+        &self.shared.throughput
+    }
+
+    /// What is new of it. To be asked once a second, by one who hands it on.
+    pub fn tick(&self, now: Instant, wall: SystemTime) -> Ticked {
+        let unanswered = self.shared.registry.unanswered();
+        self.shared.throughput.tick(now, wall, &unanswered)
     }
 
     /// Calls under way by route and upstream, and nothing else of the figures.
@@ -172,6 +195,7 @@ impl Meter {
             in_flight,
             stalled,
             warming: self.shared.lanes.warming(now, &measure),
+            throughput: self.shared.throughput.streamed(now),
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
             dropped_findings: self.shared.subscribers.dropped(),

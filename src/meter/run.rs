@@ -5,7 +5,8 @@ use super::generation::Generation;
 use super::head::Head;
 use super::live::Live;
 use super::subscriber::{Stream, Watch};
-use crate::call::Channel;
+use crate::call::{Channel, OperationClass};
+use crate::throughput::{Ended, Flow};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +18,10 @@ pub(crate) struct Run {
     watches: Option<Box<[Box<dyn Watch>]>>,
     /// Tokens that the watches know of.
     told: ByChannel,
+    /// What it adds to the throughput of all.
+    flow: Flow,
+    /// Whether it came as one body.
+    whole: bool,
 }
 
 impl Run {
@@ -44,6 +49,7 @@ impl Run {
 
     /// The events of a whole body were given: its tokens count, but have no pace.
     pub(crate) fn whole(&mut self, head: &Head, at: Instant, accepted: bool) {
+        self.whole = true;
         if self.generation.counts.frame().text {
             self.show(head, at, accepted);
         }
@@ -52,9 +58,40 @@ impl Run {
     /// No more text comes.
     pub(crate) fn finish(&mut self, head: &Head, at: Instant, accepted: bool) {
         self.generation.counts.finish();
+        // The last tokens are certain now: they came with the last text.
+        let last = self.generation.timeline.all.map(|span| span.last);
+        let at = last.unwrap_or(at);
         if self.generation.tokens().all() > 0 {
             self.tell(head, at, accepted);
         }
+    }
+
+    /// Its request had left.
+    pub(crate) fn sent(&mut self, at: Instant) {
+        self.flow.began = Some(at);
+    }
+
+    /// Its record has been made: what it adds to the throughput is certain.
+    pub(crate) fn conclude(&mut self, head: &Head, ended: Ended, accepted: bool) {
+        if !generates(head) {
+            return;
+        }
+        if ended.tokens > Some(0) {
+            self.count_at(head, accepted);
+        }
+        self.flow.end(&head.shared.throughput, ended);
+    }
+
+    /// Where its tokens are counted.
+    fn count_at(&mut self, head: &Head, accepted: bool) {
+        let answered = self.generation.model.as_deref();
+        self.flow.lane(|| {
+            let requested = answered.is_none().then(|| head.model_requested()).flatten();
+            let model = answered.or(requested.as_deref());
+            let (route, upstream) = (&head.lane.route, &head.lane.upstream);
+            let throughput = &head.shared.throughput;
+            throughput.lane(route, upstream, head.workload(), model, accepted)
+        });
     }
 
     fn show(&mut self, head: &Head, at: Instant, accepted: bool) {
@@ -72,6 +109,7 @@ impl Run {
         if self.watches.is_none() {
             self.watches = Some(self.watch(head, accepted));
         }
+        let before = self.told.all();
         let mut settled = self.generation.counts.settled();
         for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
             let (settled, told) = (*settled.of(channel), self.told.of(channel));
@@ -82,6 +120,14 @@ impl Run {
                 let watches = self.watches.iter_mut().flatten();
                 watches.for_each(|watch| watch.tokens(at, channel, new));
             }
+        }
+        if !self.whole && generates(head) {
+            self.count_at(head, accepted);
+            let new = self.told.all().saturating_sub(before);
+            let tokens = (new, self.generation.tokens().all());
+            let throughput = &head.shared.throughput;
+            self.flow
+                .frame(throughput, at, tokens, head.measure.buffered_above);
         }
     }
 
@@ -100,4 +146,9 @@ impl Run {
             accepted,
         })
     }
+}
+
+/// Whether what comes was generated for this call: what is stored was counted before.
+fn generates(head: &Head) -> bool {
+    head.operation.class() == OperationClass::Generation
 }

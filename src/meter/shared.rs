@@ -6,6 +6,7 @@ use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::config::Measure;
 use crate::memory::Memory;
+use crate::throughput::Throughput;
 use crate::trace::Tracer;
 use crate::wire::Limits;
 use arc_swap::ArcSwap;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) subscribers: Subscribers,
     pub(crate) lanes: Lanes,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) throughput: Arc<Throughput>,
     pub(crate) tally: Tally,
     /// Gives calls their spans, where somebody traces.
     pub(crate) tracer: Option<Arc<Tracer>>,

@@ -3,8 +3,9 @@
 
 use super::timeline::InterToken;
 use crate::background::{self, Work};
-use crate::call::{CallRecord, Channel};
+use crate::call::{CallRecord, Channel, TpsUnavailable};
 use crate::cost::budget::Charge;
+use crate::throughput::Ended;
 use crate::trace::CallTrace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,6 +88,21 @@ pub struct Finding {
     pub head_overhead: Option<Duration>,
     /// The most it spent on one piece of the response body.
     pub chunk_overhead: Option<Duration>,
+}
+
+impl Finding {
+    /// What of it counts for the throughput of all calls.
+    pub(crate) fn throughput(&self) -> Ended {
+        let record = &self.record;
+        let held_back = record.tps.unavailable == Some(TpsUnavailable::Buffered);
+        let tokens = &record.tokens;
+        Ended {
+            sent: self.moments.sent.unwrap_or(self.moments.received),
+            ended: self.ended,
+            tokens: tokens.normalised.output.or(tokens.reported.output),
+            whole: record.streamed == Some(false) || held_back,
+        }
+    }
 }
 
 /// When what happened in a call.

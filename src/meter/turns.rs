@@ -142,6 +142,7 @@ impl Turns {
         live.streamed(true);
         live.warm_up(state.warm_up);
         state.run.live = Some(live);
+        state.run.sent(received);
         self.turn = Some(turn);
     }
 
@@ -170,6 +171,7 @@ impl Turns {
             trace: self.trace(head),
         };
         let finding = record::finding(head, state, closing);
+        state.run.conclude(head, finding.throughput(), true);
         state.run = Run::behind(state.run.generation.next());
         state.bytes = Bytes::default();
         head.shared.subscribers.finished(finding);

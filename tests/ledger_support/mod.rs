@@ -317,7 +317,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         frames: output,
         stalls: u64::from(dice.below(20) == 0),
         segments: (decode > 20.0)
-            .then(|| SpeedSegment {
+            .then_some(SpeedSegment {
                 tokens: output,
                 seconds: decode,
             })

@@ -7,6 +7,7 @@ use tokengauge::call::{CallRecord, Dialect};
 use tokengauge::config::Measure;
 use tokengauge::meter::{Finding, Meter, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
+use tokengauge::throughput::Ticked;
 use tokengauge::trace::Tracer;
 
 /// How long a test waits for the background at most.
@@ -19,6 +20,11 @@ pub struct Bench {
     pub start: Instant,
     pub route: Arc<str>,
     pub upstream: Arc<str>,
+}
+
+/// The wall clock at the start.
+pub fn started_at() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
 
 impl Default for Bench {
@@ -53,6 +59,12 @@ impl Bench {
         self.start + Duration::from_millis(millis)
     }
 
+    /// What is new of the throughput `millis` after the start.
+    pub fn tick(&self, millis: u64) -> Ticked {
+        let wall = started_at() + Duration::from_millis(millis);
+        self.meter.tick(self.at(millis), wall)
+    }
+
     /// A call whose request head is read at the start.
     pub fn begin(&self, path: &str, headers: &[(&str, &str)]) -> Arc<dyn CallObserver> {
         self.begin_with(path, headers, |start| start)
@@ -66,7 +78,7 @@ impl Bench {
     ) -> Arc<dyn CallObserver> {
         self.meter.begin(change(CallStart {
             received: self.start,
-            started_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            started_at: started_at(),
             method: &Method::POST,
             uri: &path.parse::<Uri>().expect("a path"),
             headers: &header_map(headers),

@@ -21,7 +21,7 @@ pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQue
     reply(async {
         let asked = Asked::of(query.as_deref(), &[&FILTERS])?;
         let filter = asked.filter((admin.wall)())?;
-        let seen = admin.capacity.clone();
+        let seen = admin.throughput.clone();
         let question = move |store: &Store| {
             Ok(Capacity {
                 store: store.name(),

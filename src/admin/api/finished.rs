@@ -265,8 +265,11 @@ pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQ
         let filter = asked.filter((admin.wall)())?;
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
-        let question =
-            move |store: &Store| Ok((store.name(), store.timeseries(&filter, metric, step)?));
+        let seen = admin.throughput.clone();
+        let question = move |store: &Store| {
+            let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
+            Ok((store.name(), timeseries))
+        };
         let (store, timeseries) = ask(&admin, question).await?;
         Ok(Series {
             store,

@@ -6,6 +6,7 @@ use super::problem::Problem;
 use crate::admin::Admin;
 use crate::meter::StreamNow;
 use crate::slo::Status;
+use crate::throughput::{Rates, Which};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub(super) const OF_STREAMS: [&str; 7] = [
 pub(in crate::admin) struct Streams {
     /// How many are meant, beyond the limit, too.
     total: usize,
+    /// The output of all that are meant, however many are listed.
+    tokens_per_second: Rates,
     streams: Vec<StreamNow>,
 }
 
@@ -38,12 +41,14 @@ pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuer
 pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
     let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
     let figures = admin.meter.in_flight();
+    let throughput = admin.meter.throughput();
     let counted = figures
         .in_flight
         .iter()
         .map(|(.., streams)| *streams as usize);
     Streams {
         total: streams.len().max(counted.sum()),
+        tokens_per_second: throughput.rates((admin.clock)(), &Which::default()),
         streams,
     }
 }
@@ -68,8 +73,28 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
             && is(&session, stream.session.as_deref())
     });
     let total = streams.len();
+    let tokens_per_second = match agent.or(session) {
+        // By the second in which tokens come nobody counts those of an agent.
+        Some(_) => Rates {
+            now: streams.iter().filter_map(|stream| stream.tps).sum(),
+            ..Rates::default()
+        },
+        None => {
+            let which = Which {
+                route,
+                upstream,
+                model,
+                workload,
+            };
+            admin.meter.throughput().rates((admin.clock)(), &which)
+        }
+    };
     streams.truncate(limit);
-    Ok(Streams { total, streams })
+    Ok(Streams {
+        total,
+        tokens_per_second,
+        streams,
+    })
 }
 
 /// How every objective stands.

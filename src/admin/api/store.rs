@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use crate::admin::Admin;
 use crate::call::CallRecord;
-use crate::history::{self, Capacity, Past};
+use crate::history::{self, Past, ThroughputHistory};
 use crate::ledger::{
     CapacityRow, Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric,
     SessionDetail, SessionQuery, SessionRow, Timeseries,
@@ -115,7 +115,7 @@ impl Store {
     pub(super) fn capacity(
         &self,
         filter: &Filter,
-        seen: Option<&Capacity>,
+        seen: Option<&ThroughputHistory>,
     ) -> Answer<Vec<CapacityRow>> {
         match self {
             Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
@@ -131,16 +131,30 @@ impl Store {
         filter: &Filter,
         metric: SeriesMetric,
         step: Duration,
+        seen: Option<&ThroughputHistory>,
     ) -> Answer<Timeseries> {
         match self {
             Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
             Store::Memory(recent) => {
                 let findings = recent.newest(usize::MAX);
                 let calls = all(&findings).filter(|past| history::matches(filter, past));
-                Ok(history::timeseries(calls, metric, step))
+                let seconds = seen.zip(filter.throughput());
+                let seconds = seconds.map(|(seen, which)| seen.seconds(&which));
+                let seconds = seconds.map(|seconds| within(seconds, filter));
+                Ok(history::timeseries(calls, metric, step, seconds.as_deref()))
             }
         }
     }
+}
+
+/// Those of the time asked for.
+fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, f64)> {
+    let second = |at: std::time::SystemTime| crate::slo::since_1970(at) as u64;
+    let (since, until) = (filter.since.map(second), filter.until.map(second));
+    seconds.retain(|(at, ..)| {
+        since.is_none_or(|since| *at >= since) && until.is_none_or(|until| *at < until)
+    });
+    seconds
 }
 
 fn all(findings: &[Arc<Finding>]) -> impl Iterator<Item = Past<'_>> {

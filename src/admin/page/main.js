@@ -42,12 +42,11 @@ let seen = false; // whether there ever was a call
 /** An event, or what polling found in its place. */
 function take(event, data) {
   if (event === "streams") {
-    const shown = data.streams.filter(calls.matches);
-    const total = shown.length < data.streams.length ? shown.length : (data.total ?? shown.length);
     if (data.streams.length > 0) hasCalls();
-    tiles.streams(shown, total);
-    streams.update(shown, total);
     health.know({ streams: data.streams });
+    const { model, workload } = filters();
+    if (model || workload) chosenStreams(model, workload);
+    else showStreams(data);
   } else if (event === "slos") {
     tiles.slos(data.slos);
     objectives.update(data.slos);
@@ -62,6 +61,27 @@ function take(event, data) {
     calls.replace(data.calls);
   } else if (event === "lost") {
     dirty = true;
+  }
+}
+
+function showStreams({ streams: shown, total, tokens_per_second: output }) {
+  tiles.streams(shown, total, output);
+  streams.update(shown, total);
+}
+
+let asking = false;
+/** Events are of all streams: of some of them the proxy is asked. */
+async function chosenStreams(model, workload) {
+  if (asking) return;
+  asking = true;
+  try {
+    const chosen = await get("streams", { model, workload, limit: 100 });
+    const now = filters();
+    if (now.model === model && now.workload === workload) showStreams(chosen);
+  } catch (error) {
+    console.debug("streams:", error.message);
+  } finally {
+    asking = false;
   }
 }
 

@@ -34,13 +34,14 @@ export class Tiles {
     this.history = [];
   }
 
-  streams(streams, total) {
+  /** `output` is of all streams over the last ten seconds that are measured, however many of them are listed. */
+  streams(streams, total, output) {
     const speeds = streams.map((stream) => stream.tps).filter(known);
-    const output = speeds.reduce((sum, speed) => sum + speed, 0);
     const median = speeds.sort((a, b) => a - b)[Math.floor(speeds.length / 2)];
-    const each = known(median) ? `, half above ${rate(median)}` : "";
-    this.show("now", rate(output), "tok/s", `${plural(total, "stream")}${each}`);
-    this.history.push(output);
+    const each = known(median) && streams.length === total ? `, half above ${rate(median)}` : "";
+    const peak = output.peak > 0 ? `, peak ${rate(output.peak)}` : "";
+    this.show("now", rate(output.now), "tok/s", `${plural(total, "stream")}${each}${peak}`);
+    this.history.push(output.now);
     if (this.history.length > HISTORY) this.history.shift();
     this.draw();
   }

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::command::ask::{self, Proxy};
 use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::StreamNow;
+use crate::throughput::Rates;
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 pub(super) struct News {
     /// Calls under way, all of them.
     pub(super) in_flight: u64,
-    /// Their speeds together.
+    /// Their output together, as the proxy knows it of all of them.
     pub(super) tps: f64,
     /// What is looked at.
     pub(super) content: Content,
@@ -23,6 +24,7 @@ pub(super) struct News {
 #[derive(Deserialize)]
 struct Streams {
     total: u64,
+    tokens_per_second: Rates,
     streams: Vec<StreamNow>,
 }
 
@@ -91,7 +93,6 @@ impl Asking {
 
 async fn look(proxy: &Proxy, view: View) -> Result<News, String> {
     let streams: Streams = proxy.ask("/api/v1/streams?limit=1000").await?;
-    let tps = streams.streams.iter().filter_map(|stream| stream.tps).sum();
     let content = match view {
         View::Streams => Content::Streams(streams.streams),
         View::Models => {
@@ -109,7 +110,7 @@ async fn look(proxy: &Proxy, view: View) -> Result<News, String> {
     };
     Ok(News {
         in_flight: streams.total,
-        tps,
+        tps: streams.tokens_per_second.now,
         content,
     })
 }

@@ -163,21 +163,21 @@ pub const OUTPUT_TOKENS_PER_SECOND_NOW: Metric = gauge(
     "tokengauge_output_tokens_per_second_now",
     Unit::TokensPerSecond,
     MODEL,
-    "Output tokens of all streams over the last 10 seconds, as they arrived.",
+    "Output tokens of streams over the last 10 seconds that are measured, up to 3 seconds ago, by the second in which they came; whole answers are left out.",
 );
 /// The best of the recent past.
 pub const OUTPUT_TOKENS_PER_SECOND_PEAK: Metric = gauge(
     "tokengauge_output_tokens_per_second_peak",
     Unit::TokensPerSecond,
     MODEL,
-    "Largest throughput of all streams over 10 seconds on end within the last 5 minutes.",
+    "Largest of that over 10 seconds on end within the last 5 minutes, of this series: the peak of several is that of their sum, `max_over_time(sum(tokengauge_output_tokens_per_second_now)[5m:])`.",
 );
 /// The mean of the recent past.
 pub const OUTPUT_TOKENS_PER_SECOND_SUSTAINED: Metric = gauge(
     "tokengauge_output_tokens_per_second_sustained",
     Unit::TokensPerSecond,
     MODEL,
-    "Mean throughput of all streams over the last 5 minutes, or since the start where that is less.",
+    "Mean of that over the last 5 minutes, or since the first call where that is less.",
 );
 /// What calls cost.
 pub const COST_USD: Metric = counter(

@@ -2,8 +2,9 @@
 
 use super::groups::count;
 use super::matching::text;
-use super::{CapacityPoint, CapacityRow, Filter, QueryError};
+use super::{CapacityRow, Filter, QueryError};
 use crate::history::knee;
+use crate::ledger::CapacitySums;
 use crate::ledger::entry::milliseconds;
 use rusqlite::Connection;
 
@@ -15,7 +16,7 @@ pub(super) fn capacity(
     let since = filter.since.map_or(0, hour);
     let until = filter.until.map_or(i64::MAX, |until| hour(until) + 3600);
     let mut statement = connection.prepare_cached(
-        "SELECT upstream, concurrency, sum(seconds), sum(tokens), sum(decode_tokens),
+        "SELECT upstream, concurrency, sum(busy_ms), sum(tokens), sum(decode_tokens),
          sum(decode_us) FROM capacity WHERE hour >= ? AND hour < ?
          GROUP BY upstream, concurrency ORDER BY upstream, concurrency",
     )?;
@@ -31,14 +32,13 @@ pub(super) fn capacity(
             };
             all.push((upstream, fresh));
         }
-        let (seconds, tokens): (i64, i64) = (row.get(2)?, row.get(3)?);
-        let (decoded, us): (i64, i64) = (row.get(4)?, row.get(5)?);
-        let point = CapacityPoint {
-            concurrency: row.get(1)?,
-            system_tps: tokens as f64 / seconds.max(1) as f64,
-            request_tps: (us > 0).then(|| decoded as f64 * 1e6 / us as f64),
-            seconds: count(seconds),
+        let sums = CapacitySums {
+            busy_millis: count(row.get(2)?),
+            tokens: count(row.get(3)?),
+            decoded: count(row.get(4)?),
+            decode_millis: count(row.get(5)?) / 1000,
         };
+        let point = sums.point(row.get(1)?);
         if let Some((_, last)) = all.last_mut() {
             last.points.push(point);
         }

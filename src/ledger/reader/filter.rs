@@ -1,6 +1,7 @@
 //! What a query asks for.
 
 use crate::call::Outcome;
+use crate::throughput::Which;
 use std::time::SystemTime;
 
 /// Which calls. Absent parts match everything; present ones must all match.
@@ -28,6 +29,21 @@ pub struct Filter {
     pub outcome: Option<Outcome>,
     /// The session.
     pub session: Option<String>,
+}
+
+impl Filter {
+    /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
+    /// `None` where more is asked.
+    pub(crate) fn throughput(&self) -> Option<Which> {
+        let more = [&self.agent, &self.user, &self.experiment, &self.session];
+        let more = more.into_iter().any(Option::is_some) || self.outcome.is_some();
+        (!more).then(|| Which {
+            route: self.route.clone(),
+            upstream: self.upstream.clone(),
+            model: self.model.clone(),
+            workload: self.workload.clone(),
+        })
+    }
 }
 
 /// Which part of a long answer.

@@ -2,6 +2,7 @@
 
 use super::matching::{Matching, text};
 use super::scan::{Part, Slots, Want, parts, visit};
+use super::throughput;
 use super::{
     Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, QueryError, SeriesMetric,
     SpeedRow, Timeseries, TokenSums,
@@ -163,6 +164,7 @@ pub(super) fn timeseries(
     };
     let mut slots = Slots::default();
     slots.at(((to - from) / step - 1) as usize);
+    let mut tokens = vec![Some((0.0, 0.0)); slots.0.len()];
     if let Some(matching) = Matching::of(connection, filter)? {
         let part = Part {
             from: from * 1000,
@@ -175,9 +177,12 @@ pub(super) fn timeseries(
         };
         let slot = |ms: i64, _: &_| ((ms.div_euclid(1000) - from) / step) as usize;
         visit(connection, &matching, part, want, slot, &mut slots)?;
+        tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
     }
-    let points = slots.0.iter().enumerate();
-    let points = points.map(|(at, sums)| point(from + at as i64 * step, step, metric, sums));
+    let points = slots.0.iter().enumerate().map(|(at, sums)| {
+        let tokens = tokens.get(at).copied().flatten();
+        point(from + at as i64 * step, metric, sums, tokens)
+    });
     Ok(Timeseries {
         step: step as u64,
         points: points.collect(),
@@ -198,14 +203,18 @@ fn span(
     };
     let first = edge("SELECT min(start) FROM rollups WHERE level = ?", LEVELS[2])?;
     let last = edge("SELECT max(start) FROM rollups WHERE level = ?", LEVELS[0])?;
+    let came = edge("SELECT max(start) FROM throughput WHERE level = ?", 1)?;
+    let last = last.map(|last| last + LEVELS[0]);
     let since = filter
         .since
         .map(|since| milliseconds(since).div_euclid(1000));
     let until = filter
         .until
         .map(|until| (milliseconds(until) + 999).div_euclid(1000));
-    let (Some(from), Some(to)) = (since.or(first), until.or(last.map(|last| last + LEVELS[0])))
-    else {
+    let (Some(from), Some(to)) = (
+        since.or(first),
+        until.or(last.max(came.map(|came| came + 1))),
+    ) else {
         return Ok(None);
     };
     let from = from.div_euclid(step) * step;
@@ -232,15 +241,10 @@ fn level(
     Ok(LEVELS.into_iter().rev().find(fits))
 }
 
-fn point(at: i64, step: i64, metric: SeriesMetric, sums: &Sums) -> Point {
+fn point(at: i64, metric: SeriesMetric, sums: &Sums, tokens: Option<(f64, f64)>) -> Point {
     let sketch = match metric {
         SeriesMetric::Tps => &sums.tps,
         SeriesMetric::Ttft => &sums.ttft,
-    };
-    let tokens = if sums.calls == 0 {
-        Some(0)
-    } else {
-        sums.output
     };
     Point {
         at: written(at * 1000),
@@ -249,6 +253,7 @@ fn point(at: i64, step: i64, metric: SeriesMetric, sums: &Sums) -> Point {
         p50: sketch.quantile(0.5),
         p90: sketch.quantile(0.9),
         p99: sketch.quantile(0.99),
-        tokens_per_second: tokens.map(|tokens| tokens as f64 / step as f64),
+        tokens_per_second: tokens.map(|(all, _)| all),
+        spread_tokens_per_second: tokens.map(|(_, spread)| spread),
     }
 }

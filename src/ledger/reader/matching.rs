@@ -17,6 +17,8 @@ pub(super) struct Matching {
     pub(super) until: Option<i64>,
     /// What calls have in common, of those that match.
     pub(super) series: HashMap<i64, Common>,
+    /// Those of its names that calls have in common.
+    names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
     pub(super) all: bool,
     /// Only of this session or user.
@@ -82,9 +84,15 @@ impl Matching {
             until,
             series: series(connection, &names)?,
             all: names.is_empty(),
+            names,
             session: session.flatten(),
             user: user.flatten(),
         }))
+    }
+
+    /// The columns of `throughput` that are meant, and what is in them.
+    pub(super) fn of_throughput(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
 
     /// Whether sums by time answer it: those know no sessions and no users.

@@ -11,6 +11,7 @@ mod matching;
 mod rows;
 mod scan;
 mod sessions;
+mod throughput;
 
 pub use filter::*;
 pub use rows::*;

@@ -249,8 +249,12 @@ pub struct Point {
     pub p90: Option<f64>,
     /// 99 hundredths are below.
     pub p99: Option<f64>,
-    /// Output tokens of these calls over the length of the step.
+    /// Tokens of all calls that were generated in the step, whichever began when, over its
+    /// length; `null` for a time of which only the calls are known.
     pub tokens_per_second: Option<f64>,
+    /// What of it is of whole answers, spread over the time in which they were generated.
+    #[serde(default)]
+    pub spread_tokens_per_second: Option<f64>,
 }
 
 /// What an upstream gave at which number of calls at once.
@@ -269,11 +273,11 @@ pub struct CapacityRow {
 /// Throughput at one concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapacityPoint {
-    /// Calls under way.
+    /// Streams under way in the mean of a second, from their requests to their last tokens.
     pub concurrency: u32,
     /// Output tokens per second of all of them together.
     pub system_tps: f64,
-    /// Output tokens per second of one of them while it generates.
+    /// Output tokens per second of one of them while it streams.
     pub request_tps: Option<f64>,
     /// Seconds that were seen at this concurrency.
     pub seconds: u64,

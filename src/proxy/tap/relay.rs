@@ -4,7 +4,7 @@
 use super::kept::{Kept, Last};
 use super::now;
 use super::source::with_buffer;
-use crate::observer::{End, FailureKind, Frame};
+use crate::observer::{End, FailureKind, Frame, MAX_MEASURE_DELAY};
 use crate::proxy::body::BodyError;
 use crate::proxy::connection::Io;
 use crate::proxy::direct::Past;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 const TURNS: usize = 16;
 /// What waits to be measured when a stream falls silent, less than a second of it, waits
 /// no longer than this and a beat. Streams that go on wake as often for nothing.
-const MEASURE_WITHIN: Duration = Duration::from_millis(2950);
+const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
 /// Streams look at what waits at the same instants: to wake for each costs more, and to see
 /// to many at once delays others.
 const BEAT: Duration = Duration::from_millis(20);

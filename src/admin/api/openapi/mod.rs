@@ -194,6 +194,11 @@ fn operations() -> Vec<Operation> {
                     count(),
                     "How many there are, beyond the limit, too.",
                 ),
+                (
+                    "tokens_per_second",
+                    of("Throughput"),
+                    "The output of all of them together, however many are listed.",
+                ),
                 ("streams", list(of("Stream")), "The newest of them."),
             ])),
         ),

@@ -250,7 +250,11 @@ fn series() -> Named {
         (
             "CapacityPoint",
             object(&[
-                ("concurrency", count(), "Calls under way."),
+                (
+                    "concurrency",
+                    count(),
+                    "Streams under way in the mean of a second, from their requests to their last tokens.",
+                ),
                 (
                     "system_tps",
                     number(),
@@ -261,7 +265,11 @@ fn series() -> Named {
                     maybe(number()),
                     "Output tokens per second of one of them while it decodes.",
                 ),
-                ("seconds", count(), "Seconds seen at this concurrency."),
+                (
+                    "seconds",
+                    count(),
+                    "Seconds seen at this concurrency, up to half a minute late.",
+                ),
             ]),
         ),
         (
@@ -291,7 +299,12 @@ fn series() -> Named {
                 (
                     "tokens_per_second",
                     maybe(number()),
-                    "Output tokens of its calls over its length.",
+                    "Tokens generated within it over its length, whichever call they are of; null for times before that was kept.",
+                ),
+                (
+                    "spread_tokens_per_second",
+                    maybe(number()),
+                    "What of it is of whole answers, spread over the time in which they were generated.",
                 ),
             ]),
         ),

@@ -29,7 +29,11 @@ fn streams() -> Named {
         ("started_at", instant(), "When it began."),
         ("seconds", number(), "Since then."),
         ("tokens", of("TokensNow"), "Tokens so far."),
-        ("tps", maybe(number()), "Tokens per second just now."),
+        (
+            "tps",
+            maybe(number()),
+            "Tokens per second over the last 5 seconds that are measured; 0 in a stall.",
+        ),
         (
             "last_gap",
             maybe(number()),
@@ -43,7 +47,42 @@ fn streams() -> Named {
         ("tool_call", count(), "Arguments of tool calls."),
         ("output", count(), "All channels."),
     ]);
-    vec![("Stream", stream), ("TokensNow", tokens)]
+    let throughput = object(&[
+        (
+            "now",
+            number(),
+            "Tokens per second over the last 10 seconds that are measured, up to 3 seconds ago.",
+        ),
+        (
+            "peak",
+            number(),
+            "The largest over 10 seconds on end within 5 minutes, of all together; 0 where an agent or a session is asked for.",
+        ),
+        (
+            "sustained",
+            number(),
+            "The mean of 5 minutes, or since the first call; 0 where an agent or a session is asked for.",
+        ),
+        (
+            "spread",
+            of("SpreadThroughput"),
+            "What of them is of whole answers.",
+        ),
+    ]);
+    let spread = object(&[
+        (
+            "now",
+            number(),
+            "Of answers that came whole, spread over the time in which they were generated. Known when they end.",
+        ),
+        ("sustained", number(), "The same over 5 minutes."),
+    ]);
+    vec![
+        ("Stream", stream),
+        ("TokensNow", tokens),
+        ("Throughput", throughput),
+        ("SpreadThroughput", spread),
+    ]
 }
 
 fn objectives() -> Named {

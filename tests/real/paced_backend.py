@@ -1,0 +1,76 @@
+"""A backend that streams at an even pace and keeps, by its own clock, which tokens it sent in which second:
+`paced_backend.py`. The path says how: `/{name}/{streams of}/{tokens}/{every ms}/{frames}/v1/chat/completions`, or
+`/{name}/whole/{tokens}/{after ms}/0/…` for one body. `GET /truth` gives `{name: {"streamed": {second: tokens}, "whole":
+[[from, to, tokens], …]}}`, seconds since 1970. A word is a token."""
+
+import asyncio
+import collections
+import json
+import time
+
+TRUTH = collections.defaultdict(lambda: {"streamed": collections.Counter(), "whole": []})
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def chunk(delta, reason=None):
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    data = b"data: " + json.dumps({"id": "c", "model": "paced", "choices": [choice]}).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def stream(writer, name, tokens, every, frames):
+    writer.write(HEAD)
+    frame, came = chunk({"content": " word" * tokens}), TRUTH[name]["streamed"]
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    for _ in range(frames):
+        due += every
+        await asyncio.sleep(due - loop.time())
+        came[int(time.time())] += tokens
+        writer.write(frame)
+        await writer.drain()
+    end = b"data: [DONE]\n\n"
+    writer.write(chunk({}, "stop") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
+
+
+async def whole(writer, name, tokens, after):
+    began = time.time()
+    await asyncio.sleep(after)
+    message = {"role": "assistant", "content": " word" * tokens}
+    body = json.dumps({"model": "paced", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+    await writer.drain()
+    TRUTH[name]["whole"].append([began, time.time(), tokens])
+
+
+async def serve(reader, writer):
+    try:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            method, path, _ = head.split("\r\n")[0].split(" ")
+            if method == "GET":
+                body = json.dumps(TRUTH).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+            else:
+                length = next(line for line in head.lower().split("\r\n") if line.startswith("content-length:"))
+                await reader.readexactly(int(length.split(":")[1]))
+                _, name, kind, tokens, millis, frames, *_ = path.split("/")
+                if kind == "whole":
+                    await whole(writer, name, int(tokens), int(millis) / 1000)
+                else:
+                    await stream(writer, name, int(tokens), int(millis) / 1000, int(frames))
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
+        writer.close()
+
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=4096, limit=1 << 20)
+    print("listening on http://127.0.0.1:%d" % server.sockets[0].getsockname()[1], flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+asyncio.run(main())

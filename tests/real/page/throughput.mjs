@@ -1,0 +1,18 @@
+// What the page's first number says while it is looked at: `node throughput.mjs ADMIN SECONDS`, a JSON array of tokens per
+// second, one each second.
+import { launch, open } from "./browser.mjs";
+
+const [, , admin, seconds] = process.argv;
+const browser = await launch();
+try {
+  const { page } = await open(browser, admin);
+  const shown = [];
+  for (let second = 0; second < Number(seconds); second++) {
+    await page.waitForTimeout(1000);
+    const text = await page.locator("#tile-now .value").evaluate((value) => value.firstChild?.textContent ?? "");
+    shown.push(text);
+  }
+  console.log(JSON.stringify(shown));
+} finally {
+  await browser.close();
+}
