@@ -67,6 +67,7 @@ mod meter_support;
 mod meter_validity;
 mod otlp_export;
 mod otlp_metrics;
+mod otlp_retry;
 mod otlp_support;
 mod otlp_tls;
 mod output;

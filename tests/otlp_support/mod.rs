@@ -36,6 +36,10 @@ pub struct Manners {
     pub grpc_status: u8,
     /// Takes this long.
     pub slow: Duration,
+    /// Asks to be left alone for so many seconds.
+    pub retry_after: Option<u32>,
+    /// Behaves like that so many times, and well from then on; always where unset.
+    pub times: Option<usize>,
 }
 
 /// One message, unframed.
@@ -44,6 +48,9 @@ pub struct Received {
     pub path: String,
     pub headers: HeaderMap,
     pub message: Bytes,
+    pub at: Instant,
+    /// Whether it was answered well.
+    pub taken: bool,
 }
 
 #[derive(Clone)]
@@ -63,8 +70,18 @@ impl Receiver {
         Receiver::serve(Manners::default(), Some(acceptor)).await
     }
 
+    /// One that listens where another did.
+    pub async fn start_at(address: SocketAddr) -> Receiver {
+        let listener = TcpListener::bind(address).await.expect("bound");
+        Receiver::listen(listener, Manners::default(), None)
+    }
+
     async fn serve(manners: Manners, tls: Option<TlsAcceptor>) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        Receiver::listen(listener, manners, tls)
+    }
+
+    fn listen(listener: TcpListener, manners: Manners, tls: Option<TlsAcceptor>) -> Receiver {
         let receiver = Receiver {
             address: listener.local_addr().expect("an address"),
             received: Arc::default(),
@@ -98,6 +115,9 @@ impl Receiver {
         request: Request<Incoming>,
         manners: Manners,
     ) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
+        let before = self.received.lock().unwrap().len();
+        let behaves = manners.times.is_some_and(|times| before >= times);
+        let manners = if behaves { Manners::default() } else { manners };
         tokio::time::sleep(manners.slow).await;
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes());
@@ -111,6 +131,8 @@ impl Receiver {
             path: parts.uri.path().to_owned(),
             headers: parts.headers,
             message,
+            at: Instant::now(),
+            taken: manners.status.is_none() && manners.grpc_status == 0,
         });
         let mut response = match grpc {
             true => Response::new(trailed(manners.grpc_status)),
@@ -118,6 +140,10 @@ impl Receiver {
         };
         if let Some(status) = manners.status {
             *response.status_mut() = status.try_into().expect("a status");
+        }
+        if let Some(seconds) = manners.retry_after {
+            let headers = response.headers_mut();
+            headers.insert("retry-after", HeaderValue::from(seconds));
         }
         response
     }
@@ -128,7 +154,9 @@ impl Receiver {
 
     fn messages<T: Message + Default>(&self, what: &str) -> Vec<T> {
         let all = self.received();
-        let wanted = all.iter().filter(|received| received.path.contains(what));
+        let wanted = all
+            .iter()
+            .filter(|received| received.taken && received.path.contains(what));
         wanted
             .map(|received| T::decode(received.message.clone()).expect("a message"))
             .collect()

@@ -2,13 +2,15 @@
 //! The SDK's threads have no runtime of their own, so the work is done on ours and they
 //! wait for it.
 
+use super::Around;
 use super::grpc;
 use super::losses::{Failure, Losses, Reason};
+use super::retry::{self, Again, Attempt, Backoff};
 use super::settings::{Destination, Transport};
 use crate::config::Protocol;
 use crate::proxy::tls::{Connector, Invalid};
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -18,13 +20,18 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 /// Bytes read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
+
+/// How long after its first failure a message is sent again, in timeouts: with the default
+/// of ten seconds, for a minute.
+const RETRY_FOR: u32 = 6;
 
 /// A client for one signal.
 #[derive(Clone, Debug)]
@@ -39,6 +46,8 @@ struct Receiver {
     tls: Option<Connector>,
     connection: Mutex<Option<Connection>>,
     losses: Arc<Losses>,
+    /// Whether the process ends: nothing is waited for any more.
+    closing: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -47,29 +56,10 @@ enum Connection {
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// What the exporters need to know of a message that was not taken: whether to try again.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    status: StatusCode,
-    wait: Option<HeaderValue>,
-}
-
-impl From<StatusCode> for Refusal {
-    fn from(status: StatusCode) -> Refusal {
-        Refusal { status, wait: None }
-    }
-}
-
-impl From<Refusal> for Response<Bytes> {
-    fn from(refusal: Refusal) -> Response<Bytes> {
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = refusal.status;
-        if let Some(wait) = refusal.wait {
-            response.headers_mut().insert(RETRY_AFTER, wait);
-        }
-        response
-    }
-}
+/// A message that was not taken, whatever was tried. Why is told to the losses.
+#[derive(Debug, thiserror::Error)]
+#[error("the message was not delivered")]
+pub(super) struct Undelivered;
 
 /// An answer, whole.
 pub(super) struct Answer {
@@ -87,7 +77,7 @@ impl Client {
     pub fn new(
         destination: Destination,
         losses: Arc<Losses>,
-        runtime: Handle,
+        around: &Around,
     ) -> Result<Client, Invalid> {
         let protocol = match destination.transport {
             Transport::Grpc => Protocol::Http2,
@@ -100,10 +90,11 @@ impl Client {
             destination,
             connection: Mutex::default(),
             losses,
+            closing: watch::Sender::new(false),
         };
         Ok(Client {
             to: Arc::new(receiver),
-            runtime,
+            runtime: around.runtime.clone(),
         })
     }
 
@@ -112,15 +103,27 @@ impl Client {
         self.to.destination.clone()
     }
 
-    /// Posts one message, which may be compressed; gives the body of the answer. Every
-    /// failure is told to the losses.
-    pub(super) async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Refusal> {
+    /// Posts one message, which may be compressed, as often as it takes; gives the body of
+    /// the answer. Every failure is told to the losses.
+    pub(super) async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
         let to = Arc::clone(&self.to);
         let task = self
             .runtime
-            .spawn(async move { to.post(message, gzip).await });
-        let answer = task.await;
-        answer.unwrap_or_else(|_| Err(StatusCode::SERVICE_UNAVAILABLE.into()))
+            .spawn(async move { to.deliver(message, gzip).await });
+        task.await.unwrap_or(Err(Undelivered))
+    }
+
+    /// From now on each message is posted once, and what waits for another attempt makes
+    /// its last one at once.
+    pub(super) fn close(&self) {
+        self.to.closing.send_replace(true);
+    }
+
+    /// Ends when [`Client::close`] has been called.
+    pub(super) async fn closed(&self) {
+        let mut closing = self.to.closing.subscribe();
+        // The sender is ours: it is there as long as we are.
+        let _ = closing.wait_for(|closing| *closing).await;
     }
 }
 
@@ -129,52 +132,50 @@ impl HttpClient for Client {
     /// Takes the exporter's request apart: address, headers and frame are this client's.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let gzip = request.headers().contains_key(CONTENT_ENCODING);
-        let answer = self.post(request.into_body(), gzip).await;
-        Ok(answer.map_or_else(Into::into, Response::new))
+        let answer = self.post(request.into_body(), gzip).await?;
+        Ok(Response::new(answer))
     }
 }
 
 impl Receiver {
-    async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Refusal> {
+    async fn deliver(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
+        let mut closing = self.closing.subscribe();
+        let mut backoff = Backoff::new(self.destination.timeout.saturating_mul(RETRY_FOR));
+        loop {
+            let last = *closing.borrow();
+            let Attempt { failure, again } = match self.post(&message, gzip).await {
+                Ok(answer) => {
+                    self.losses.arrived();
+                    return Ok(answer);
+                }
+                Err(attempt) => attempt,
+            };
+            let wait = backoff.wait(again, Instant::now()).filter(|_| !last);
+            self.losses.failed(failure);
+            let wait = wait.ok_or(Undelivered)?;
+            let _ = tokio::time::timeout(wait, closing.wait_for(|closing| *closing)).await;
+        }
+    }
+
+    async fn post(&self, message: &Bytes, gzip: bool) -> Result<Bytes, Attempt> {
         let timeout = self.destination.timeout;
-        let answer = tokio::time::timeout(timeout, self.exchange(&message, gzip)).await;
+        let answer = tokio::time::timeout(timeout, self.exchange(message, gzip)).await;
         let answer = answer.unwrap_or_else(|_| {
             Err(Failure {
                 reason: Reason::Timeout,
                 message: format!("the receiver did not answer within {timeout:?}"),
             })
         });
-        let judged = match answer {
-            Ok(answer) => self.judge(answer),
-            // As if the receiver had said so: what is asked again is what is busy.
-            Err(failure) => Err((failure, StatusCode::SERVICE_UNAVAILABLE.into())),
+        let answer = answer.map_err(|failure| Attempt {
+            failure,
+            again: Again::After(Duration::ZERO),
+        })?;
+        let body = match self.destination.transport {
+            Transport::Grpc => grpc::judge(&answer)?,
+            Transport::Http => judge(answer)?,
         };
-        judged.map_err(|(failure, refusal)| {
-            self.losses.failed(failure);
-            refusal
-        })
-    }
-
-    fn judge(&self, answer: Answer) -> Result<Bytes, (Failure, Refusal)> {
-        let (status, message, body) = match self.destination.transport {
-            Transport::Grpc => grpc::judge(&answer),
-            Transport::Http => {
-                let message = format!("the receiver answered {}", answer.status);
-                (answer.status, message, answer.body)
-            }
-        };
-        if status.is_success() {
-            self.count_rejected(&body);
-            return Ok(body);
-        }
-        let reason = match status.as_u16() {
-            429 => Reason::Throttled,
-            500.. => Reason::Unavailable,
-            _ => Reason::Refused,
-        };
-        let wait = answer.head.get(RETRY_AFTER).cloned();
-        let refusal = Refusal { status, wait };
-        Err((Failure { reason, message }, refusal))
+        self.count_rejected(&body);
+        Ok(body)
     }
 
     /// The answers to all signals are alike in what they say of rejections.
@@ -184,7 +185,11 @@ impl Receiver {
         let rejected = partial.map_or(0, |partial| partial.rejected_spans);
         if let Ok(items @ 1..) = usize::try_from(rejected) {
             let message = "the receiver took the message and left out some of it";
-            self.losses.lost(Reason::Rejected, items, message);
+            let failure = Failure {
+                reason: Reason::Rejected,
+                message: message.to_owned(),
+            };
+            self.losses.lost(failure, items);
         }
     }
 
@@ -259,6 +264,25 @@ impl Receiver {
         };
         connected.map_err(|error| unreachable(&error))
     }
+}
+
+/// The body of an answer that says yes.
+fn judge(answer: Answer) -> Result<Bytes, Attempt> {
+    if answer.status.is_success() {
+        return Ok(answer.body);
+    }
+    let reason = match answer.status {
+        StatusCode::TOO_MANY_REQUESTS => Reason::Throttled,
+        status if status.is_server_error() => Reason::Unavailable,
+        _ => Reason::Refused,
+    };
+    Err(Attempt {
+        failure: Failure {
+            reason,
+            message: format!("the receiver answered {}", answer.status),
+        },
+        again: retry::of_status(answer.status, &answer.head, SystemTime::now()),
+    })
 }
 
 /// Starts a connection, which ends when nobody sends on it any more.

@@ -1,10 +1,12 @@
 //! The exporters of opentelemetry-otlp, on our own client. Address, headers and frame are
 //! the client's: what the exporters would read of the variables themselves is given them.
+//! So are the attempts: theirs know neither gRPC's codes nor the end of the process, and
+//! metrics do not go through them.
 
 use super::Failed;
 use super::client::Client;
 use opentelemetry_otlp::{
-    Compression, LogExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+    Compression, LogExporter, Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
 };
 
 /// For spans.
@@ -14,6 +16,7 @@ pub(super) fn spans(client: Client) -> Result<SpanExporter, Failed> {
         .with_http()
         .with_endpoint(settings.url.to_string())
         .with_protocol(Protocol::HttpBinary)
+        .with_retry_policy(RetryPolicy::disabled())
         .with_timeout(settings.timeout);
     let builder = match settings.gzip {
         true => builder.with_compression(Compression::Gzip),
@@ -30,6 +33,7 @@ pub(super) fn logs(client: Client) -> Result<LogExporter, Failed> {
         .with_http()
         .with_endpoint(settings.url.to_string())
         .with_protocol(Protocol::HttpBinary)
+        .with_retry_policy(RetryPolicy::disabled())
         .with_timeout(settings.timeout);
     let builder = match settings.gzip {
         true => builder.with_compression(Compression::Gzip),

@@ -3,13 +3,20 @@
 //! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
 use super::client::Answer;
+use super::losses::{Failure, Reason};
+use super::retry::{Again, Attempt};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD_NO_PAD as STANDARD_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, TE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
+use prost::Message;
 use std::time::Duration;
 
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
+/// Where a status has its details, in base64.
+const DETAILS: &str = "grpc-status-details-bin";
 
 /// A message in its frame.
 pub(super) fn frame(message: &Bytes, gzip: bool) -> Bytes {
@@ -35,41 +42,96 @@ pub(super) fn headers(headers: &mut HeaderMap, gzip: bool, timeout: Duration) {
     }
 }
 
-/// The HTTP status that says the same as the call's, a sentence, and the message of the
-/// answer. What may be tried again is what OTLP says may be.
-pub(super) fn judge(answer: &Answer) -> (StatusCode, String, Bytes) {
-    let field = answer.trailers.get("grpc-status");
-    let field = field.or_else(|| answer.head.get("grpc-status"));
-    let code = field.and_then(|code| code.to_str().ok()?.parse::<u8>().ok());
-    let Some(code) = code else {
-        let message = format!("the receiver answered {} without gRPC", answer.status);
-        let refused = !answer.status.is_success();
-        let status = if refused {
-            answer.status
-        } else {
-            StatusCode::BAD_GATEWAY
-        };
-        return (status, message, Bytes::new());
+/// The message of an answer that says yes. Without a status of the call's own, that of the
+/// HTTP answer stands for it.
+pub(super) fn judge(answer: &Answer) -> Result<Bytes, Attempt> {
+    let field = |name| answer.trailers.get(name).or_else(|| answer.head.get(name));
+    let text = |name| field(name).and_then(|value| value.to_str().ok());
+    let code = text("grpc-status").and_then(|code| code.parse::<u8>().ok());
+    let asked = text(DETAILS).and_then(retry_info);
+    let passing = Again::After(asked.unwrap_or_default());
+    let (reason, again) = match code {
+        Some(0) => return Ok(unframed(&answer.body)),
+        // A quota, or a disk, that is full: only who says so may be asked again.
+        Some(8) => {
+            let again = asked.map_or(Again::Never, Again::After);
+            (Reason::Throttled, again)
+        }
+        Some(1 | 4 | 10 | 11 | 14 | 15) => (Reason::Unavailable, passing),
+        Some(_) => (Reason::Refused, Again::Never),
+        None => match answer.status.as_u16() {
+            429 => (Reason::Throttled, passing),
+            502..=504 => (Reason::Unavailable, passing),
+            200 | 500.. => (Reason::Unavailable, Again::Never),
+            _ => (Reason::Refused, Again::Never),
+        },
     };
-    let status = match code {
-        0 => StatusCode::OK,
-        8 => StatusCode::TOO_MANY_REQUESTS,
-        1 | 4 | 10 | 11 | 14 | 15 => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::BAD_REQUEST,
+    let message = match code {
+        Some(code) => format!("the receiver answered with gRPC status {code}"),
+        None => format!("the receiver answered {} without gRPC", answer.status),
     };
-    let message = format!("the receiver answered with gRPC status {code}");
-    let plain = answer.body.first() == Some(&0) && answer.body.len() >= PREFIX;
-    let body = if plain {
-        answer.body.slice(PREFIX..)
-    } else {
-        Bytes::new()
-    };
-    (status, message, body)
+    let failure = Failure { reason, message };
+    Err(Attempt { failure, again })
+}
+
+/// The message within its frame; none where it is compressed, which was not asked for.
+fn unframed(body: &Bytes) -> Bytes {
+    match body.first() {
+        Some(0) if body.len() >= PREFIX => body.slice(PREFIX..),
+        _ => Bytes::new(),
+    }
+}
+
+/// `google.rpc.Status`, as far as it is read.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RpcStatus {
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Detail>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Detail {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<Delay>,
+}
+
+/// `google.protobuf.Duration`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Delay {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+/// How long the receiver wants to be left alone, where the details of its status say.
+fn retry_info(details: &str) -> Option<Duration> {
+    let bytes = STANDARD_NO_PAD.decode(details.trim_end_matches('=')).ok()?;
+    let status = RpcStatus::decode(Bytes::from(bytes)).ok()?;
+    let mut details = status.details.into_iter();
+    let info = details.find(|detail| detail.type_url.ends_with("google.rpc.RetryInfo"))?;
+    let delay = RetryInfo::decode(info.value).ok()?.retry_delay?;
+    let seconds = u64::try_from(delay.seconds).ok()?;
+    Some(Duration::new(
+        seconds,
+        u32::try_from(delay.nanos).ok()?.min(999_999_999),
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::StatusCode;
 
     fn answer(status: u16, trailer: Option<&'static str>, body: &'static [u8]) -> Answer {
         let mut trailers = HeaderMap::new();
@@ -84,6 +146,11 @@ mod tests {
         }
     }
 
+    fn refused(answer: &Answer) -> (Reason, Again) {
+        let attempt = judge(answer).expect_err("no");
+        (attempt.failure.reason, attempt.again)
+    }
+
     #[test]
     fn a_message_has_its_length_and_whether_it_is_compressed_before_it() {
         let message = Bytes::from_static(b"abc");
@@ -92,18 +159,53 @@ mod tests {
     }
 
     #[test]
-    fn a_status_becomes_one_of_http_that_is_tried_again_alike() {
-        let status = |answer: &Answer| judge(answer).0.as_u16();
-        assert_eq!(status(&answer(200, Some("0"), b"\0\0\0\0\x01x")), 200);
-        assert_eq!(judge(&answer(200, Some("0"), b"\0\0\0\0\x01x")).2, "x");
-        assert_eq!(status(&answer(200, Some("8"), b"")), 429);
-        assert_eq!(status(&answer(200, Some("14"), b"")), 503);
-        assert_eq!(status(&answer(200, Some("16"), b"")), 400);
-        assert_eq!(status(&answer(404, None, b"")), 404);
-        assert_eq!(status(&answer(200, None, b"")), 502);
+    fn a_status_says_whether_the_message_may_be_sent_again() {
+        let taken = judge(&answer(200, Some("0"), b"\0\0\0\0\x01x"));
+        assert_eq!(taken.expect("yes"), "x");
+        let soon = Again::After(Duration::ZERO);
+        for code in ["1", "4", "10", "11", "14", "15"] {
+            let judged = refused(&answer(200, Some(code), b""));
+            assert_eq!(judged, (Reason::Unavailable, soon), "{code}");
+        }
+        for code in ["2", "3", "5", "7", "12", "13", "16"] {
+            let judged = refused(&answer(200, Some(code), b""));
+            assert_eq!(judged, (Reason::Refused, Again::Never), "{code}");
+        }
+        let full = refused(&answer(200, Some("8"), b""));
+        assert_eq!(full, (Reason::Throttled, Again::Never));
+        let status = |status| refused(&answer(status, None, b""));
+        assert_eq!(status(404), (Reason::Refused, Again::Never));
+        assert_eq!(status(503), (Reason::Unavailable, soon));
+        assert_eq!(status(200), (Reason::Unavailable, Again::Never));
         let mut early = answer(200, None, b"");
-        let refused = HeaderValue::from_static("7");
-        early.head.insert("grpc-status", refused);
-        assert_eq!(status(&early), 400);
+        let code = HeaderValue::from_static("7");
+        early.head.insert("grpc-status", code);
+        assert_eq!(refused(&early), (Reason::Refused, Again::Never));
+    }
+
+    #[test]
+    fn a_receiver_says_in_the_details_when_it_may_be_asked_again() {
+        let delay = Delay {
+            seconds: 3,
+            nanos: 500_000_000,
+        };
+        let info = RetryInfo {
+            retry_delay: Some(delay),
+        };
+        let detail = Detail {
+            type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
+            value: Bytes::from(info.encode_to_vec()),
+        };
+        let status = RpcStatus {
+            details: vec![detail],
+        };
+        let details = base64::prelude::BASE64_STANDARD.encode(status.encode_to_vec());
+        let mut busy = answer(200, Some("8"), b"");
+        let details = HeaderValue::from_str(&details).expect("base64");
+        busy.trailers.insert(DETAILS, details);
+        let wait = Again::After(Duration::from_millis(3500));
+        assert_eq!(refused(&busy), (Reason::Throttled, wait));
+        assert_eq!(retry_info("!!"), None);
+        assert_eq!(retry_info(""), None);
     }
 }

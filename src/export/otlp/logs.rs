@@ -24,6 +24,7 @@ pub struct Logs {
     provider: SdkLoggerProvider,
     logger: SdkLogger,
     gate: Arc<Gate>,
+    client: Client,
 }
 
 impl Logs {
@@ -38,7 +39,7 @@ impl Logs {
     ) -> Result<Arc<Logs>, Failed> {
         let gate = Arc::new(Gate::new(bound("OTEL_BLRP_MAX_QUEUE_SIZE"), losses));
         let counted = Counted {
-            exporter: exporter::logs(client)?,
+            exporter: exporter::logs(client.clone())?,
             gate: Arc::clone(&gate),
         };
         let provider = SdkLoggerProvider::builder()
@@ -49,12 +50,16 @@ impl Logs {
             logger: provider.logger("tokengauge"),
             provider,
             gate,
+            client,
         }))
     }
 
-    /// Sends what waits, within `patience`, and ends the thread.
+    /// Sends what waits, within `patience`, and ends the thread. Says whether all of it
+    /// arrived; what did not is counted.
     pub fn shutdown(&self, patience: Duration) -> bool {
-        self.provider.shutdown_with_timeout(patience).is_ok()
+        self.client.close();
+        let ended = self.provider.shutdown_with_timeout(patience).is_ok();
+        self.gate.close() && ended
     }
 }
 

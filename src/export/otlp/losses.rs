@@ -1,7 +1,7 @@
 //! What an exporter could not deliver: counted by reason, told at most once a minute.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,25 +61,37 @@ pub struct Losses {
     count: Arc<Count>,
     clock: fn() -> Instant,
     told: Mutex<Option<Instant>>,
+    /// Lost in all.
+    items: AtomicU64,
     /// Why the export under way failed last: the exporters' own errors do not say.
     last: Mutex<Option<Failure>>,
 }
 
 impl Losses {
-    /// None so far. `clock` is the monotonic clock; it only spaces out complaints.
+    /// None so far. `clock` is the monotonic clock; it only spaces out what is logged.
     pub fn new(exporter: &'static str, count: Arc<Count>, clock: fn() -> Instant) -> Losses {
         Losses {
             exporter,
             count,
             clock,
             told: Mutex::default(),
+            items: AtomicU64::new(0),
             last: Mutex::default(),
         }
     }
 
     /// An attempt failed: it may be made again.
     pub fn failed(&self, failure: Failure) {
+        self.tell(&failure);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    /// What was sent has arrived: how earlier attempts failed does not matter any more.
+    pub fn arrived(&self) {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 
     /// `items` did not arrive, after every attempt.
@@ -90,23 +102,28 @@ impl Losses {
             message: "the export took too long".to_owned(),
         });
         drop(last);
-        self.lost(failure.reason, items, &failure.message);
+        self.lost(failure, items);
     }
 
-    /// `items` were lost for `reason`.
-    pub fn lost(&self, reason: Reason, items: usize, message: &str) {
-        (self.count)(self.exporter, reason.as_str(), items as u64);
+    /// `items` are lost.
+    pub fn lost(&self, failure: Failure, items: usize) {
+        (self.count)(self.exporter, failure.reason.as_str(), items as u64);
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
+        self.tell(&failure);
+    }
+
+    /// Logs that exports fail, and what has been lost so far.
+    fn tell(&self, failure: &Failure) {
         let now = (self.clock)();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
         if told.is_none_or(due) {
             *told = Some(now);
-            let (exporter, reason) = (self.exporter, reason.as_str());
             tracing::warn!(
-                exporter,
-                reason,
-                items,
-                message,
+                exporter = self.exporter,
+                reason = failure.reason.as_str(),
+                lost = self.items.load(Ordering::Relaxed),
+                message = failure.message,
                 "export failed; calls go on"
             );
         }
@@ -125,39 +142,78 @@ impl fmt::Debug for Losses {
 /// so they are never let get full.
 #[derive(Debug)]
 pub struct Gate {
-    waiting: AtomicUsize,
+    inside: Mutex<Inside>,
     most: usize,
     losses: Arc<Losses>,
+}
+
+/// What has entered and not left.
+#[derive(Debug, Default)]
+struct Inside {
+    items: usize,
+    closed: bool,
 }
 
 impl Gate {
     /// Lets in `most` items at a time.
     pub fn new(most: usize, losses: Arc<Losses>) -> Gate {
         Gate {
-            waiting: AtomicUsize::new(0),
+            inside: Mutex::default(),
             most,
             losses,
         }
     }
 
+    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether `items` may wait too; counts them as lost where not.
     pub fn enter(&self, items: usize) -> bool {
-        let room = |waiting| (waiting + items <= self.most).then_some(waiting + items);
-        let entered = self
-            .waiting
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
-        if entered.is_err() {
-            self.losses.lost(Reason::Full, items, "too many wait");
+        let mut inside = self.inside();
+        let enters = !inside.closed && inside.items.saturating_add(items) <= self.most;
+        if enters {
+            inside.items += items;
+            return true;
         }
-        entered.is_ok()
+        let message = if inside.closed {
+            "the exporter has ended"
+        } else {
+            "too many wait"
+        };
+        drop(inside);
+        let failure = Failure {
+            reason: Reason::Full,
+            message: message.to_owned(),
+        };
+        self.losses.lost(failure, items);
+        false
     }
 
     /// `items` have been exported, or not.
     pub fn leave(&self, items: usize, arrived: bool) {
-        self.waiting.fetch_sub(items, Ordering::Relaxed);
+        let mut inside = self.inside();
+        // What was inside when the gate closed is counted.
+        if inside.closed {
+            return;
+        }
+        inside.items = inside.items.saturating_sub(items);
+        drop(inside);
         if !arrived {
             self.losses.gave_up(items);
         }
+    }
+
+    /// Nobody exports any more: what is still inside is lost. Says whether that was nothing.
+    pub fn close(&self) -> bool {
+        let mut inside = self.inside();
+        inside.closed = true;
+        let items = std::mem::take(&mut inside.items);
+        drop(inside);
+        if items > 0 {
+            self.losses.gave_up(items);
+        }
+        items == 0
     }
 }
 
@@ -206,5 +262,19 @@ mod tests {
         gate.leave(3, false);
         let counted = counted.lock().expect("no panic").clone();
         assert_eq!(counted, [("throttled", 5), ("timeout", 3)]);
+    }
+
+    #[test]
+    fn what_is_inside_when_the_gate_closes_is_lost_once() {
+        let (losses, counted) = losses();
+        let gate = Gate::new(10, losses);
+        assert!(gate.enter(4) && gate.enter(2));
+        gate.leave(2, true);
+        assert!(!gate.close());
+        gate.leave(4, false);
+        assert!(!gate.enter(1));
+        assert!(gate.close(), "nothing is left");
+        let counted = counted.lock().expect("no panic").clone();
+        assert_eq!(counted, [("timeout", 4), ("full", 1)]);
     }
 }

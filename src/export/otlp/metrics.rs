@@ -5,7 +5,7 @@
 use super::Around;
 use super::client::Client;
 use super::gen_ai::GenAi;
-use super::losses::Losses;
+use super::losses::{Gate, Losses};
 use super::message::{self, Span};
 use super::settings::Settings;
 use crate::config::Conventions;
@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 /// Sends metrics.
 pub struct Metrics {
     client: Client,
-    losses: Arc<Losses>,
+    gate: Gate,
     resource: v1::Resource,
     gen_ai: GenAi,
     interval: Duration,
@@ -46,7 +46,7 @@ pub struct Metrics {
 struct Source {
     series: Arc<Prometheus>,
     meter: Arc<Meter>,
-    task: JoinHandle<()>,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Metrics {
@@ -62,7 +62,8 @@ impl Metrics {
         let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
         Arc::new(Metrics {
             client,
-            losses,
+            // One message at a time, whatever its size.
+            gate: Gate::new(usize::MAX, losses),
             resource: v1::Resource {
                 attributes,
                 ..v1::Resource::default()
@@ -87,14 +88,16 @@ impl Metrics {
             // The first comes at once, when there is nothing to tell.
             ticks.tick().await;
             loop {
-                ticks.tick().await;
-                theirs.send().await;
+                tokio::select! {
+                    _ = ticks.tick() => theirs.send().await,
+                    () = theirs.client.closed() => break,
+                };
             }
         });
         let source = Source {
             series,
             meter,
-            task,
+            task: Some(task),
         };
         *self.source() = Some(source);
     }
@@ -113,10 +116,11 @@ impl Metrics {
             true => (compressed(&message), true),
             false => (message, false),
         };
-        let sent = self.client.post(Bytes::from(message), gzip).await.is_ok();
-        if !sent {
-            self.losses.gave_up(points);
+        if !self.gate.enter(points) {
+            return false;
         }
+        let sent = self.client.post(Bytes::from(message), gzip).await.is_ok();
+        self.gate.leave(points, sent);
         sent
     }
 
@@ -147,11 +151,18 @@ impl Metrics {
 
     /// Sends everything a last time, within `patience`. Blocks.
     pub(super) fn shutdown(&self, patience: Duration) -> bool {
-        if let Some(source) = self.source().as_ref() {
-            source.task.abort();
-        }
-        let last = async { tokio::time::timeout(patience, self.send()).await };
-        self.runtime.block_on(last).unwrap_or(false)
+        self.client.close();
+        let task = self.source().as_mut().and_then(|source| source.task.take());
+        let last = async {
+            // What is under way comes first: deltas that are lost are not sent again.
+            if let Some(task) = task {
+                let _ = task.await;
+            }
+            self.send().await
+        };
+        let last = async { tokio::time::timeout(patience, last).await };
+        let sent = self.runtime.block_on(last).unwrap_or(false);
+        self.gate.close() && sent
     }
 }
 

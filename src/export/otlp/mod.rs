@@ -12,6 +12,7 @@ mod losses;
 mod message;
 mod metrics;
 mod resource;
+mod retry;
 pub mod settings;
 mod span;
 mod traces;
@@ -143,21 +144,24 @@ impl Otlp {
         }
     }
 
-    /// Sends what waits, each signal within `patience`, and ends; says whether all of it
-    /// went out. Blocks.
+    /// Sends what waits within `patience` and ends; says whether all of it went out, and
+    /// counts what did not. Metrics go last, since they tell of the others' losses. Blocks.
     pub fn shutdown(&self, patience: Duration) -> bool {
-        std::thread::scope(|scope| {
+        let until = Instant::now() + patience;
+        let most = patience - patience / 4;
+        let sent = std::thread::scope(|scope| {
             let traces = self.traces.as_deref();
-            let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(patience)));
+            let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(most)));
             let logs = self.logs.as_deref();
-            let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(patience)));
-            let metrics = self.metrics.as_deref();
-            let metrics = metrics.map(|metrics| scope.spawn(move || metrics.shutdown(patience)));
-            let all = [traces, metrics, logs].into_iter().flatten();
+            let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(most)));
+            let all = [traces, logs].into_iter().flatten();
             // Every one is waited for, whatever the first says.
             let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
             sent.into_iter().all(|sent| sent)
-        })
+        });
+        let left = until.saturating_duration_since(Instant::now());
+        let metrics = self.metrics.as_ref();
+        metrics.is_none_or(|metrics| metrics.shutdown(left)) && sent
     }
 }
 
@@ -179,11 +183,7 @@ impl Start<'_> {
         let to = destination.url.to_string();
         let Around { count, clock, .. } = self.around;
         let losses = Arc::new(Losses::new(exporter, Arc::clone(count), *clock));
-        let client = Client::new(
-            destination,
-            Arc::clone(&losses),
-            self.around.runtime.clone(),
-        );
+        let client = Client::new(destination, Arc::clone(&losses), self.around);
         let client = client.map_err(|error| Failed(error.to_string()));
         match client.and_then(|client| start(client, losses)) {
             Ok(started) => {

@@ -98,7 +98,7 @@ pub struct Destination {
     pub transport: Transport,
     /// Sent along: often a key, so never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long one export may take, retries included.
+    /// How long one attempt to deliver a message may take.
     pub timeout: Duration,
     /// Whether messages are compressed with gzip.
     pub gzip: bool,

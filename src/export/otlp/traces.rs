@@ -36,6 +36,7 @@ pub struct Traces {
     spans: Spans,
     gate: Arc<Gate>,
     processor: BatchSpanProcessor,
+    client: Client,
 }
 
 impl Traces {
@@ -51,7 +52,7 @@ impl Traces {
     ) -> Result<Arc<Traces>, Failed> {
         let gate = Arc::new(Gate::new(bound("OTEL_BSP_MAX_QUEUE_SIZE"), losses));
         let counted = Counted {
-            exporter: exporter::spans(client)?,
+            exporter: exporter::spans(client.clone())?,
             gate: Arc::clone(&gate),
         };
         let mut processor = BatchSpanProcessor::builder(counted).build();
@@ -65,12 +66,16 @@ impl Traces {
             },
             gate,
             processor,
+            client,
         }))
     }
 
-    /// Sends what waits, within `patience`, and ends the thread.
+    /// Sends what waits, within `patience`, and ends the thread. Says whether all of it
+    /// arrived; what did not is counted.
     pub fn shutdown(&self, patience: Duration) -> bool {
-        self.processor.shutdown_with_timeout(patience).is_ok()
+        self.client.close();
+        let ended = self.processor.shutdown_with_timeout(patience).is_ok();
+        self.gate.close() && ended
     }
 }
 

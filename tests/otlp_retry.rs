@@ -1,0 +1,196 @@
+//! What a receiver of OTLP gets that was away, busy or silent for a while, and what is
+//! counted of what it does not get.
+
+use crate::meter_support::{Bench, DONE, finish, words};
+use crate::otlp_support::{Lost, Manners, PATIENCE, Receiver, exporters};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge::config::{Conventions, Measure};
+use tokengauge::export::otlp::Otlp;
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::observer::End;
+use tokio::net::TcpListener;
+
+const CALLS: usize = 20;
+
+/// All signals to `address`, at once.
+fn variables(address: SocketAddr, protocol: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
+        ("OTEL_LOGS_EXPORTER", "otlp".to_owned()),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "200".to_owned()),
+    ]
+}
+
+struct World {
+    otlp: Otlp,
+    lost: Lost,
+    bench: Bench,
+    series: Arc<Prometheus>,
+}
+
+impl World {
+    fn new(variables: &[(&str, String)]) -> World {
+        let (otlp, lost) = exporters(variables, Conventions::Current);
+        let bench = Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer());
+        let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+        otlp.begin_metrics(&series, &bench.meter);
+        World {
+            otlp,
+            lost,
+            bench,
+            series,
+        }
+    }
+
+    fn calls(&self, count: usize) {
+        for _ in 0..count {
+            let call = self.bench.begin("/v1/chat/completions", &[]);
+            self.bench
+                .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
+            self.bench.answer(&*call, 200, "text/event-stream");
+            self.bench.frame(&*call, 100, words(10));
+            self.bench.frame(&*call, 300, finish(Some(10)) + DONE);
+            self.bench.end(&*call, 310, End::Complete);
+        }
+    }
+
+    fn lost(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.lost.lock().unwrap().clone()
+    }
+
+    /// Sends what waits; says what was lost in the end.
+    async fn end(self, patience: Duration) -> Vec<(&'static str, &'static str, u64)> {
+        assert!(self.bench.meter.flush(PATIENCE));
+        let otlp = self.otlp;
+        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(patience));
+        ended.await.expect("no panic");
+        drop(self.series);
+        let lost = self.lost.lock().unwrap().clone();
+        lost
+    }
+}
+
+/// An address where nobody listens.
+async fn nowhere() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    listener.local_addr().expect("an address")
+}
+
+async fn arrived(receiver: &Receiver, spans: usize, logs: usize) {
+    let until = Instant::now() + Duration::from_secs(30);
+    let there = || {
+        let metrics = !receiver.metrics().is_empty();
+        (receiver.spans().len(), receiver.logs().len(), metrics)
+    };
+    while there() != (spans, logs, true) {
+        assert!(Instant::now() < until, "{:?}", there());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
+    for protocol in ["http/protobuf", "grpc"] {
+        let address = nowhere().await;
+        let mut variables = variables(address, protocol);
+        variables.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "10000".to_owned()));
+        let world = World::new(&variables);
+        world.calls(CALLS);
+        // A full batch goes out at once: the first attempts fail.
+        world.calls(250);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(world.lost().is_empty(), "{:?}", world.lost());
+        let receiver = Receiver::start_at(address).await;
+        arrived(&receiver, 2 * (CALLS + 250), CALLS + 250).await;
+        assert!(world.end(PATIENCE).await.is_empty(), "{protocol}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_receiver_is_asked_again_when_it_said_and_not_before() {
+    let busy = Manners {
+        status: Some(503),
+        retry_after: Some(1),
+        times: Some(2),
+        ..Manners::default()
+    };
+    let receiver = Receiver::start(busy).await;
+    let mut variables = variables(receiver.address, "http/protobuf");
+    variables.push(("OTEL_METRICS_EXPORTER", "none".to_owned()));
+    variables.push(("OTEL_TRACES_EXPORTER", "none".to_owned()));
+    let world = World::new(&variables);
+    world.calls(512);
+    let until = Instant::now() + Duration::from_secs(30);
+    while receiver.logs().len() < 512 {
+        assert!(Instant::now() < until);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let at: Vec<_> = receiver.received().iter().map(|one| one.at).collect();
+    for pair in at[..3].windows(2) {
+        let waited = pair[1] - pair[0];
+        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+    }
+    assert!(world.end(PATIENCE).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_says_no_is_asked_once() {
+    for (protocol, manners) in [
+        ("http/protobuf", refusing(400, 0)),
+        ("http/protobuf", refusing(500, 0)),
+        ("grpc", refusing(200, 16)),
+        // Without a hint when it would be otherwise.
+        ("grpc", refusing(200, 8)),
+    ] {
+        let receiver = Receiver::start(manners).await;
+        let mut variables = variables(receiver.address, protocol);
+        variables.push(("OTEL_METRICS_EXPORTER", "none".to_owned()));
+        variables.push(("OTEL_LOGS_EXPORTER", "none".to_owned()));
+        variables.retain(|(name, value)| *name != "OTEL_LOGS_EXPORTER" || value != "otlp");
+        let world = World::new(&variables);
+        world.calls(256);
+        let until = Instant::now() + PATIENCE;
+        while world.lost().is_empty() {
+            assert!(Instant::now() < until, "{protocol} {manners:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let lost: u64 = world.lost().iter().map(|(_, _, items)| items).sum();
+        assert_eq!(lost, 512);
+        assert_eq!(receiver.received().len(), 1, "{protocol} {manners:?}");
+        world.end(PATIENCE).await;
+    }
+}
+
+fn refusing(status: u16, grpc_status: u8) -> Manners {
+    Manners {
+        status: Some(status),
+        grpc_status,
+        ..Manners::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_span_that_a_silent_receiver_did_not_confirm_is_counted() {
+    for protocol in ["http/protobuf", "grpc"] {
+        let silent = Manners {
+            slow: Duration::from_secs(60),
+            ..Manners::default()
+        };
+        let receiver = Receiver::start(silent).await;
+        let world = World::new(&variables(receiver.address, protocol));
+        world.calls(1046);
+        let started = Instant::now();
+        let lost = world.end(Duration::from_secs(1)).await;
+        assert!(started.elapsed() < Duration::from_secs(8), "it is bounded");
+        let of = |exporter| {
+            let its = lost.iter().filter(|(of, _, _)| *of == exporter);
+            its.map(|(_, _, items)| items).sum::<u64>()
+        };
+        assert_eq!(of("otlp_traces"), 2092, "{protocol}: {lost:?}");
+        assert_eq!(of("otlp_logs"), 1046, "{protocol}: {lost:?}");
+        assert!(of("otlp_metrics") > 0, "{protocol}: {lost:?}");
+    }
+}
