@@ -251,6 +251,58 @@ pub struct RequestFacts {
     pub configured: Option<Box<Named>>,
 }
 
+/// How a request wants its answer generated, as far as it says. In spans alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationSettings {
+    /// The sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// How many of the likeliest tokens are sampled from.
+    pub top_k: Option<f64>,
+    /// Makes sampling repeatable.
+    pub seed: Option<i64>,
+    /// By how much tokens that came often are less likely.
+    pub frequency_penalty: Option<f64>,
+    /// By how much tokens that came at all are less likely.
+    pub presence_penalty: Option<f64>,
+    /// Output tokens, at most.
+    pub max_tokens: Option<i64>,
+    /// What ends the answer where it would come next; the first few, cut where they are long.
+    pub stop_sequences: Vec<String>,
+    /// What the answer is to be.
+    pub output_type: Option<OutputType>,
+    /// How the numbers of embeddings are written.
+    pub encoding_format: Option<String>,
+    /// Numbers of an embedding.
+    pub dimensions: Option<i64>,
+}
+
+/// What an answer is to be; the words are those of the GenAI conventions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// Plain text.
+    Text,
+    /// JSON, by a schema or not.
+    Json,
+    /// An image.
+    Image,
+    /// Speech.
+    Speech,
+}
+
+impl OutputType {
+    /// The conventions' word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OutputType::Text => "text",
+            OutputType::Json => "json",
+            OutputType::Image => "image",
+            OutputType::Speech => "speech",
+        }
+    }
+}
+
 /// Who made a call, as far as configured members of its body say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {

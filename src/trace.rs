@@ -105,6 +105,18 @@ impl CallTrace {
     }
 }
 
+/// Bytes of a `tracestate` that is kept: what everybody must be able to pass on.
+const MAX_STATE: usize = 512;
+
+/// The caller's `tracestate`, its lines as one list. A longer one than everybody must pass
+/// on counts as absent.
+pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
+    let lines = headers.get_all("tracestate").into_iter();
+    let lines: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();
+    let all = lines?.join(",");
+    (!all.is_empty() && all.len() <= MAX_STATE).then(|| all.into())
+}
+
 /// Gives a call its spans, under the agent's where it sent one; decides whether they are
 /// recorded. Called on the traffic's threads: must be cheap.
 pub type Tracer = dyn Fn(Option<TraceContext>) -> CallTrace + Send + Sync;

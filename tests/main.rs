@@ -68,6 +68,7 @@ mod meter_validity;
 mod otlp_export;
 mod otlp_metrics;
 mod otlp_retry;
+mod otlp_spans;
 mod otlp_support;
 mod otlp_tls;
 mod output;

@@ -241,7 +241,7 @@ async fn the_status_of_each_span_says_whose_failure_it_was() {
     let reset = ending(Some(200), &some, End::UpstreamReset).await;
     assert_eq!(reset, [error("upstream_reset"), error("upstream_reset")]);
     let inside = ending(Some(200), &failed, End::Complete).await;
-    assert_eq!(inside, [error("overloaded"), error("overloaded")]);
+    assert_eq!(inside, [error("error_event"), error("error_event")]);
     let left = ending(Some(200), &some, End::ClientCancelled).await;
     assert_eq!(left, [unset.clone(), unset.clone()], "leaving is no error");
     let nobody = ending(None, &[], End::Failed(FailureKind::Connect)).await;

@@ -268,6 +268,7 @@ fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
     let failures = Arc::clone(prometheus);
     let around = Around {
         conventions: config.otlp.conventions,
+        langfuse: config.otlp.langfuse,
         instance: uuid::Uuid::new_v4().to_string(),
         count: Arc::new(move |exporter, reason, items| {
             failures.export_failures(exporter, reason).increment(items);

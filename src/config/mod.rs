@@ -370,6 +370,8 @@ pub struct Otlp {
     pub call_records: bool,
     /// Which version's names spans and metrics use.
     pub conventions: Conventions,
+    /// Whether CLIENT spans carry what Langfuse reads, too.
+    pub langfuse: bool,
 }
 
 /// A version of the GenAI conventions of OpenTelemetry.

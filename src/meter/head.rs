@@ -11,7 +11,7 @@ use crate::config::Measure;
 use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
 use crate::quota::{self, Permit};
-use crate::trace::{CallTrace, TraceContext};
+use crate::trace::{self, CallTrace, TraceContext};
 use crate::wire::{self, BodyHead};
 use http::{HeaderMap, Method, header};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,6 +41,8 @@ pub(crate) struct Head {
     /// What quotas and budgets know of the call, where there are any.
     pub(super) limited: Option<Box<Limited>>,
     pub(crate) trace: Option<Box<CallTrace>>,
+    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    pub(crate) trace_state: Option<Box<str>>,
     /// Locked by the worker for as long as it reads: others must only try.
     pub(crate) request: Mutex<Request>,
 }
@@ -88,10 +90,15 @@ impl Head {
         }
         let parent = || TraceContext::of_headers(start.headers);
         let tracer = shared.tracer.as_ref();
+        let trace = tracer.map(|tracer| Box::new(tracer(parent())));
+        let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
+        let request = request.traced(sampled.is_some());
+        let continued = sampled.filter(|trace| trace.continues());
         Head {
             shared: Arc::clone(shared),
             measure,
-            trace: tracer.map(|tracer| Box::new(tracer(parent()))),
+            trace_state: continued.and_then(|_| trace::state(start.headers)),
+            trace,
             lane: shared.lanes.lane(start.route, start.upstream),
             assignment,
             id: id(start.started_at),

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
 pub(crate) use subscriber::wait_behind;
-pub use subscriber::{Finding, Moments, Stream, Subscriber, Watch};
+pub use subscriber::{Asked, Finding, Moments, Stream, Subscriber, Watch};
 pub use timeline::{INTER_TOKEN_BOUNDS, InterToken};
 
 /// Watches every call of the process.

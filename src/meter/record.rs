@@ -4,7 +4,7 @@
 use super::call::State;
 use super::generation::Generation;
 use super::head::Head;
-use super::subscriber::{Finding, Moments};
+use super::subscriber::{Asked, Finding, Moments};
 use super::verdict::{self, Facts};
 use crate::attribution::Attribution;
 use crate::call::{
@@ -88,6 +88,14 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
     let tier = Tier::of(asked.and_then(|asked| asked.service_tier.as_deref()));
+    let settings = request
+        .as_ref()
+        .and_then(|request| request.settings.as_deref());
+    let asked = settings.map(|settings| Asked {
+        settings: settings.clone(),
+        choices: asked.and_then(|asked| asked.choices),
+        service_tier: asked.and_then(|asked| asked.service_tier.clone()),
+    });
     drop(request);
     let guessed_session = who.guessed;
     let judged = Judged {
@@ -117,6 +125,8 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
             |trace| trace.server.sampled(),
         ),
         trace: closing.trace,
+        trace_state: head.trace_state.clone(),
+        asked: asked.map(Box::new),
         response_id: response_id.map(String::from),
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
         decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),

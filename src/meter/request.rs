@@ -3,7 +3,7 @@
 
 use crate::attribution::Rules;
 use crate::background::give_way;
-use crate::call::{Dialect, Named, RequestFacts};
+use crate::call::{Dialect, GenerationSettings, Named, RequestFacts};
 use crate::memory::{Buffer, Memory, Share};
 use crate::observer::Unread;
 use crate::{tokens, wire};
@@ -21,6 +21,9 @@ pub(crate) struct Request {
     copy: Option<Buffer>,
     complete: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
+    /// What a span tells of it; read where one is recorded.
+    pub(crate) settings: Option<Box<GenerationSettings>>,
+    traced: bool,
 }
 
 impl Request {
@@ -33,7 +36,14 @@ impl Request {
             copy: prompts.then(|| Buffer::new(memory, limit)),
             complete: false,
             facts: None,
+            settings: None,
+            traced: false,
         }
+    }
+
+    /// The same request, and whether its spans are recorded.
+    pub(crate) fn traced(self, traced: bool) -> Request {
+        Request { traced, ..self }
     }
 
     /// A piece of the body. Says `false` once, when it does not fit any more.
@@ -69,6 +79,8 @@ impl Request {
         if self.facts.is_none() {
             let _scratch = scratch(copy);
             self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
+            let body = Some(copy.as_slice()).filter(|_| self.traced);
+            self.settings = body.and_then(wire::generation_settings).map(Box::new);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::timeline::InterToken;
 use crate::background::{self, Work};
-use crate::call::{CallRecord, Channel, TpsUnavailable};
+use crate::call::{CallRecord, Channel, GenerationSettings, TpsUnavailable};
 use crate::cost::budget::Charge;
 use crate::throughput::Ended;
 use crate::trace::CallTrace;
@@ -68,6 +68,10 @@ pub struct Finding {
     pub moments: Moments,
     /// Its spans, where somebody traces.
     pub trace: Option<CallTrace>,
+    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    pub trace_state: Option<Box<str>>,
+    /// What the request asks for, where its spans are recorded.
+    pub asked: Option<Box<Asked>>,
     /// Whether the trace of the record is recorded, so that it can be looked at.
     pub sampled: bool,
     /// The response's own id.
@@ -103,6 +107,17 @@ impl Finding {
             whole: record.streamed == Some(false) || held_back,
         }
     }
+}
+
+/// What a request asks for, of which no record tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// How the answer is to be generated.
+    pub settings: GenerationSettings,
+    /// How many choices.
+    pub choices: Option<u32>,
+    /// The class of service.
+    pub service_tier: Option<String>,
 }
 
 /// When what happened in a call.

@@ -48,7 +48,7 @@ pub use detect::{Detected, detect};
 pub use error_body::error_body;
 pub use openai_realtime::RealtimeRequests;
 pub use pick::{JsonPath, pick};
-pub use request::{request_facts, request_texts};
+pub use request::{generation_settings, request_facts, request_texts};
 pub use strict::BodyHead;
 pub(crate) use strict::differences;
 

@@ -1,7 +1,9 @@
 //! What a request body says of itself.
 
+mod settings;
 mod texts;
 
+pub use settings::generation_settings;
 pub use texts::request_texts;
 
 use super::json::{Count, Object, Text};

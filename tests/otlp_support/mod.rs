@@ -239,10 +239,20 @@ pub type Lost = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
 
 /// Exporters as `variables` and the rest say, and what they lose.
 pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, Lost) {
+    exporters_for(variables, conventions, false)
+}
+
+/// The same, for Langfuse or not.
+pub fn exporters_for(
+    variables: &[(&str, String)],
+    conventions: Conventions,
+    langfuse: bool,
+) -> (Otlp, Lost) {
     let lost = Lost::default();
     let counted = Arc::clone(&lost);
     let around = Around {
         conventions,
+        langfuse,
         instance: "this-process".to_owned(),
         count: Arc::new(move |exporter, reason, items| {
             counted.lock().unwrap().push((exporter, reason, items));

@@ -3,7 +3,7 @@
 //! those of the draft that many receivers were written for, v1.36. The constants of
 //! OpenTelemetry's own crates are deprecated. And what the values are.
 
-use crate::call::{CallRecord, Dialect, Operation};
+use crate::call::{CallRecord, Dialect, Operation, Outcome};
 use crate::config::Conventions;
 
 /// One thing that is told, and its name in each version. Unnamed is not told.
@@ -78,6 +78,85 @@ pub const SERVER_PORT: Name = Name::both("server.port");
 pub const ERROR_TYPE: Name = Name::both("error.type");
 /// The status of the answer.
 pub const STATUS_CODE: Name = Name::both("http.response.status_code");
+
+/// How many choices were asked for, where it is not one.
+pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
+/// The seed of the request.
+pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
+/// The sampling temperature.
+pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
+/// Nucleus sampling.
+pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
+/// How many tokens are sampled from.
+pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
+/// The most output tokens.
+pub const REQUEST_MAX_TOKENS: Name = Name::both("gen_ai.request.max_tokens");
+/// The penalty of what came often.
+pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency_penalty");
+/// The penalty of what came at all.
+pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
+/// What ends the answer.
+pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
+/// How embeddings are written.
+pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
+/// Numbers of an embedding.
+pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
+/// What the answer is to be.
+pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
+/// Which of OpenAI's interfaces it is.
+pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
+/// The class of service asked for, where it is not left to OpenAI.
+pub const OPENAI_REQUEST_TIER: Name = Name::both("openai.request.service_tier");
+/// The user, hashed.
+pub const USER: Name = Name::both("user.id");
+/// The method of the request.
+pub const METHOD: Name = Name::both("http.request.method");
+/// The path of the request, names and identifiers in it replaced.
+pub const URL_PATH: Name = Name::both("url.path");
+/// The path as a template.
+pub const ROUTE: Name = Name::both("http.route");
+
+/// The version of the names, for those who translate between versions.
+pub fn schema_url(conventions: Conventions) -> &'static str {
+    match conventions {
+        Conventions::Current => "https://opentelemetry.io/schemas/1.41.0",
+        Conventions::Draft => "https://opentelemetry.io/schemas/1.36.0",
+    }
+}
+
+/// A method that the conventions know; one word for all others.
+pub fn method(sent: &str) -> &str {
+    const KNOWN: [&str; 10] = [
+        "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY",
+    ];
+    if KNOWN.contains(&sent) {
+        sent
+    } else {
+        "_OTHER"
+    }
+}
+
+/// Which of OpenAI's interfaces a dialect is.
+pub fn openai_api(dialect: Dialect) -> Option<&'static str> {
+    match dialect {
+        Dialect::OpenaiChat => Some("chat_completions"),
+        Dialect::OpenaiResponses => Some("responses"),
+        _ => None,
+    }
+}
+
+/// What went wrong, in a word of a bounded list: the same for spans and metrics. A status
+/// where that is all that happened; what a body calls its error has no bound.
+pub fn error_type(record: &CallRecord) -> Option<String> {
+    let word = || record.outcome.as_str().to_owned();
+    match record.outcome {
+        Outcome::Complete | Outcome::ClientCancelled => None,
+        Outcome::HttpError => Some(record.status.map_or_else(word, |status| status.to_string())),
+        Outcome::ErrorEvent => Some(word()),
+        // Words of our own.
+        _ => Some(record.error_type.clone().unwrap_or_else(word)),
+    }
+}
 
 /// The operation as the conventions call it, else as we do; nothing where it is none.
 pub fn operation(operation: Operation) -> Option<&'static str> {

@@ -205,7 +205,7 @@ impl GenAi {
 
     fn times(&self, identity: &Identity, finding: &Finding) {
         let record = &finding.record;
-        let ended = identity.with_error(error(record));
+        let ended = identity.with_error(names::error_type(record));
         self.record(CLIENT_DURATION, ended.clone(), record.seconds.duration, 1);
         let sent = finding.moments.sent;
         let served = sent.map(|sent| crate::call::seconds_between(sent, finding.ended));
@@ -301,14 +301,5 @@ impl GenAi {
         add(names::ERROR_TYPE, identity.error.as_deref().and_then(text));
         add(names::TOKEN_TYPE, identity.token.and_then(text));
         attributes
-    }
-}
-
-/// A status, else how the call ended: what the body called its error has no bound.
-fn error(record: &CallRecord) -> Option<String> {
-    match (record.outcome, record.status) {
-        (Outcome::Complete | Outcome::ClientCancelled, _) => None,
-        (Outcome::HttpError, Some(status)) => Some(status.to_string()),
-        (outcome, _) => Some(outcome.as_str().to_owned()),
     }
 }

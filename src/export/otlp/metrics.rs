@@ -4,6 +4,7 @@
 
 use super::Around;
 use super::client::Client;
+use super::conventions;
 use super::gen_ai::GenAi;
 use super::losses::{Gate, Losses};
 use super::message::{self, Span};
@@ -32,6 +33,7 @@ pub struct Metrics {
     gate: Gate,
     resource: v1::Resource,
     gen_ai: GenAi,
+    conventions: Conventions,
     interval: Duration,
     delta: bool,
     clock: fn() -> Instant,
@@ -69,6 +71,7 @@ impl Metrics {
                 ..v1::Resource::default()
             },
             gen_ai: GenAi::new(conventions, around.max_models),
+            conventions,
             interval: settings.interval,
             delta: settings.delta,
             clock: around.clock,
@@ -138,7 +141,7 @@ impl Metrics {
         let scope = ScopeMetrics {
             scope: Some(message::scope()),
             metrics,
-            ..ScopeMetrics::default()
+            schema_url: conventions::schema_url(self.conventions).to_owned(),
         };
         let resource = ResourceMetrics {
             resource: Some(self.resource.clone()),

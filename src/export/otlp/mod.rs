@@ -47,6 +47,8 @@ pub struct Failed(String);
 pub struct Around {
     /// Which names are used.
     pub conventions: Conventions,
+    /// Whether CLIENT spans carry what Langfuse reads, too.
+    pub langfuse: bool,
     /// Names this process where the environment does not.
     pub instance: String,
     /// Counts what is lost.
@@ -99,7 +101,7 @@ impl Otlp {
             ))
         });
         let traces = start.signal(Signal::Traces, settings.traces, |client, losses| {
-            Traces::start(client, losses, &resource, conventions)
+            Traces::start(client, losses, &resource, conventions, around.langfuse)
         });
         let logs = start.signal(Signal::Logs, settings.logs, |client, losses| {
             Logs::start(client, losses, &resource)

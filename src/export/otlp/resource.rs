@@ -3,6 +3,7 @@
 use super::settings::Variables;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
 
 /// What the service is called when nothing is named.
 const SERVICE: &str = "tokengauge";
@@ -49,14 +50,19 @@ pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
     // The conventions: unique in the cluster, and the same after a restart of the container.
     let in_pod = pod.into_iter().collect::<Option<Vec<_>>>();
     let instance = in_pod.map_or_else(|| instance.to_owned(), |names| names.join("."));
-    let mut defaults = vec![
+    let sdk = TelemetryResourceDetector.detect();
+    let sdk = sdk
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()));
+    let mut defaults: Vec<_> = sdk.collect();
+    defaults.extend([
         ("service.name".to_owned(), SERVICE.to_owned()),
         (
             "service.version".to_owned(),
             env!("CARGO_PKG_VERSION").to_owned(),
         ),
         ("service.instance.id".to_owned(), instance),
-    ];
+    ]);
     overlay(&mut defaults, all);
     let service = text("OTEL_SERVICE_NAME");
     overlay(

@@ -12,6 +12,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use std::str::FromStr;
 use std::time::Instant;
 
 /// Turns calls into spans.
@@ -19,6 +20,8 @@ use std::time::Instant;
 pub struct Spans {
     /// Which names are used.
     pub conventions: Conventions,
+    /// Whether CLIENT spans carry what Langfuse reads, too.
+    pub langfuse: bool,
     /// Whose spans they are.
     pub scope: InstrumentationScope,
 }
@@ -68,10 +71,13 @@ impl Spans {
 
     fn server(&self, finding: &Finding, trace: &CallTrace) -> SpanData {
         let record = &finding.record;
-        let failed = failed(record) && !refused(record);
+        let error = names::error_type(record).filter(|_| !refused(record));
+        let failed = error.is_some();
         let mut attributes = Attributes::new(self.conventions);
-        attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
-        attributes.convention(names::ERROR_TYPE, error_type(record).filter(|_| failed));
+        http(&mut attributes, record);
+        attributes.convention(names::URL_PATH, record.path.clone());
+        attributes.convention(names::ROUTE, record.path.clone());
+        attributes.convention(names::ERROR_TYPE, error);
         of_call(&mut attributes, finding);
         SpanData {
             parent_span_id: parent(trace.parent),
@@ -83,14 +89,19 @@ impl Spans {
 
     fn client(&self, finding: &Finding, trace: &CallTrace) -> SpanData {
         let record = &finding.record;
-        let failed = failed(record);
+        let error = names::error_type(record);
+        let failed = error.is_some();
         let mut attributes = Attributes::new(self.conventions);
-        attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
-        attributes.convention(names::ERROR_TYPE, error_type(record).filter(|_| failed));
+        http(&mut attributes, record);
+        attributes.convention(names::ERROR_TYPE, error);
         generation(&mut attributes, finding);
         of_call(&mut attributes, finding);
         phases(&mut attributes, finding);
+        if self.langfuse {
+            of_langfuse(&mut attributes, finding);
+        }
         SpanData {
+            start_time: finding.moments.wall(forwarded(finding)),
             parent_span_id: parent(Some(trace.server)),
             status: status(record, failed),
             events: events(finding),
@@ -111,7 +122,7 @@ impl Spans {
                 SpanId::from(context.span_id),
                 TraceFlags::new(context.flags),
                 false,
-                TraceState::NONE,
+                state(finding),
             ),
             parent_span_id: SpanId::INVALID,
             parent_span_is_remote: false,
@@ -148,9 +159,22 @@ fn name(record: &CallRecord) -> String {
     )
 }
 
-/// An agent that left is no error of anybody's.
-fn failed(record: &CallRecord) -> bool {
-    !matches!(record.outcome, Outcome::Complete | Outcome::ClientCancelled)
+/// The agent's `tracestate`; one that cannot be read is none.
+fn state(finding: &Finding) -> TraceState {
+    let state = finding.trace_state.as_deref();
+    let state = state.and_then(|state| TraceState::from_str(state).ok());
+    state.unwrap_or_default()
+}
+
+/// When the request went on to the upstream: later than it came by what the proxy took for
+/// the heads, and not after anything that the upstream did.
+fn forwarded(finding: &Finding) -> Instant {
+    let moments = &finding.moments;
+    let upstream = [moments.connected, moments.sent, moments.head];
+    let first = upstream.into_iter().flatten().min();
+    let took = finding.head_overhead.unwrap_or_default();
+    let forwarded = moments.received + took;
+    forwarded.min(first.unwrap_or(finding.ended))
 }
 
 /// An answer of the 4xx is the agent's business: no error of the one who served it.
@@ -162,16 +186,18 @@ fn refused(record: &CallRecord) -> bool {
             .is_some_and(|status| (400..500).contains(&status))
 }
 
-fn error_type(record: &CallRecord) -> Option<String> {
-    let word = || record.outcome.as_str().to_owned();
-    Some(record.error_type.clone().unwrap_or_else(word))
-}
-
 fn status(record: &CallRecord, failed: bool) -> Status {
     match failed {
         true => Status::error(record.outcome.as_str()),
         false => Status::Unset,
     }
+}
+
+/// What is known of the exchange.
+fn http(attributes: &mut Attributes, record: &CallRecord) {
+    let method = record.method.as_deref().map(names::method);
+    attributes.convention(names::METHOD, method.map(str::to_owned));
+    attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
 }
 
 /// What is known of the call as a whole.
@@ -181,6 +207,9 @@ fn of_call(attributes: &mut Attributes, finding: &Finding) {
     attributes.ours("tokengauge.route", Some(record.route.clone()));
     attributes.ours("tokengauge.upstream", Some(record.upstream.clone()));
     attributes.ours("tokengauge.outcome", Some(record.outcome.as_str()));
+    // The body's own word, where it has one, beside the conventions' `error.type`.
+    attributes.ours("tokengauge.error_type", record.error_type.clone());
+    attributes.convention(names::USER, record.user.clone());
     attributes.ours("tokengauge.workload", record.workload.clone());
     attributes.ours("tokengauge.session.id", record.session.clone());
     attributes.ours("tokengauge.agent", record.agent.clone());
@@ -220,13 +249,8 @@ fn generation(attributes: &mut Attributes, finding: &Finding) {
     attributes.convention(names::RESPONSE_ID, finding.response_id.clone());
     let told = record.session.clone().filter(|_| !finding.guessed_session);
     attributes.convention(names::CONVERSATION, told);
-    let reasons: Vec<StringValue> = record
-        .finish_reasons
-        .iter()
-        .cloned()
-        .map(Into::into)
-        .collect();
-    let reasons = (!reasons.is_empty()).then_some(Value::Array(Array::String(reasons)));
+    asked(attributes, finding);
+    let reasons = texts(&record.finish_reasons);
     attributes.convention(names::FINISH_REASONS, reasons);
     let first = record
         .seconds
@@ -247,26 +271,82 @@ fn tokens(attributes: &mut Attributes, record: &CallRecord) {
     attributes.ours("tokengauge.tokens.normalised", count(ours.output));
 }
 
-/// Where the time went, in seconds. Together they are the call's duration.
+/// What the request asked for.
+fn asked(attributes: &mut Attributes, finding: &Finding) {
+    if names::provider(&finding.record) == "openai" {
+        let api = names::openai_api(finding.record.dialect);
+        attributes.convention(names::OPENAI_API_TYPE, api);
+    }
+    let Some(asked) = finding.asked.as_deref() else {
+        return;
+    };
+    let settings = &asked.settings;
+    let choices = asked.choices.filter(|choices| *choices != 1);
+    attributes.convention(names::REQUEST_CHOICES, choices.map(i64::from));
+    attributes.convention(names::REQUEST_SEED, settings.seed);
+    attributes.convention(names::REQUEST_TEMPERATURE, settings.temperature);
+    attributes.convention(names::REQUEST_TOP_P, settings.top_p);
+    attributes.convention(names::REQUEST_TOP_K, settings.top_k);
+    attributes.convention(names::REQUEST_MAX_TOKENS, settings.max_tokens);
+    attributes.convention(names::REQUEST_FREQUENCY_PENALTY, settings.frequency_penalty);
+    attributes.convention(names::REQUEST_PRESENCE_PENALTY, settings.presence_penalty);
+    attributes.convention(
+        names::REQUEST_STOP_SEQUENCES,
+        texts(&settings.stop_sequences),
+    );
+    attributes.convention(
+        names::OUTPUT_TYPE,
+        settings.output_type.map(|kind| kind.as_str()),
+    );
+    let formats: Vec<_> = settings.encoding_format.iter().cloned().collect();
+    attributes.convention(names::REQUEST_ENCODING_FORMATS, texts(&formats));
+    attributes.convention(names::DIMENSIONS, settings.dimensions);
+    let tier = asked.service_tier.clone();
+    let tier = tier.filter(|tier| tier != "auto" && names::provider(&finding.record) == "openai");
+    attributes.convention(names::OPENAI_REQUEST_TIER, tier);
+}
+
+/// Texts as an array; nothing where there are none.
+fn texts(all: &[String]) -> Option<Value> {
+    let all: Vec<StringValue> = all.iter().cloned().map(Into::into).collect();
+    (!all.is_empty()).then_some(Value::Array(Array::String(all)))
+}
+
+/// What Langfuse reads under names that are not the conventions'.
+fn of_langfuse(attributes: &mut Attributes, finding: &Finding) {
+    attributes.ours("gen_ai.usage.cost", finding.record.cost_usd);
+    let first = finding.moments.first_token;
+    let first = first.map(|first| finding.moments.wall(first));
+    let first = first.map(|first| humantime::format_rfc3339_millis(first).to_string());
+    attributes.ours("langfuse.observation.completion_start_time", first);
+}
+
+/// Where the time went, in seconds. Together they are the call's duration: a call that ended
+/// early has its rest in the phase that it did not get through.
 fn phases(attributes: &mut Attributes, finding: &Finding) {
     let moments = &finding.moments;
-    let between = |from: Option<Instant>, to: Option<Instant>| {
-        Some(to?.saturating_duration_since(from?).as_secs_f64())
-    };
-    let received = Some(moments.received);
-    let (sent, first, last) = (moments.sent, moments.first_token, moments.last_token);
-    attributes.ours(
-        "tokengauge.phase.connect",
-        between(received, moments.connected),
-    );
-    attributes.ours("tokengauge.phase.upload", between(moments.connected, sent));
-    attributes.ours("tokengauge.phase.wait", between(sent, first));
-    attributes.ours("tokengauge.phase.generate", between(first, last));
-    let rest = last.or(moments.head);
-    attributes.ours(
-        "tokengauge.phase.finish",
-        between(rest, Some(finding.ended)),
-    );
+    let answered = moments.first_token.or(moments.head);
+    let phases = [
+        ("tokengauge.phase.connect", moments.connected),
+        ("tokengauge.phase.upload", moments.sent),
+        ("tokengauge.phase.wait", answered),
+        ("tokengauge.phase.generate", moments.last_token),
+    ];
+    let mut at = moments.received;
+    let mut unfinished = None;
+    for (name, end) in phases {
+        let Some(end) = end else {
+            let began = name != "tokengauge.phase.generate";
+            unfinished = unfinished.or(began.then_some(name));
+            continue;
+        };
+        attributes.ours(name, Some(crate::call::seconds_between(at, end)));
+        at = at.max(end);
+        unfinished = None;
+    }
+    let rest = crate::call::seconds_between(at, finding.ended);
+    let name = unfinished.unwrap_or("tokengauge.phase.finish");
+    attributes.ours(name, Some(rest));
     attributes.ours(
         "tokengauge.stalls",
         i64::try_from(finding.record.stalls).ok(),

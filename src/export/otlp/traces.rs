@@ -1,6 +1,7 @@
 //! Calls as spans, on their way: which calls are traced, and the queue before the receiver.
 
 use super::client::Client;
+use super::conventions;
 use super::losses::{Gate, Losses};
 use super::span::Spans;
 use super::{Failed, bound, exporter};
@@ -49,6 +50,7 @@ impl Traces {
         losses: Arc<Losses>,
         resource: &Resource,
         conventions: Conventions,
+        langfuse: bool,
     ) -> Result<Arc<Traces>, Failed> {
         let gate = Arc::new(Gate::new(bound("OTEL_BSP_MAX_QUEUE_SIZE"), losses));
         let counted = Counted {
@@ -60,8 +62,10 @@ impl Traces {
         Ok(Arc::new(Traces {
             spans: Spans {
                 conventions,
+                langfuse,
                 scope: InstrumentationScope::builder("tokengauge")
                     .with_version(env!("CARGO_PKG_VERSION"))
+                    .with_schema_url(conventions::schema_url(conventions))
                     .build(),
             },
             gate,

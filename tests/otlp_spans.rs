@@ -1,0 +1,317 @@
+//! What the spans of a call say of it, beyond who called whom.
+
+use crate::meter_support::{Bench, DONE, finish, words};
+use crate::otlp_support::{Manners, PATIENCE, Receiver, attributes, exporters_for};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge::config::{Conventions, Measure};
+use tokengauge::export::otlp::Otlp;
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::meter::{Finding, Subscriber};
+use tokengauge::observer::{CallObserver, End, FailureKind, Phase};
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const STREAM: &str = "text/event-stream";
+
+/// Gives every call a method and a path, whatever the meter knows of them.
+struct Routed(Vec<Arc<dyn Subscriber>>);
+
+impl Subscriber for Routed {
+    fn finished(&self, finding: &Arc<Finding>) {
+        let mut finding = Finding::clone(finding);
+        finding.record.method = Some("POST".to_owned());
+        finding.record.path = Some("/v1/models/{model}".to_owned());
+        let finding = Arc::new(finding);
+        self.0.iter().for_each(|one| one.finished(&finding));
+    }
+}
+
+struct World {
+    receiver: Receiver,
+    otlp: Otlp,
+    bench: Bench,
+    series: Arc<Prometheus>,
+}
+
+impl World {
+    async fn new(langfuse: bool) -> World {
+        let receiver = Receiver::start(Manners::default()).await;
+        let url = format!("http://{}", receiver.address);
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
+        let (otlp, _) = exporters_for(&variables, Conventions::Current, langfuse);
+        let routed: Arc<dyn Subscriber> = Arc::new(Routed(otlp.subscribers()));
+        let bench = Bench::tracing(Measure::default(), vec![routed], otlp.tracer());
+        let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+        otlp.begin_metrics(&series, &bench.meter);
+        World {
+            receiver,
+            otlp,
+            bench,
+            series,
+        }
+    }
+
+    /// A call with `body`, answered in part by `then`.
+    fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn CallObserver> {
+        let call = self.bench.begin(path, headers);
+        self.bench.send(&*call, body.as_bytes());
+        call
+    }
+
+    /// A stream of twenty tokens that ends well.
+    fn stream(&self, headers: &[(&str, &str)], body: &str) {
+        let call = self.call("/v1/chat/completions", headers, body);
+        call.overhead(Phase::Head, Duration::from_micros(1500));
+        self.bench.answer(&*call, 200, STREAM);
+        self.bench.frame(&*call, 100, words(10));
+        self.bench.frame(&*call, 300, words(10));
+        self.bench.frame(&*call, 300, finish(Some(33)) + DONE);
+        self.bench.end(&*call, 310, End::Complete);
+    }
+
+    async fn end(self) -> Receiver {
+        assert!(self.bench.meter.flush(PATIENCE));
+        let otlp = self.otlp;
+        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+        assert!(ended.await.expect("no panic"));
+        drop(self.series);
+        self.receiver
+    }
+}
+
+fn only(spans: &[Span], kind: SpanKind) -> &Span {
+    let mut found = spans.iter().filter(|span| span.kind == kind as i32);
+    let only = found.next().expect("a span of that kind");
+    assert!(found.next().is_none(), "one span of a kind");
+    only
+}
+
+fn of(spans: &[Span], kind: SpanKind) -> BTreeMap<String, String> {
+    attributes(&only(spans, kind).attributes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_span_tells_what_the_request_asked_for() {
+    let world = World::new(false).await;
+    let body = r#"{"model":"asked","stream":true,"messages":[],"n":2,"seed":7,"temperature":0.5,"top_p":0.9,
+        "max_completion_tokens":100,"frequency_penalty":0.25,"presence_penalty":-1,"stop":["END"],"user":"somebody",
+        "service_tier":"flex","response_format":{"type":"json_object"}}"#;
+    world.stream(&[], body);
+    let spans = world.end().await.spans();
+    let client = of(&spans, SpanKind::Client);
+    for (name, value) in [
+        ("gen_ai.request.choice.count", "2"),
+        ("gen_ai.request.seed", "7"),
+        ("gen_ai.request.temperature", "0.5"),
+        ("gen_ai.request.top_p", "0.9"),
+        ("gen_ai.request.max_tokens", "100"),
+        ("gen_ai.request.frequency_penalty", "0.25"),
+        ("gen_ai.request.presence_penalty", "-1"),
+        ("gen_ai.request.stop_sequences", "END"),
+        ("gen_ai.output.type", "json"),
+        ("openai.api.type", "chat_completions"),
+        ("openai.request.service_tier", "flex"),
+        ("http.request.method", "POST"),
+    ] {
+        assert_eq!(client.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    assert!(!client.contains_key("gen_ai.usage.cost"), "nobody asked");
+    let server = of(&spans, SpanKind::Server);
+    for (name, value) in [
+        ("http.request.method", "POST"),
+        ("http.response.status_code", "200"),
+        ("url.path", "/v1/models/{model}"),
+        ("http.route", "/v1/models/{model}"),
+    ] {
+        assert_eq!(server.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let user = &server["user.id"];
+    assert_eq!(Some(user), client.get("user.id"));
+    assert!(user != "somebody" && user.len() >= 8, "{user}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_asked_for_is_not_told() {
+    let world = World::new(false).await;
+    let body = r#"{"model":"asked","stream":true,"messages":[],"n":1,"service_tier":"auto"}"#;
+    world.stream(&[], body);
+    let client = of(&world.end().await.spans(), SpanKind::Client);
+    let told = |name: &&String| {
+        let request = name.starts_with("gen_ai.request.") || name.starts_with("openai.");
+        request || name.starts_with("gen_ai.output.")
+    };
+    let told: Vec<_> = client.keys().filter(told).collect();
+    let expected = [
+        "gen_ai.request.model",
+        "gen_ai.request.stream",
+        "openai.api.type",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agents_trace_state_goes_on_in_the_spans_of_its_trace() {
+    let world = World::new(false).await;
+    let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
+    let state = ("tracestate", "vendor=1,other=x:y");
+    world.stream(&[("traceparent", PARENT), state], body);
+    world.stream(&[state], body);
+    let spans = world.end().await.spans();
+    let states: Vec<_> = spans.iter().map(|span| span.trace_state.as_str()).collect();
+    assert_eq!(states, ["vendor=1,other=x:y", "vendor=1,other=x:y", "", ""]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_span_is_longer_than_the_client_span_by_what_the_proxy_takes() {
+    let world = World::new(false).await;
+    world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+    let spans = world.end().await.spans();
+    let [server, client] = [SpanKind::Server, SpanKind::Client].map(|kind| {
+        let span = only(&spans, kind);
+        (span.start_time_unix_nano, span.end_time_unix_nano)
+    });
+    assert_eq!(server.1, client.1, "both end with the stream");
+    assert_eq!(client.0 - server.0, 1_500_000, "what the heads took");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_and_metrics_name_their_schema_and_their_sdk() {
+    let world = World::new(false).await;
+    world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+    let receiver = world.end().await;
+    let schema = "https://opentelemetry.io/schemas/1.41.0";
+    let all = receiver.received();
+    let traces = all.iter().find(|one| one.path == "/v1/traces");
+    let message = traces.expect("a message").message.clone();
+    let traces = ExportTraceServiceRequest::decode(message).expect("spans");
+    assert_eq!(traces.resource_spans[0].scope_spans[0].schema_url, schema);
+    let resource = &receiver.resources()[0];
+    assert_eq!(resource["telemetry.sdk.language"], "rust");
+    assert_eq!(resource["telemetry.sdk.name"], "opentelemetry");
+    assert!(resource["telemetry.sdk.version"].starts_with("0."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn langfuse_gets_cost_and_first_token_under_its_names_where_asked_for() {
+    let world = World::new(true).await;
+    let body = r#"{"model":"gpt-4o","stream":true,"messages":[]}"#;
+    let call = world.call("/v1/chat/completions", &[], body);
+    world.bench.answer(&*call, 200, STREAM);
+    let named =
+        r#"data: {"id":"c","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
+    world.bench.frame(&*call, 100, format!("{named}\n\n"));
+    world.bench.frame(&*call, 300, finish(Some(33)) + DONE);
+    let record = world.bench.end(&*call, 310, End::Complete);
+    let client = of(&world.end().await.spans(), SpanKind::Client);
+    let first = &client["langfuse.observation.completion_start_time"];
+    assert_eq!(first, "2023-11-14T22:13:20.100Z");
+    let cost = client.get("gen_ai.usage.cost");
+    let expected = record.cost_usd.map(|usd| usd.to_string());
+    assert_eq!(cost, expected.as_ref());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_phases_of_every_call_add_up_to_its_duration() {
+    let whole = r#"{"model":"m","choices":[{"index":0,"message":{"content":"hello there"},"finish_reason":"stop"}]}"#;
+    let ends: [(&str, Box<dyn Fn(&World)>); 4] = [
+        (
+            "whole",
+            Box::new(|world: &World| {
+                let call = world.call(
+                    "/v1/chat/completions",
+                    &[],
+                    r#"{"model":"m","messages":[]}"#,
+                );
+                world.bench.answer(&*call, 200, "application/json");
+                world.bench.frame(&*call, 400, whole);
+                world.bench.end(&*call, 410, End::Complete);
+            }),
+        ),
+        (
+            "refused",
+            Box::new(|world| {
+                let call = world.call("/v1/chat/completions", &[], "{}");
+                world.bench.answer(&*call, 503, "application/json");
+                world.bench.end(&*call, 410, End::Complete);
+            }),
+        ),
+        (
+            "silent",
+            Box::new(|world| {
+                let call = world.call("/v1/chat/completions", &[], "{}");
+                world.bench.end(&*call, 410, End::ClientCancelled);
+            }),
+        ),
+        (
+            "streamed",
+            Box::new(|world| {
+                world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+            }),
+        ),
+    ];
+    for (name, end) in ends {
+        let world = World::new(false).await;
+        end(&world);
+        let client = of(&world.end().await.spans(), SpanKind::Client);
+        let phases = client
+            .iter()
+            .filter(|(name, _)| name.starts_with("tokengauge.phase."));
+        let told: Vec<_> = phases
+            .map(|(_, value)| value.parse::<f64>().expect("seconds"))
+            .collect();
+        let duration: f64 = client["tokengauge.duration"].parse().expect("seconds");
+        let sum: f64 = told.iter().sum();
+        assert!(
+            (sum - duration).abs() < 1e-9,
+            "{name}: {told:?} of {duration}"
+        );
+        assert!(
+            client.contains_key("tokengauge.phase.wait"),
+            "{name}: {client:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn span_and_metric_have_one_error_type() {
+    let inside = "data: {\"error\":{\"type\":\"overloaded\"}}\n\n";
+    let broken = || End::Failed(FailureKind::Connect);
+    let kinds: [(Option<u16>, Option<&str>, End, &str); 4] = [
+        (Some(503), None, End::Complete, "503"),
+        (Some(200), Some(inside), End::Complete, "error_event"),
+        (Some(200), None, End::UpstreamReset, "upstream_reset"),
+        (None, None, broken(), "upstream_connect"),
+    ];
+    for (status, frame, end, expected) in kinds {
+        let world = World::new(false).await;
+        let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
+        let call = world.call("/v1/chat/completions", &[], body);
+        if let Some(status) = status {
+            world.bench.answer(&*call, status, STREAM);
+            world.bench.frame(&*call, 100, words(5));
+        }
+        if let Some(frame) = frame {
+            world.bench.frame(&*call, 200, frame);
+        }
+        world.bench.end(&*call, 300, end);
+        let receiver = world.end().await;
+        let spans = receiver.spans();
+        for kind in [SpanKind::Server, SpanKind::Client] {
+            assert_eq!(of(&spans, kind)["error.type"], expected);
+        }
+        let metrics = receiver.metrics();
+        let duration = metrics
+            .iter()
+            .find(|one| one.name == "gen_ai.client.operation.duration");
+        let Some(Data::Histogram(histogram)) = duration.and_then(|one| one.data.clone()) else {
+            panic!("no histogram");
+        };
+        let point = attributes(&histogram.data_points[0].attributes);
+        assert_eq!(point["error.type"], expected);
+    }
+}
