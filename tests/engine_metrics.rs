@@ -95,6 +95,21 @@ impl Watched {
         }
     }
 
+    /// Seconds and requests of the queue, then of prefill.
+    fn spent(&self) -> [f64; 4] {
+        let names = [
+            "queue_seconds",
+            "queue_requests",
+            "prefill_seconds",
+            "prefill_requests",
+        ];
+        names.map(|name| {
+            let name = format!("tokengauge_upstream_{name}_total");
+            let value = self.value(&name, &["upstream=\"upstream\""]);
+            value.unwrap_or_else(|| panic!("no {name}"))
+        })
+    }
+
     /// Whether a call now is marked as warm-up.
     fn call(&self) -> bool {
         let call = self.bench.chat();
@@ -149,18 +164,53 @@ async fn a_scrape_shows_the_engines_figures_and_the_split_of_ttft() {
         watched.value("tokengauge_upstream_kv_cache_ratio", &own),
         Some(0.5)
     );
-    let (queue, prefill) = (
-        "tokengauge_upstream_queue_seconds",
-        "tokengauge_upstream_prefill_seconds",
-    );
-    assert_eq!(watched.value(queue, &own), None, "one reading has no mean");
+    assert_eq!(watched.spent(), [0.0; 4], "what was before is not ours");
     watched.answer("200 OK", &vllm(7, 4, (3.0, 14))).await;
     watched.becomes(QUEUE, &own, Some(4.0)).await;
-    assert_eq!(watched.value(queue, &own), Some(0.5), "2 s for 4 requests");
-    assert_eq!(watched.value(prefill, &own), Some(0.125));
+    assert_eq!(watched.spent(), [2.0, 4.0, 0.5, 4.0]);
     watched.answer("200 OK", &vllm(7, 5, (3.0, 14))).await;
     watched.becomes(QUEUE, &own, Some(5.0)).await;
-    assert_eq!(watched.value(queue, &own), None, "nobody came in between");
+    assert_eq!(watched.spent(), [2.0, 4.0, 0.5, 4.0], "nobody came");
+    // A scraper that comes only now misses nothing, and a restart in between adds what
+    // came after it.
+    watched.answer("200 OK", &vllm(8, 6, (4.0, 15))).await;
+    watched.becomes(QUEUE, &own, Some(6.0)).await;
+    assert_eq!(watched.spent(), [6.0, 19.0, 1.5, 19.0]);
+}
+
+#[tokio::test]
+async fn a_llama_cpp_whose_counters_fell_warms_up() {
+    let watched = Watched::start().await;
+    assert!(watched.call() && !watched.call());
+    let own = ["upstream=\"upstream\""];
+    let llama = |tokens, waiting| {
+        format!(
+            "llamacpp:prompt_tokens_total {tokens}\nllamacpp:tokens_predicted_total {tokens}\n\
+             llamacpp:requests_deferred {waiting}\n"
+        )
+    };
+    watched.answer("200 OK", &llama(500, 1)).await;
+    watched.answer("200 OK", &llama(900, 2)).await;
+    watched.becomes(QUEUE, &own, Some(2.0)).await;
+    assert!(!watched.call(), "it is the same process");
+    watched.answer("200 OK", &llama(40, 3)).await;
+    watched.becomes(WARMING, &own, Some(1.0)).await;
+    assert!(watched.call() && !watched.call());
+}
+
+#[tokio::test]
+async fn one_slow_reading_takes_nothing_away() {
+    let watched = Watched::start().await;
+    let own = ["upstream=\"upstream\""];
+    watched.answer("200 OK", &vllm(7, 3, (0.0, 0))).await;
+    watched.becomes(QUEUE, &own, Some(3.0)).await;
+    let silent = watched.engine.accept().await;
+    watched
+        .becomes(FAILURES, &["reason=\"timeout\""], Some(1.0))
+        .await;
+    assert_eq!(watched.value(UP, &own), Some(1.0));
+    assert_eq!(watched.value(QUEUE, &own), Some(3.0));
+    drop(silent);
 }
 
 #[tokio::test]
@@ -195,10 +245,14 @@ async fn what_goes_wrong_is_counted_by_reason_and_figures_are_not_kept() {
     }
     watched.answer("200 OK", &vllm(7, 3, (0.0, 0))).await;
     watched.becomes(UP, &own, Some(1.0)).await;
-    watched.answer("404 Not Found", "no").await;
-    watched
-        .becomes(FAILURES, &["reason=\"status\""], Some(1.0))
-        .await;
+    for missed in 1..=3 {
+        assert_eq!(watched.value(UP, &own), Some(1.0));
+        watched.answer("404 Not Found", "no").await;
+        watched
+            .becomes(FAILURES, &["reason=\"status\""], Some(f64::from(missed)))
+            .await;
+    }
+    watched.becomes(UP, &own, Some(0.0)).await;
     assert_eq!(
         (watched.value(UP, &own), watched.value(QUEUE, &own)),
         (Some(0.0), None)

@@ -17,12 +17,22 @@ use tokio::time::MissedTickBehavior;
 pub use view::{Spent, View};
 
 /// What is known only as long as an upstream tells it.
-const TOLD: [&Metric; 5] = [
+const TOLD: [&Metric; 3] = [
     &names::UPSTREAM_QUEUE_DEPTH,
     &names::UPSTREAM_RUNNING,
     &names::UPSTREAM_KV_CACHE,
-    &names::UPSTREAM_QUEUE_SECONDS,
-    &names::UPSTREAM_PREFILL_SECONDS,
+];
+
+/// Seconds and requests of what the upstream counts itself: of the queue, of prefill.
+const SPENT: [[&Metric; 2]; 2] = [
+    [
+        &names::UPSTREAM_QUEUE_SECONDS,
+        &names::UPSTREAM_QUEUE_REQUESTS,
+    ],
+    [
+        &names::UPSTREAM_PREFILL_SECONDS,
+        &names::UPSTREAM_PREFILL_REQUESTS,
+    ],
 ];
 
 /// Reads one upstream's metrics.
@@ -69,9 +79,10 @@ impl Watcher {
             ticks.tick().await;
             let read = self.client.fetch().await.map(|text| View::read(&text));
             let upstream = &self.scrape.upstream;
+            let step = self.state.take(&read);
             self.state.tell(upstream, &read);
-            show(self.prometheus.registry(), upstream, &read, &self.state);
-            if self.state.take(&read) {
+            show(self.prometheus.registry(), upstream, &read, &step);
+            if step.restarted {
                 self.meter.upstream_restarted(upstream);
             }
         }
@@ -80,50 +91,95 @@ impl Watcher {
 
 /// Nobody reads the metrics of `upstream` any more: nothing of them is shown.
 pub fn forget(registry: &Registry, upstream: &str) {
-    for metric in TOLD {
+    for metric in TOLD.into_iter().chain(SPENT.into_iter().flatten()) {
         registry.forget(metric, &[upstream]);
     }
     registry.forget(&names::UPSTREAM_UP, &[upstream]);
 }
+
+/// Readings in a row that fail before an upstream counts as gone: one that works hard may
+/// be slow to answer. A refused connection needs no second one.
+const MISSED: u32 = 3;
 
 /// What was read before.
 #[derive(Default)]
 struct State {
     /// The last reading that worked.
     last: Option<View>,
+    /// Readings since then.
+    missed: u32,
+    /// Whether it is shown as up.
     up: Option<bool>,
+    /// Whether it was told as restarted when it could not be reached.
+    told: bool,
+    /// Whether what changed is worth a line of the log.
+    turned: bool,
     strange: bool,
 }
 
+/// What one more reading comes to.
+#[derive(Debug, Default, PartialEq)]
+struct Step {
+    /// Whether the upstream has started anew since the last one.
+    restarted: bool,
+    /// Whether it counts as up.
+    up: bool,
+    /// What was spent since the last reading, or since the start after it.
+    spent: [Option<Spent>; 2],
+}
+
 impl State {
-    /// Keeps what was read. Says whether the upstream has started anew: it says so, or
-    /// it was there and cannot be reached now.
-    fn take(&mut self, read: &Result<View, Failure>) -> bool {
-        let was_up = self.up.replace(read.is_ok()) == Some(true);
-        match read {
-            Err(failure) => {
-                self.last = self
-                    .last
-                    .filter(|_| !matches!(failure, Failure::Unreachable(_)));
-                was_up && matches!(failure, Failure::Unreachable(_))
-            }
-            Ok(view) => {
-                let before = self.last.replace(*view).and_then(|last| last.started);
-                before
-                    .zip(view.started)
-                    .is_some_and(|(one, other)| one != other)
-            }
+    /// Keeps what was read.
+    fn take(&mut self, read: &Result<View, Failure>) -> Step {
+        let step = match read {
+            Ok(view) => self.answered(view),
+            Err(failure) => self.failed(matches!(failure, Failure::Unreachable(_))),
+        };
+        self.turned = self.up != Some(step.up);
+        self.up = Some(step.up);
+        step
+    }
+
+    fn answered(&mut self, view: &View) -> Step {
+        self.missed = 0;
+        let last = self.last.replace(*view);
+        let restarted = last.is_some_and(|last| view.restarted_since(&last));
+        let since = |now: Option<Spent>, before: fn(&View) -> Option<Spent>| {
+            let start = restarted.then_some(Spent::NONE);
+            // What was spent before the first reading is not ours to tell.
+            let before = start.or_else(|| last.as_ref().and_then(before));
+            Some(now?.since(before.unwrap_or(now?)))
+        };
+        Step {
+            restarted: restarted && !std::mem::take(&mut self.told),
+            up: true,
+            spent: [
+                since(view.queue, |view| view.queue),
+                since(view.prefill, |view| view.prefill),
+            ],
+        }
+    }
+
+    fn failed(&mut self, unreachable: bool) -> Step {
+        self.missed = self.missed.saturating_add(1);
+        let was_up = self.up == Some(true);
+        let restarted = was_up && unreachable;
+        self.told |= restarted;
+        Step {
+            restarted,
+            up: was_up && !unreachable && self.missed < MISSED,
+            ..Step::default()
         }
     }
 
     /// Logs what changed, and nothing else.
     fn tell(&mut self, upstream: &str, read: &Result<View, Failure>) {
         match read {
-            Err(failure) if self.up != Some(false) => {
+            Err(failure) if self.turned => {
                 tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; traffic goes on");
             }
-            Ok(_) if self.up == Some(false) => {
-                tracing::info!(upstream, "the metrics of an upstream can be read again");
+            Ok(_) if self.turned => {
+                tracing::info!(upstream, "the metrics of an upstream can be read");
             }
             _ => {}
         }
@@ -138,34 +194,35 @@ impl State {
     }
 }
 
-/// Shows what was read, in the light of what was read before; what is not known any more
-/// is not shown any more.
-fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, state: &State) {
+/// Shows what was read. What is not known any more is not shown any more: after some
+/// readings that failed, or at once where the upstream does not tell it.
+fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step: &Step) {
     let up = registry.gauge(&names::UPSTREAM_UP, &[upstream]);
-    up.set(f64::from(u8::from(read.is_ok())));
+    up.set(f64::from(u8::from(step.up)));
     let view = match read {
-        Ok(view) => *view,
+        Ok(view) => Some(*view),
         Err(failure) => {
             let place = [upstream, failure.word()];
             registry
                 .counter(&names::UPSTREAM_SCRAPE_FAILURES, &place)
                 .increment(1);
-            View::default()
+            // As it was.
+            (!step.up).then(View::default)
         }
     };
-    let last = state.last.unwrap_or_default();
-    let mean = |now: Option<view::Spent>, before| now?.mean_since(before?);
-    let values = [
-        view.queue_depth,
-        view.running,
-        view.kv_cache,
-        mean(view.queue, last.queue),
-        mean(view.prefill, last.prefill),
-    ];
-    for (metric, value) in TOLD.into_iter().zip(values) {
-        match value {
-            Some(value) => registry.gauge(metric, &[upstream]).set(value),
-            None => registry.forget(metric, &[upstream]),
+    if let Some(view) = view {
+        let values = [view.queue_depth, view.running, view.kv_cache];
+        for (metric, value) in TOLD.into_iter().zip(values) {
+            match value {
+                Some(value) => registry.gauge(metric, &[upstream]).set(value),
+                None => registry.forget(metric, &[upstream]),
+            }
+        }
+    }
+    for ([seconds, requests], spent) in SPENT.into_iter().zip(step.spent) {
+        if let Some(spent) = spent {
+            registry.sum(seconds, &[upstream]).add(spent.seconds);
+            registry.sum(requests, &[upstream]).add(spent.times);
         }
     }
 }
@@ -189,32 +246,78 @@ mod tests {
     #[test]
     fn a_new_start_time_or_a_refused_connection_is_a_restart() {
         let mut state = State::default();
-        assert!(!state.take(&unreachable()), "it was never there");
-        assert!(!state.take(&view(Some(1.0))));
-        assert!(!state.take(&view(Some(1.0))));
-        assert!(state.take(&view(Some(2.0))));
-        assert!(!state.take(&Err(Failure::TooLarge)));
-        assert!(!state.take(&view(Some(2.0))));
-        assert!(state.take(&unreachable()));
-        assert!(!state.take(&unreachable()), "it is told once");
-        assert!(!state.take(&view(Some(3.0))), "it was told already");
-        assert!(!state.take(&view(None)));
+        let mut restarted = |read| state.take(&read).restarted;
+        assert!(!restarted(unreachable()), "it was never there");
+        assert!(!restarted(view(Some(1.0))));
+        assert!(!restarted(view(Some(1.0))));
+        assert!(restarted(view(Some(2.0))));
+        assert!(!restarted(Err(Failure::TooLarge)));
+        assert!(!restarted(view(Some(2.0))));
+        assert!(restarted(unreachable()));
+        assert!(!restarted(unreachable()), "it is told once");
+        assert!(!restarted(view(Some(3.0))), "it was told already");
+        assert!(restarted(view(Some(4.0))));
+        assert!(!restarted(view(None)));
+    }
+
+    /// An engine that does not say when it started.
+    fn counted(tokens: f64, seconds: f64, times: f64) -> Result<View, Failure> {
+        Ok(View {
+            output_tokens: Some(tokens),
+            queue: Some(Spent { seconds, times }),
+            ..View::default()
+        })
     }
 
     #[test]
-    fn what_is_not_told_any_more_is_not_shown_any_more() {
+    fn counters_that_fall_are_a_restart_and_what_was_spent_is_what_came_since() {
+        let mut state = State::default();
+        let first = state.take(&counted(100.0, 5.0, 10.0));
+        assert_eq!(first.spent[0], Some(Spent::NONE), "before our time");
+        let next = state.take(&counted(150.0, 6.0, 12.0));
+        let spent = |seconds, times| Some(Spent { seconds, times });
+        assert_eq!((next.restarted, next.spent[0]), (false, spent(1.0, 2.0)));
+        let anew = state.take(&counted(20.0, 9.0, 30.0));
+        assert!(anew.restarted, "fewer tokens than before");
+        assert_eq!(anew.spent[0], spent(9.0, 30.0), "all of it is new");
+        let same = state.take(&counted(20.0, 9.0, 30.0));
+        assert_eq!((same.restarted, same.spent[0]), (false, spent(0.0, 0.0)));
+        // Away and back, and it is the same process.
+        assert!(state.take(&unreachable()).restarted);
+        let back = state.take(&counted(25.0, 10.0, 31.0));
+        assert_eq!((back.restarted, back.spent[0]), (false, spent(1.0, 1.0)));
+    }
+
+    #[test]
+    fn figures_age_out_after_three_readings_that_fail() {
         let registry = Registry::new(&[]);
         let mut state = State::default();
-        let shown = |metric: &Metric| {
-            let text = crate::export::text::render(&registry, crate::export::text::Format::Classic);
-            text.contains(&format!("\n{}{{", metric.name))
+        let mut read = |read: Result<View, Failure>| {
+            let step = state.take(&read);
+            show(&registry, "u", &read, &step);
+            let format = crate::export::text::Format::Classic;
+            let text = crate::export::text::render(&registry, format);
+            let value = |metric: &Metric| {
+                let start = format!("{}{{upstream=\"u\"}} ", metric.name);
+                let line = text.lines().find_map(|line| line.strip_prefix(&start));
+                line.map(str::to_owned)
+            };
+            let depth = value(&names::UPSTREAM_QUEUE_DEPTH);
+            (value(&names::UPSTREAM_UP).expect("always"), depth)
         };
-        show(&registry, "u", &view(None), &state);
-        state.take(&view(None));
-        assert!(shown(&names::UPSTREAM_QUEUE_DEPTH) && !shown(&names::UPSTREAM_KV_CACHE));
-        show(&registry, "u", &unreachable(), &state);
-        assert!(!shown(&names::UPSTREAM_QUEUE_DEPTH) && shown(&names::UPSTREAM_UP));
-        let failures = registry.counter(&names::UPSTREAM_SCRAPE_FAILURES, &["u", "unreachable"]);
-        assert_eq!(failures.value(), 1);
+        let slow = || Err(Failure::Timeout(std::time::Duration::from_secs(1)));
+        let there = ("1".to_owned(), Some("1".to_owned()));
+        let gone = ("0".to_owned(), None);
+        assert_eq!(read(slow()), gone, "nothing was ever read");
+        for _ in 0..2 {
+            assert_eq!(read(view(None)), there);
+            assert_eq!(read(slow()), there);
+            assert_eq!(read(slow()), there);
+        }
+        assert_eq!(read(slow()), gone);
+        assert_eq!(read(view(None)), there);
+        assert_eq!(read(unreachable()), gone, "nobody listens");
+        let failures = registry.counter(&names::UPSTREAM_SCRAPE_FAILURES, &["u", "timeout"]);
+        assert_eq!(failures.value(), 6);
     }
 }

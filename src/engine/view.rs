@@ -22,6 +22,12 @@ pub struct View {
     pub queue: Option<Spent>,
     /// Time of prefill so far.
     pub prefill: Option<Spent>,
+    /// Prompt tokens so far.
+    pub prompt_tokens: Option<f64>,
+    /// Generated tokens so far.
+    pub output_tokens: Option<f64>,
+    /// Requests so far.
+    pub requests: Option<f64>,
 }
 
 /// Time since the engine started.
@@ -34,10 +40,18 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// The mean of what came since `before`; `None` where nothing did.
-    pub(super) fn mean_since(self, before: Spent) -> Option<f64> {
-        let (seconds, times) = (self.seconds - before.seconds, self.times - before.times);
-        (times > 0.0 && seconds >= 0.0).then(|| seconds / times)
+    /// Nothing yet.
+    pub(super) const NONE: Spent = Spent {
+        seconds: 0.0,
+        times: 0.0,
+    };
+
+    /// What came since `before`.
+    pub(super) fn since(self, before: Spent) -> Spent {
+        Spent {
+            seconds: (self.seconds - before.seconds).max(0.0),
+            times: (self.times - before.times).max(0.0),
+        }
     }
 }
 
@@ -53,6 +67,9 @@ enum Figure {
     QueueTimes,
     PrefillSeconds,
     PrefillTimes,
+    PromptTokens,
+    OutputTokens,
+    Requests,
 }
 
 /// How a figure is called. Of several names of one figure, the first that is there counts.
@@ -82,8 +99,8 @@ const fn of(figure: Figure, name: &'static str, label: &'static str, is: &'stati
 }
 
 use Figure::{
-    KvCache, KvMax, KvUsed, PrefillSeconds, PrefillTimes, QueueDepth, QueueSeconds, QueueTimes,
-    Running, Started,
+    KvCache, KvMax, KvUsed, OutputTokens, PrefillSeconds, PrefillTimes, PromptTokens, QueueDepth,
+    QueueSeconds, QueueTimes, Requests, Running, Started,
 };
 
 const TRITON_REQUESTS: &str = "nv_trt_llm_request_metrics";
@@ -146,6 +163,16 @@ const RULES: &[Rule] = &[
     of(PrefillTimes, SGLANG_STAGES[1], "stage", "prefill_forward"),
     of(PrefillSeconds, TGI_BATCHES[0], "method", "prefill"),
     of(PrefillTimes, TGI_BATCHES[1], "method", "prefill"),
+    rule(PromptTokens, "vllm:prompt_tokens_total"),
+    rule(PromptTokens, "sglang:prompt_tokens_total"),
+    rule(PromptTokens, "llamacpp:prompt_tokens_total"),
+    rule(OutputTokens, "vllm:generation_tokens_total"),
+    rule(OutputTokens, "sglang:generation_tokens_total"),
+    rule(OutputTokens, "llamacpp:tokens_predicted_total"),
+    rule(Requests, "tgi_request_count"),
+    rule(Requests, "nv_inference_request_success"),
+    rule(Requests, "trtllm_request_success_total"),
+    rule(Requests, "dynamo_frontend_requests_total"),
 ];
 
 impl View {
@@ -178,7 +205,33 @@ impl View {
             started: figure(Started).map(|found| found.max),
             queue: spent(QueueSeconds, QueueTimes),
             prefill: spent(PrefillSeconds, PrefillTimes),
+            prompt_tokens: sum(PromptTokens),
+            output_tokens: sum(OutputTokens),
+            requests: sum(Requests),
         }
+    }
+
+    /// Whether the engine has started anew since `before`: it says so, or what only rises
+    /// has fallen.
+    pub(super) fn restarted_since(&self, before: &View) -> bool {
+        let starts = before.started.zip(self.started);
+        let mut counters = before.counters().into_iter().zip(self.counters());
+        starts.is_some_and(|(one, other)| one != other)
+            || counters.any(|(before, now)| before.zip(now).is_some_and(|(one, other)| other < one))
+    }
+
+    /// What only rises as long as the engine runs.
+    fn counters(&self) -> [Option<f64>; 7] {
+        let [queue, prefill] = [self.queue, self.prefill];
+        [
+            queue.map(|spent| spent.seconds),
+            queue.map(|spent| spent.times),
+            prefill.map(|spent| spent.seconds),
+            prefill.map(|spent| spent.times),
+            self.prompt_tokens,
+            self.output_tokens,
+            self.requests,
+        ]
     }
 
     /// Whether any of it is what an engine tells.

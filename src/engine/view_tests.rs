@@ -186,9 +186,23 @@ fn another_programs_metrics_are_not_an_engines() {
 }
 
 #[test]
-fn a_mean_is_of_what_came_since() {
+fn what_was_spent_since_is_never_negative() {
     let at = |seconds, times| Spent { seconds, times };
-    assert_eq!(at(3.0, 6.0).mean_since(at(1.0, 2.0)), Some(0.5));
-    assert_eq!(at(3.0, 6.0).mean_since(at(3.0, 6.0)), None);
-    assert_eq!(at(0.5, 1.0).mean_since(at(3.0, 6.0)), None, "it restarted");
+    assert_eq!(at(3.0, 6.0).since(at(1.0, 2.0)), at(2.0, 4.0));
+    assert_eq!(at(3.0, 6.0).since(at(3.0, 6.0)), Spent::NONE);
+    assert_eq!(at(0.5, 1.0).since(at(3.0, 6.0)), Spent::NONE);
+}
+
+#[test]
+fn llama_cpp_started_anew_where_its_counters_fell() {
+    let read = |prompt: u32, predicted: u32| {
+        View::read(&format!(
+            "llamacpp:prompt_tokens_total {prompt}\nllamacpp:tokens_predicted_total {predicted}\n"
+        ))
+    };
+    assert!(!read(10, 10).restarted_since(&read(10, 10)));
+    assert!(!read(11, 12).restarted_since(&read(10, 10)));
+    assert!(read(11, 9).restarted_since(&read(10, 10)));
+    assert!(read(9, 11).restarted_since(&read(10, 10)));
+    assert!(!read(9, 11).restarted_since(&View::default()));
 }

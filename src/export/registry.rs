@@ -287,7 +287,8 @@ impl Registry {
     pub fn forget(&self, metric: &'static Metric, values: &[&str]) {
         let key = key(metric, metric.kind, values);
         match metric.kind {
-            Kind::Counter => self.cells.delete_counter(&key),
+            // One of fractions has a gauge's cell.
+            Kind::Counter => self.cells.delete_counter(&key) | self.cells.delete_gauge(&key),
             Kind::Gauge => self.cells.delete_gauge(&key),
             Kind::Histogram => self.cells.delete_histogram(&key),
         };

@@ -7,7 +7,7 @@ pub const UPSTREAM_UP: Metric = gauge(
     "tokengauge_upstream_up",
     Unit::Count,
     &["upstream"],
-    "1 where the upstream's own metrics could be read last time, 0 where not.",
+    "1 where the upstream's own metrics can be read, 0 where nobody listens or three readings in a row failed.",
 );
 /// Descriptors that the upstream costs.
 pub const UPSTREAM_CONNECTIONS: Metric = gauge(
@@ -59,18 +59,32 @@ pub const UPSTREAM_KV_CACHE: Metric = gauge(
     "Share of the upstream's KV cache that is in use, by its own metrics; 1 is full.",
 );
 /// The upstream's share of TTFT, before it begins.
-pub const UPSTREAM_QUEUE_SECONDS: Metric = gauge(
-    "tokengauge_upstream_queue_seconds",
+pub const UPSTREAM_QUEUE_SECONDS: Metric = counter(
+    "tokengauge_upstream_queue_seconds_total",
     Unit::Seconds,
     &["upstream"],
-    "Mean time in the upstream's queue, by its own metrics, since they were read before.",
+    "Seconds that requests spent in the upstream's queue, by its own metrics, since they were first read; over `tokengauge_upstream_queue_requests_total` it is the mean.",
+);
+/// Who waited so long.
+pub const UPSTREAM_QUEUE_REQUESTS: Metric = counter(
+    "tokengauge_upstream_queue_requests_total",
+    Unit::Count,
+    &["upstream"],
+    "Requests that left the upstream's queue, by its own metrics, since they were first read.",
 );
 /// The upstream's share of TTFT, while it reads the prompt.
-pub const UPSTREAM_PREFILL_SECONDS: Metric = gauge(
-    "tokengauge_upstream_prefill_seconds",
+pub const UPSTREAM_PREFILL_SECONDS: Metric = counter(
+    "tokengauge_upstream_prefill_seconds_total",
     Unit::Seconds,
     &["upstream"],
-    "Mean time of prefill in the upstream, by its own metrics, since they were read before.",
+    "Seconds of prefill in the upstream, by its own metrics, since they were first read; over `tokengauge_upstream_prefill_requests_total` it is the mean.",
+);
+/// Whose prompts they were.
+pub const UPSTREAM_PREFILL_REQUESTS: Metric = counter(
+    "tokengauge_upstream_prefill_requests_total",
+    Unit::Count,
+    &["upstream"],
+    "Requests that were prefilled in the upstream (batches with TGI), by its own metrics, since they were first read.",
 );
 /// What could not be read.
 pub const UPSTREAM_SCRAPE_FAILURES: Metric = counter(
