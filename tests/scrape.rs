@@ -59,6 +59,7 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
             .contains(&format!("content-type: {OPEN_METRICS}"))
     );
     assert!(reply.body.ends_with("\n# EOF\n"));
+    assert_eq!(without_exemplar(&reply.body), Vec::<&str>::new());
     let with_trace: Vec<_> = reply
         .body
         .lines()
@@ -85,8 +86,18 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
             "le=\"40.0\"",
             " 40 ",
         ),
+        (
+            "tokengauge_request_duration_seconds_bucket",
+            "le=\"2.0\"",
+            " 1.6 ",
+        ),
+        (
+            "tokengauge_time_per_output_token_seconds_bucket",
+            "le=\"0.025\"",
+            " 0.025 ",
+        ),
     ];
-    assert_eq!(with_trace.len(), expected.len(), "{with_trace:#?}");
+    assert!(with_trace.len() > expected.len(), "{with_trace:#?}");
     for (name, bound, observed) in expected {
         let line = with_trace.iter().find(|line| line.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("no exemplar of {name}"));
@@ -96,6 +107,24 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
     }
     let classic = server_text(&server).await;
     assert!(!classic.contains(TRACE) && !classic.contains("# EOF"));
+}
+
+/// Buckets in which something was observed and that name no trace.
+fn without_exemplar(text: &str) -> Vec<&str> {
+    let mut before = ("", 0);
+    let mut without = Vec::new();
+    for line in text.lines().filter(|line| line.contains("le=\"")) {
+        let (series, rest) = line.split_once("le=").expect("a bound");
+        let count = rest.split_once("} ").expect("a count").1;
+        let count = count.split(' ').next().expect("a count");
+        let count: u64 = count.parse().expect("a number");
+        let smaller = if before.0 == series { before.1 } else { 0 };
+        if count > smaller && !line.contains(" # {") {
+            without.push(line);
+        }
+        before = (series, count);
+    }
+    without
 }
 
 async fn server_text(server: &Server) -> String {

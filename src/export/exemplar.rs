@@ -1,6 +1,6 @@
 //! Exemplars: from a bucket to the trace of a call that fell into it.
 
-use crate::call::CallRecord;
+use crate::meter::Finding;
 use std::time::{Duration, SystemTime};
 
 /// One observation and the trace of its call.
@@ -22,8 +22,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Of a finished call; `None` where it has no trace.
-    pub fn of(record: &CallRecord) -> Option<Trace> {
+    /// Of a finished call; `None` where nobody recorded its trace.
+    pub fn of(finding: &Finding) -> Option<Trace> {
+        let record = Some(&finding.record).filter(|_| finding.sampled)?;
         let id = u128::from_str_radix(record.trace_id.as_deref()?, 16).ok()?;
         let started = humantime::parse_rfc3339(&record.started_at).ok()?;
         let duration = Duration::try_from_secs_f64(record.seconds.duration?).ok()?;

@@ -1,10 +1,11 @@
 //! `/metrics`: the meter's findings as Prometheus series.
 
+use super::exemplar::Trace;
 use super::labels::{Models, UNKNOWN};
 use super::names;
 use super::process;
 use super::registry::{Counter, Histogram, Registry, Threshold};
-use super::series::{Identity, Series, THROUGHPUT, Watching};
+use super::series::{Identity, Series, THROUGHPUT, Watching, record_known};
 use super::text::{self, Format};
 use crate::call::Outcome;
 use crate::config::{Measure, Route};
@@ -12,7 +13,7 @@ use crate::meter::{Figures, Finding, Stream, Subscriber, Watch};
 use crate::observer::FailureKind;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The workload of calls that belong to none.
 const NO_WORKLOAD: &str = "none";
@@ -219,12 +220,10 @@ impl Subscriber for Prometheus {
                 .counter(&names::RATE_LIMITED, &[&record.upstream, &record.route]);
             limited.increment(1);
         }
-        if let Some(cost) = finding.head_overhead {
-            self.head_overhead.record(cost.as_secs_f64());
-        }
-        if let Some(cost) = finding.chunk_overhead {
-            self.chunk_overhead.record(cost.as_secs_f64());
-        }
+        let trace = Trace::of(finding);
+        let seconds = |cost: Option<Duration>| cost.map(|cost| cost.as_secs_f64());
+        record_known(&self.head_overhead, seconds(finding.head_overhead), trace);
+        record_known(&self.chunk_overhead, seconds(finding.chunk_overhead), trace);
     }
 }
 

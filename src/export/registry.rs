@@ -147,7 +147,12 @@ impl Histogram {
 
     /// One observation that can be looked up.
     pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
-        self.record(value);
+        self.record_many_with(value, 1, exemplar);
+    }
+
+    /// So many of one size that can be looked up.
+    pub fn record_many_with(&self, value: f64, count: u64, exemplar: Option<Exemplar>) {
+        self.record_many(value, count);
         let Some(exemplar) = exemplar else {
             return;
         };

@@ -123,8 +123,9 @@ impl Series {
     /// A call is over.
     pub(crate) fn finished(&self, registry: &Registry, finding: &Finding) {
         let record = &finding.record;
-        self.request(registry, record);
-        self.speed(registry, finding);
+        let trace = Trace::of(finding);
+        self.request(registry, record, trace);
+        self.speed(registry, finding, trace);
         self.input_and_reported(
             registry,
             &record.tokens.reported,
@@ -135,7 +136,8 @@ impl Series {
         if record.outcome == Outcome::Complete
             && let (Some(reported), Some(normalised)) = (record.tokens.reported.output, normalised)
         {
-            self.ratio.record(reported as f64 / normalised as f64);
+            let ratio = reported as f64 / normalised as f64;
+            record_known(&self.ratio, Some(ratio), trace);
         }
         if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
             let [upstream, route, model, workload] = self.own();
@@ -145,7 +147,7 @@ impl Series {
         }
     }
 
-    fn request(&self, registry: &Registry, record: &CallRecord) {
+    fn request(&self, registry: &Registry, record: &CallRecord, trace: Option<Trace>) {
         let own = self.own();
         let outcome = record.outcome.as_str();
         let status = status_class(record.status);
@@ -163,14 +165,13 @@ impl Series {
         if let Some(duration) = record.seconds.duration {
             let values = self.values(outcome);
             let durations = registry.histogram(&names::REQUEST_DURATION, &values);
-            durations.record(duration);
+            record_known(&durations, Some(duration), trace);
         }
     }
 
-    fn speed(&self, registry: &Registry, finding: &Finding) {
+    fn speed(&self, registry: &Registry, finding: &Finding, trace: Option<Trace>) {
         let record = &finding.record;
         let seconds = &record.seconds;
-        let trace = Trace::of(record).filter(|_| finding.sampled);
         if let Some(ttft) = seconds.ttft {
             let values = self.values(context(record));
             let histogram = registry.histogram(&names::TIME_TO_FIRST_TOKEN, &values);
@@ -182,10 +183,12 @@ impl Series {
             let values = self.values(concurrency(finding.concurrency));
             let histogram = registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &values);
             record_known(&histogram, Some(speed), trace);
-            self.per_token.record(1.0 / speed);
+            record_known(&self.per_token, Some(1.0 / speed), trace);
             let latencies = finding.inter_token.iter().flat_map(|kept| kept.classes());
             latencies.for_each(|(mean, tokens)| {
-                self.inter_token.record_many(mean, u64::from(tokens));
+                let exemplar = trace.map(|trace| trace.exemplar(mean));
+                let tokens = u64::from(tokens);
+                self.inter_token.record_many_with(mean, tokens, exemplar);
             });
         }
         if let Some((tokens, seconds)) = finding.decode {
@@ -226,7 +229,7 @@ fn with(registry: &Registry, metric: &'static Metric, own: [&str; 4], more: &[&s
     registry.counter(metric, &values)
 }
 
-fn record_known(histogram: &Histogram, value: Option<f64>, trace: Option<Trace>) {
+pub(super) fn record_known(histogram: &Histogram, value: Option<f64>, trace: Option<Trace>) {
     if let Some(value) = value {
         histogram.record_with(value, trace.map(|trace| trace.exemplar(value)));
     }

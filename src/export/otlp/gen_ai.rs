@@ -6,6 +6,7 @@ use super::conventions::{self as names, Name};
 use super::message::{self, Span};
 use crate::call::{CallRecord, Dialect, Outcome};
 use crate::config::Conventions;
+use crate::export::exemplar::Trace;
 use crate::export::labels::Models;
 use crate::export::registry::Histogram;
 use crate::meter::Finding;
@@ -185,11 +186,12 @@ impl GenAi {
             endpoint: record.endpoint.clone(),
             ..Identity::default()
         };
-        self.usage(&identity, record);
-        self.times(&identity, finding);
+        let trace = Trace::of(finding);
+        self.usage(&identity, record, trace);
+        self.times(&identity, finding, trace);
     }
 
-    fn usage(&self, identity: &Identity, record: &CallRecord) {
+    fn usage(&self, identity: &Identity, record: &CallRecord, trace: Option<Trace>) {
         let (told, ours) = (&record.tokens.reported, &record.tokens.normalised);
         let one = |tokens: Option<u64>, kind| {
             self.record(
@@ -197,35 +199,55 @@ impl GenAi {
                 identity.with_token(kind),
                 tokens.map(|n| n as f64),
                 1,
+                trace,
             );
         };
         one(told.input.or(ours.input), "input");
         one(told.output.or(ours.output), "output");
     }
 
-    fn times(&self, identity: &Identity, finding: &Finding) {
+    fn times(&self, identity: &Identity, finding: &Finding, trace: Option<Trace>) {
         let record = &finding.record;
         let ended = identity.with_error(names::error_type(record));
-        self.record(CLIENT_DURATION, ended.clone(), record.seconds.duration, 1);
+        self.record(
+            CLIENT_DURATION,
+            ended.clone(),
+            record.seconds.duration,
+            1,
+            trace,
+        );
         let sent = finding.moments.sent;
         let served = sent.map(|sent| crate::call::seconds_between(sent, finding.ended));
-        self.record(SERVER_DURATION, ended, served, 1);
+        self.record(SERVER_DURATION, ended, served, 1, trace);
         if record.streamed != Some(true) {
             return;
         }
-        self.record(FIRST_CHUNK, identity.clone(), record.seconds.ttft, 1);
+        self.record(FIRST_CHUNK, identity.clone(), record.seconds.ttft, 1, trace);
         let first = record.seconds.ttft_upstream;
-        self.record(SERVER_FIRST_TOKEN, identity.clone(), first, 1);
+        self.record(SERVER_FIRST_TOKEN, identity.clone(), first, 1, trace);
         let gaps = finding.inter_chunk.iter().flat_map(|gaps| gaps.classes());
         for (gap, chunks) in gaps {
-            self.record(PER_CHUNK, identity.clone(), Some(gap), u64::from(chunks));
+            self.record(
+                PER_CHUNK,
+                identity.clone(),
+                Some(gap),
+                u64::from(chunks),
+                trace,
+            );
         }
         let per_token = record.tps.output.map(|speed| 1.0 / speed);
         let per_token = per_token.filter(|_| record.outcome == Outcome::Complete);
-        self.record(SERVER_PER_TOKEN, identity.clone(), per_token, 1);
+        self.record(SERVER_PER_TOKEN, identity.clone(), per_token, 1, trace);
     }
 
-    fn record(&self, metric: usize, identity: Identity, value: Option<f64>, count: u64) {
+    fn record(
+        &self,
+        metric: usize,
+        identity: Identity,
+        value: Option<f64>,
+        count: u64,
+        trace: Option<Trace>,
+    ) {
         let Some(value) = value else {
             return;
         };
@@ -243,7 +265,8 @@ impl GenAi {
         };
         let fresh = || Histogram::new(METRICS[metric].bounds.into());
         let histogram = series.entry(identity).or_insert_with(fresh);
-        histogram.record_many(value, count);
+        let exemplar = trace.map(|trace| trace.exemplar(value));
+        histogram.record_many_with(value, count, exemplar);
     }
 
     /// As they are.

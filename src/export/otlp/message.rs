@@ -132,6 +132,10 @@ impl<'a> Span<'a> {
     ) -> HistogramDataPoint {
         self.points += 1;
         let (mut buckets, mut sum) = (snapshot.buckets, snapshot.sum);
+        let exemplars = snapshot.exemplars.iter().flatten().map(of_exemplar);
+        // Of what came since the last time alone, as the buckets are.
+        let exemplars = exemplars.filter(|one| !self.delta || one.time_unix_nano >= self.start);
+        let exemplars = exemplars.collect();
         if self.delta {
             let all = (buckets.clone(), sum);
             if let Some((before, sum_before)) = self.sent.histograms.insert(key.to_owned(), all) {
@@ -148,12 +152,7 @@ impl<'a> Span<'a> {
             sum: Some(sum),
             bucket_counts: buckets,
             explicit_bounds: snapshot.bounds.to_vec(),
-            exemplars: snapshot
-                .exemplars
-                .iter()
-                .flatten()
-                .map(of_exemplar)
-                .collect(),
+            exemplars,
             ..HistogramDataPoint::default()
         }
     }
