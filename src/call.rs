@@ -216,6 +216,10 @@ pub enum Event<'a> {
     Usage(Usage),
     /// The engine's own measurement.
     Engine(EngineReport),
+    /// The service tier that was served, never empty.
+    ServiceTier(&'a str),
+    /// What the provider says that the call costs, in US dollars.
+    Cost(f64),
     /// An error inside the body. Only its type or code: messages quote prompts.
     Error(&'a str),
     /// A generation begins on a connection that carries several (Realtime).

@@ -151,3 +151,108 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
         .collect();
     assert_eq!(costs, [Some(1.0), Some(1.5)], "the newest first");
 }
+
+/// A chat whose last event has `members` beside its choices.
+fn chat_with(bench: &Bench, asked: &str, members: &str) -> CallRecord {
+    let call = bench.begin("/v1/chat/completions", &[]);
+    let body = format!(r#"{{"model":"m-1","stream":true,{asked}"messages":[]}}"#);
+    bench.send(&*call, body.as_bytes());
+    bench.answer(&*call, 200, "text/event-stream");
+    bench.frame(&*call, 100, words(8));
+    let last = format!("data: {{\"model\":\"m-1\",\"choices\":[],{members}}}\n\n");
+    bench.frame(&*call, 200, finish(None) + &last + DONE);
+    bench.end(&*call, 300, End::Complete)
+}
+
+const USAGE: &str = r#""prompt_tokens":7,"completion_tokens":50"#;
+
+#[test]
+fn the_tier_that_was_served_decides_else_the_one_that_was_asked_for() {
+    let (bench, _) = bench(&format!("{PRICE}batch = 0.5\n"));
+    let served = |asked: &str, served: &str| {
+        let members = format!(r#"{served}"usage":{{{USAGE}}}"#);
+        let record = chat_with(&bench, asked, &members);
+        (cost(&record), record.service_tier)
+    };
+    let flex = r#""service_tier":"flex","#;
+    let default = r#""service_tier":"default","#;
+    let said = |tier: &str| Some(tier.to_owned());
+    assert_eq!(served(flex, default), (Some(0.107), said("default")));
+    assert_eq!(served("", flex), (Some(0.0535), said("flex")));
+    assert_eq!(served(flex, ""), (Some(0.0535), said("flex")));
+    assert_eq!(served("", ""), (Some(0.107), None));
+}
+
+#[test]
+fn what_the_provider_says_is_the_cost_where_no_price_is_configured() {
+    let (bench, _) = bench("");
+    let of = |cost: &str| {
+        let members = format!(r#""usage":{{{USAGE},{cost}}}"#);
+        let record = chat_with(&bench, "", &members);
+        (record.cost_usd, record.cost_source)
+    };
+    let reported = |usd| (Some(usd), Some(CostSource::Reported));
+    assert_eq!(
+        of(r#""cost":0.000764,"is_byok":false"#),
+        reported(0.000_764)
+    );
+    assert_eq!(of(r#""cost":0"#), reported(0.0));
+    let perplexity =
+        r#""cost":{"input_tokens_cost":0.001,"request_cost":0.005,"total_cost":0.006}"#;
+    assert_eq!(of(perplexity), reported(0.006));
+    assert_eq!(of(r#""cost_in_usd_ticks":37756000"#), reported(0.003_775_6));
+    let own_key = r#""cost":0.001,"is_byok":true,"cost_details":{"upstream_inference_cost":0.02}"#;
+    assert_eq!(of(own_key), reported(0.021));
+    assert_eq!(of(r#""cost":{"total_cost":0}"#), (None, None));
+    assert_eq!(of(r#""cost":"free""#), (None, None));
+}
+
+#[test]
+fn litellm_says_the_cost_of_a_whole_answer_in_its_head() {
+    let (bench, _) = bench("");
+    let of = |usd: &str| {
+        let call = bench.begin("/v1/chat/completions", &[]);
+        bench.send(&*call, br#"{"model":"m-1","messages":[]}"#);
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-litellm-response-cost", usd),
+        ];
+        call.head(bench.at(50), http::StatusCode::OK, &header_map(&headers));
+        let body = format!(
+            r#"{{"choices":[{{"message":{{"content":"Hello"}},"finish_reason":"stop"}}],"usage":{{{USAGE}}}}}"#
+        );
+        bench.frame(&*call, 100, body);
+        let record = bench.end(&*call, 200, End::Complete);
+        (record.cost_usd, record.cost_source)
+    };
+    assert_eq!(of("0.0025"), (Some(0.0025), Some(CostSource::Reported)));
+    assert_eq!(of("0.0"), (None, None));
+    assert_eq!(of("None"), (None, None));
+}
+
+#[test]
+fn what_tools_put_into_geminis_prompt_is_input() {
+    let (bench, _) =
+        bench("[[price]]\nmodel = \"g-*\"\ninput = 1000\noutput = 2000\nbatch = 0.5\n");
+    let call = bench.begin("/v1beta/models/g-1:streamGenerateContent?alt=sse", &[]);
+    bench.send(&*call, b"{}");
+    bench.answer(&*call, 200, "text/event-stream");
+    // Several events of one shape: the short way has to add the same.
+    for event in 1..=4 {
+        let finish = if event == 4 {
+            r#","finishReason":"STOP""#
+        } else {
+            ""
+        };
+        let text = format!(
+            r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":" word{event}"}}]}}{finish}}}],"usageMetadata":{{"promptTokenCount":17,"candidatesTokenCount":{event},"totalTokenCount":{},"trafficType":"ON_DEMAND_FLEX","toolUsePromptTokenCount":102}},"modelVersion":"g-1"}}"#,
+            119 + event
+        );
+        bench.frame(&*call, 100 * event, text + "\n\n");
+    }
+    let record = bench.end(&*call, 500, End::Complete);
+    assert_eq!(record.tokens.reported.input, Some(119));
+    assert_eq!(record.tokens.reported.output, Some(4));
+    assert_eq!(record.service_tier.as_deref(), Some("ON_DEMAND_FLEX"));
+    assert_eq!(cost(&record), Some((119.0 * 1000.0 + 4.0 * 2000.0) / 2e6));
+}

@@ -35,7 +35,7 @@ impl World {
     fn new(variables: &[(&str, String)]) -> World {
         let (otlp, lost) = exporters(variables, Conventions::Current);
         let bench = Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer());
-        let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+        let series = Prometheus::new(&[], &Measure::default());
         otlp.begin_metrics(&series, &bench.meter);
         World {
             otlp,

@@ -46,7 +46,7 @@ impl World {
         let (otlp, _) = exporters_for(&variables, Conventions::Current, langfuse);
         let routed: Arc<dyn Subscriber> = Arc::new(Routed(otlp.subscribers()));
         let bench = Bench::tracing(Measure::default(), vec![routed], otlp.tracer());
-        let series = Prometheus::new(&[], &Measure::default(), Instant::now());
+        let series = Prometheus::new(&[], &Measure::default());
         otlp.begin_metrics(&series, &bench.meter);
         World {
             receiver,

@@ -132,6 +132,8 @@ fn line(lines: &mut String, event: Event<'_>) {
         }
         Event::Usage(usage) => lines.push_str(&counts(&usage)),
         Event::Engine(report) => lines.push_str(&measured(&report)),
+        Event::ServiceTier(tier) => write!(lines, "tier {}", quoted(tier)).expect("written"),
+        Event::Cost(usd) => write!(lines, "cost {usd}").expect("written"),
         Event::Error(kind) => write!(lines, "error {}", quoted(kind)).expect("written"),
         Event::TurnStarted => lines.push_str("turn_started"),
         Event::TurnEnded => lines.push_str("turn_ended"),

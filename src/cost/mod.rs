@@ -1,6 +1,6 @@
 //! What calls cost. Prices per token come from the configuration, else, for GPUs that
-//! one runs oneself, from their hours, else from the table of list prices that the binary
-//! carries. What has no price has no cost, which is not a cost of 0.
+//! one runs oneself, from their hours, else from what the provider says in the response,
+//! else from the table of list prices that the binary carries. What has no price has no cost, which is not a cost of 0.
 
 pub mod budget;
 mod gpu;
@@ -27,6 +27,15 @@ pub struct Price {
     pub above: Option<u64>,
     /// What tokens cost.
     pub tariff: Tariff,
+}
+
+/// What is known of a call's cost without a price per token, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// What the provider says in the response.
+    pub reported: Option<f64>,
+    /// The call's share of own GPUs.
+    pub gpu: Option<f64>,
 }
 
 /// Everything that has a price.
@@ -70,13 +79,10 @@ impl Prices {
         Arc::new(prices)
     }
 
-    /// What the call costs, and by whose price. `gpu` is its share of own GPUs.
-    pub fn cost(
-        &self,
-        record: &CallRecord,
-        tier: Tier,
-        gpu: Option<f64>,
-    ) -> Option<(f64, CostSource)> {
+    /// What the call costs in the service tier of its record, in US dollars, and by whose
+    /// price; `None` where nobody knows.
+    pub fn cost(&self, record: &CallRecord, known: Known) -> Option<(f64, CostSource)> {
+        let tier = Tier::of(record.service_tier.as_deref());
         let tokens = billed(record);
         let models = [record.model.as_deref(), record.model_requested.as_deref()];
         let models = || models.iter().copied().flatten();
@@ -88,7 +94,10 @@ impl Prices {
                 .map(source(CostSource::Configured));
         }
         if self.gpus.contains_key(record.upstream.as_str()) {
-            return gpu.map(source(CostSource::Gpu));
+            return known.gpu.map(source(CostSource::Gpu));
+        }
+        if let Some(usd) = known.reported {
+            return Some((usd, CostSource::Reported));
         }
         let tariff = of(&|model| listed(record, model, &tokens)).filter(|_| self.shipped)?;
         tariff.cost(&tokens, tier).map(source(CostSource::List))
@@ -111,10 +120,9 @@ impl Prices {
 fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
     let endpoint = record.endpoint.as_deref().unwrap_or_default();
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let hour = shipped::utc_hour(&record.started_at);
     let matches = |line: &&shipped::Listed| {
-        (line.hosts.is_empty() || line.hosts.iter().any(|known| known == host))
-            && long_enough(line.above, tokens)
-            && line.models.iter().any(|known| known.matches(model))
+        line.is_for(host, model) && line.is_at(hour) && long_enough(line.above, tokens)
     };
     shipped::listed()
         .iter()

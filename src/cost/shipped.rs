@@ -12,10 +12,49 @@ pub const TABLE: &str = include_str!("prices.toml");
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Listed {
     /// Hosts that it is for; any where there are none.
-    pub(super) hosts: Vec<String>,
-    pub(super) models: Vec<Pattern>,
+    hosts: Vec<String>,
+    /// How gateways write the provider before a model's name.
+    vendor: Option<String>,
+    models: Vec<Pattern>,
     pub(super) above: Option<u64>,
+    /// Hours of the day in UTC that it is for, each from the first to before the second;
+    /// any where there are none.
+    utc_hours: Vec<(u32, u32)>,
     pub(super) tariff: Tariff,
+}
+
+/// The gateway that sells under its vendors' list prices.
+const GATEWAY: &str = "openrouter.ai";
+
+impl Listed {
+    /// Whether it is for a model of that name behind that host.
+    pub(super) fn is_for(&self, host: &str, model: &str) -> bool {
+        let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
+        let named = |name: &str| self.models.iter().any(|known| known.matches(name));
+        (is_there && named(model))
+            || (is_there || host == GATEWAY) && self.unprefixed(model).is_some_and(|m| named(&m))
+    }
+
+    /// The model's name as its vendor writes it, where it came as `vendor/name`. Gateways
+    /// write `claude-opus-4.8` for `claude-opus-4-8`.
+    fn unprefixed(&self, model: &str) -> Option<String> {
+        let vendor = self.vendor.as_deref()?;
+        let (prefix, name) = model.split_once('/')?;
+        let dots = if vendor == "anthropic" { "-" } else { "." };
+        (prefix == vendor).then(|| name.replace('.', dots))
+    }
+
+    /// Whether it is for calls that begin in that hour.
+    pub(super) fn is_at(&self, hour: Option<u32>) -> bool {
+        let within =
+            |(from, to): &(u32, u32)| hour.is_some_and(|hour| (*from..*to).contains(&hour));
+        self.utc_hours.is_empty() || self.utc_hours.iter().any(within)
+    }
+}
+
+/// The hour of the day in UTC, of a time as records write it.
+pub(super) fn utc_hour(started_at: &str) -> Option<u32> {
+    started_at.get(11..13)?.parse().ok()
 }
 
 #[derive(Deserialize)]
@@ -35,6 +74,7 @@ struct Provider {
     _source: String,
     #[serde(default)]
     hosts: Vec<String>,
+    vendor: Option<String>,
     prices: Vec<Line>,
 }
 
@@ -42,6 +82,8 @@ struct Provider {
 struct Line {
     models: Vec<Pattern>,
     above: Option<u64>,
+    #[serde(default)]
+    utc_hours: Vec<(u32, u32)>,
     input: Option<f64>,
     cached_input: Option<f64>,
     cache_write: Option<f64>,
@@ -56,9 +98,11 @@ pub(super) fn listed() -> &'static [Listed] {
     static LISTED: LazyLock<Vec<Listed>> = LazyLock::new(|| {
         let table: Table = toml::from_str(TABLE).expect("a test reads the table");
         let lines = table.provider.into_iter().flat_map(|provider| {
-            let hosts = provider.hosts;
+            let (hosts, vendor) = (provider.hosts, provider.vendor);
             let listed = move |line: Line| Listed {
                 hosts: hosts.clone(),
+                vendor: vendor.clone(),
+                utc_hours: line.utc_hours,
                 models: line.models,
                 above: line.above,
                 tariff: Tariff {
@@ -100,7 +144,11 @@ mod tests {
             for model in &line.models {
                 let name = model.as_str().replace('*', "26-01-01");
                 let hides = |earlier: &&Listed| {
-                    earlier.above <= line.above
+                    let same_hosts = earlier.hosts.is_empty() || earlier.hosts == line.hosts;
+                    let always = earlier.utc_hours.is_empty();
+                    same_hosts
+                        && always
+                        && earlier.above <= line.above
                         && earlier.models.iter().any(|other| other.matches(&name))
                 };
                 let hidden = listed[..at].iter().find(hides);

@@ -41,13 +41,14 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// By the name that the request gives it.
-    pub fn of(asked: Option<&str>) -> Tier {
-        match asked {
+    /// By the name that the response or the request gives it, in any case.
+    pub fn of(name: Option<&str>) -> Tier {
+        let name = name.map(str::to_ascii_lowercase);
+        match name.as_deref() {
             None | Some("auto" | "default" | "standard" | "standard_only" | "on_demand") => {
                 Tier::Standard
             }
-            Some("flex" | "batch") => Tier::Batch,
+            Some("flex" | "batch" | "on_demand_flex") => Tier::Batch,
             Some(_) => Tier::Other,
         }
     }

@@ -26,7 +26,7 @@ fn price(model: &str, upstream: Option<&str>, input: f64) -> Price {
 }
 
 fn cost(prices: &Prices, record: &CallRecord) -> Option<(f64, CostSource)> {
-    let found = prices.cost(record, Tier::Standard, None);
+    let found = prices.cost(record, Known::default());
     found.map(|(cost, source)| ((cost * 1e9).round() / 1e9, source))
 }
 
@@ -100,7 +100,11 @@ fn own_gpus_go_before_the_list_and_behind_what_is_configured() {
         ..Prices::default()
     };
     let call = record("gpt-4.1", 1_000_000, 0);
-    let share = |prices: &Prices| prices.cost(&call, Tier::Standard, Some(0.25));
+    let with_gpu = Known {
+        gpu: Some(0.25),
+        reported: Some(9.0),
+    };
+    let share = |prices: &Prices| prices.cost(&call, with_gpu);
     assert_eq!(share(&prices), Some((0.25, CostSource::Gpu)));
     prices.configured = vec![price("gpt-4.1", None, 3.0)];
     assert_eq!(share(&prices), Some((3.0, CostSource::Configured)));
@@ -130,4 +134,70 @@ fn vectors_cost_their_input_alone() {
     call.status = None;
     call.tokens.reported = Usage::default();
     assert_eq!(cost(&prices, &call), None, "nothing came");
+}
+
+#[test]
+fn what_the_provider_says_goes_before_the_list_and_behind_what_is_configured() {
+    let call = record("gpt-4.1", 1_000_000, 0);
+    let said = Known {
+        reported: Some(0.125),
+        gpu: None,
+    };
+    let mut prices = Prices::default();
+    assert_eq!(
+        prices.cost(&call, said),
+        Some((0.125, CostSource::Reported))
+    );
+    prices.configured = vec![price("gpt-4.1", None, 3.0)];
+    assert_eq!(
+        prices.cost(&call, said),
+        Some((3.0, CostSource::Configured))
+    );
+}
+
+#[test]
+fn a_gateway_writes_the_vendor_before_the_name() {
+    let cost_at = |host: &str, model: &str| {
+        let mut call = record(model, 1_000_000, 0);
+        call.endpoint = Some(format!("{host}:443"));
+        cost(&Prices::default(), &call).map(|found| found.0)
+    };
+    let at = |model| cost_at("openrouter.ai", model);
+    assert_eq!(at("openai/gpt-4.1"), Some(2.0));
+    assert_eq!(at("anthropic/claude-opus-4.8"), Some(5.0));
+    assert_eq!(at("x-ai/grok-4.7"), Some(4.0), "above 200,000");
+    assert_eq!(at("mistralai/mistral-large-2512"), Some(0.5));
+    assert_eq!(at("openai/gpt-4.1:free"), None);
+    assert_eq!(at("somebody/gpt-4.1"), None);
+    assert_eq!(
+        cost_at("api.together.xyz", "mistralai/mistral-large-2512"),
+        None,
+        "another's price for the same weights"
+    );
+    assert_eq!(cost_at("api.groq.com", "openai/gpt-oss-120b"), Some(0.15));
+}
+
+#[test]
+fn bedrock_and_vertex_write_models_in_their_own_way() {
+    let at =
+        |model: &str| cost(&Prices::default(), &record(model, 1_000_000, 0)).map(|found| found.0);
+    let haiku = "anthropic.claude-haiku-4-5-20251001-v1:0";
+    assert_eq!(at(&format!("global.{haiku}")), Some(1.0));
+    assert_eq!(at(&format!("us.{haiku}")), Some(1.1));
+    assert_eq!(at("amazon.nova-pro-v1:0"), Some(0.8));
+    assert_eq!(at("claude-haiku-4-5@20251001"), Some(1.0));
+}
+
+#[test]
+fn a_price_can_depend_on_the_hour() {
+    let at = |started_at: &str| {
+        let mut call = record("deepseek-v4-pro", 1_000_000, 0);
+        call.endpoint = Some("api.deepseek.com:443".to_owned());
+        call.started_at = started_at.to_owned();
+        cost(&Prices::default(), &call).map(|found| found.0)
+    };
+    assert_eq!(at("2026-11-23T00:59:59.999Z"), Some(0.66));
+    assert_eq!(at("2026-11-23T01:00:00.000Z"), Some(1.32));
+    assert_eq!(at("2026-11-23T04:00:00.000Z"), Some(0.66));
+    assert_eq!(at("2026-11-23T09:59:59.999Z"), Some(1.32));
 }

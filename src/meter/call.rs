@@ -239,6 +239,7 @@ impl Call {
         let content_type = text(headers, &header::CONTENT_TYPE);
         state.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
         state.grpc_status(headers);
+        state.run.generation.cost_usd = litellm_cost(headers);
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
             state.turns = Turns::new(head, extensions).map(Box::new);
@@ -265,6 +266,14 @@ impl Call {
             state.reading = Reading::new(decoder, compressed);
         }
     }
+}
+
+/// What LiteLLM says that a call costs whose answer it did not stream. It says 0 where it
+/// does not know.
+fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
+    let usd = headers.get("x-litellm-response-cost")?.to_str().ok()?;
+    let usd: f64 = usd.parse().ok()?;
+    (usd.is_finite() && usd > 0.0).then_some(usd)
 }
 
 /// The name of a gRPC status that is not OK, by the protocol's table of codes.

@@ -23,6 +23,10 @@ pub(crate) struct Generation {
     pub(crate) response_id: Option<Box<str>>,
     pub(crate) usage: Option<Box<Usage>>,
     pub(crate) engine: Option<Box<EngineReport>>,
+    /// The service tier that the response says was served.
+    pub(crate) service_tier: Option<Box<str>>,
+    /// What the provider says that the call costs, in US dollars.
+    pub(crate) cost_usd: Option<f64>,
     /// The first error inside the body.
     pub(crate) error: Option<Box<str>>,
     /// By choice, in the order of their numbers.
@@ -45,6 +49,7 @@ impl Generation {
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
             Event::Message | Event::Unparsed | Event::Engine(_) => false,
+            Event::ServiceTier(_) | Event::Cost(_) => false,
             // The last event of many engines names it, whatever else they speak.
             Event::Model(_) => self.messages <= 1,
             _ => true,
@@ -60,6 +65,8 @@ impl Generation {
             Event::Finish { choice, reason } => self.finish_reason(choice, reason),
             Event::Usage(usage) => self.usage.get_or_insert_default().overlay(usage),
             Event::Engine(engine) => self.engine = Some(Box::new(engine)),
+            Event::ServiceTier(tier) => remember(&mut self.service_tier, tier, MAX_WORD),
+            Event::Cost(usd) => self.cost_usd = Some(usd),
             Event::Error(kind) => {
                 self.error
                     .get_or_insert_with(|| clip(kind, MAX_WORD).into());

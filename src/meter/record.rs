@@ -12,7 +12,7 @@ use crate::call::{
     TpsUnavailable, Usage, seconds, seconds_between,
 };
 use crate::config::Measure;
-use crate::cost::{Prices, Tier};
+use crate::cost::{Known, Prices};
 use crate::observer::End;
 use crate::trace::CallTrace;
 use std::time::{Instant, SystemTime};
@@ -87,7 +87,9 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     closing.input = closing.input.filter(|_| !refused);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
-    let tier = Tier::of(asked.and_then(|asked| asked.service_tier.as_deref()));
+    let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
+    let served_tier = generation.service_tier.as_deref();
+    let service_tier = served_tier.or(asked_tier).map(str::to_owned);
     let settings = request
         .as_ref()
         .and_then(|request| request.settings.as_deref());
@@ -103,18 +105,19 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         outcome,
         unavailable,
     };
+    let reported_cost = generation.cost_usd;
     let mut record = record(head, state, &closing, &judged, who);
+    record.service_tier = service_tier;
     let input = record.tokens.reported.input.or(closing.input);
     head.charge(input.unwrap_or(0));
     let total = generation.tokens().all();
     let decode = generation.timeline.all.filter(|_| unavailable.is_none());
     let response_id = generation.response_id.clone();
-    price(
-        &mut record,
-        &measure.prices,
-        tier,
-        state.gpu_cost(closing.ended),
-    );
+    let known = Known {
+        reported: reported_cost,
+        gpu: state.gpu_cost(closing.ended),
+    };
+    price(&mut record, &measure.prices, known);
     Finding {
         guessed_session,
         charges: head.charges(),
@@ -211,13 +214,14 @@ fn record(
 
 /// Says what the call costs, where that is known. Tokens that nobody but us counted are
 /// an estimate of those that are billed.
-fn price(record: &mut CallRecord, prices: &Prices, tier: Tier, gpu: Option<f64>) {
-    let Some((usd, source)) = prices.cost(record, tier, gpu) else {
+fn price(record: &mut CallRecord, prices: &Prices, known: Known) {
+    let Some((usd, source)) = prices.cost(record, known) else {
         return;
     };
     record.cost_usd = Some(usd);
     record.cost_source = Some(source);
-    if source != CostSource::Gpu && record.tokens.source == Some(Source::Counted) {
+    let by_tokens = !matches!(source, CostSource::Gpu | CostSource::Reported);
+    if by_tokens && record.tokens.source == Some(Source::Counted) {
         record.tokens.source = Some(Source::Estimated);
     }
 }

@@ -4,17 +4,19 @@
 //! `content_block_delta`…, `content_block_stop`, then `message_delta`,
 //! `message_stop`. A whole body is the message itself.
 
+use super::cost::Amount;
 use super::emit::{self, Name};
 use super::json::{Count, List, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// Reads `/v1/messages`, and what Vertex and Bedrock carry of it.
 #[derive(Default)]
 pub(crate) struct Messages {
     usage: Reported,
+    tier: Name,
     /// The block whose arguments came whole, before any delta.
     complete_block: Option<u32>,
 }
@@ -94,7 +96,13 @@ impl Messages {
 
     fn report(&mut self, newer: Reported, sink: Sink<'_>) {
         self.usage = self.usage.overlaid(newer);
+        if let Some(word) = self.usage.tier() {
+            self.tier.service_tier(sink, word);
+        }
         emit::usage(sink, self.usage.into());
+        if let Some(usd) = newer.cost.0 {
+            sink(Event::Cost(usd));
+        }
     }
 }
 
@@ -246,6 +254,29 @@ struct Reported {
     cache_read_input_tokens: Count,
     output_tokens: Count,
     output_tokens_details: Option<OutputDetails>,
+    service_tier: Word,
+    /// `fast` has a price of its own.
+    speed: Word,
+    /// OpenRouter's, LiteLLM's.
+    cost: Amount,
+}
+
+/// A word of a usage that has few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Word(Option<&'static str>);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        Ok(Word(match &*text {
+            "" => None,
+            "standard" => Some("standard"),
+            "priority" => Some("priority"),
+            "batch" => Some("batch"),
+            "fast" => Some("fast"),
+            _ => Some("other"),
+        }))
+    }
 }
 
 /// What was written to a cache, by how long it is kept.
@@ -262,6 +293,12 @@ struct OutputDetails {
 }
 
 impl Reported {
+    /// The service tier as prices see it.
+    fn tier(&self) -> Option<&'static str> {
+        let fast = self.speed.0.filter(|speed| *speed == "fast");
+        fast.or(self.service_tier.0)
+    }
+
     fn overlaid(self, newer: Reported) -> Reported {
         Reported {
             input_tokens: newer.input_tokens.or(self.input_tokens),
@@ -274,6 +311,9 @@ impl Reported {
                 .or(self.cache_read_input_tokens),
             output_tokens: newer.output_tokens.or(self.output_tokens),
             output_tokens_details: newer.output_tokens_details.or(self.output_tokens_details),
+            service_tier: Word(newer.service_tier.0.or(self.service_tier.0)),
+            speed: Word(newer.speed.0.or(self.speed.0)),
+            cost: newer.cost,
         }
     }
 }

@@ -5,8 +5,8 @@ mod native;
 
 pub(crate) use native::Invoke;
 
-use super::emit;
-use super::json::{Count, List, Text, compact, is_word, parse};
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, compact, is_word, parse};
 use super::{Malformed, Reader, Sink};
 use crate::call::{Channel, Event, Usage};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ impl Reader for Converse {
         match name {
             "contentBlockDelta" => parse::<BlockDelta<'_>>(payload)?.give(sink),
             "messageStop" => parse::<MessageStop<'_>>(payload)?.give(sink),
-            "metadata" => parse::<Metadata>(payload)?.give(sink),
+            "metadata" => parse::<Metadata<'_>>(payload)?.give(sink),
             _ if is_exception(name) => sink(Event::Error(name)),
             "" => parse::<Wrapped<'_>>(payload)?.give(sink),
             _ => {}
@@ -41,6 +41,7 @@ impl Reader for Converse {
             }
         }
         emit::finish(sink, 0, &body.stop_reason);
+        service_tier(&body.service_tier, sink);
         emit::usage(sink, body.usage.unwrap_or_default().into());
         Ok(())
     }
@@ -59,7 +60,8 @@ struct Wrapped<'a> {
     content_block_delta: Option<BlockDelta<'a>>,
     #[serde(borrow)]
     message_stop: Option<MessageStop<'a>>,
-    metadata: Option<Metadata>,
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
 }
 
 impl Wrapped<'_> {
@@ -141,13 +143,30 @@ impl MessageStop<'_> {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
     usage: Option<Reported>,
+    #[serde(borrow, default)]
+    service_tier: Object<ServiceTier<'a>>,
 }
 
-impl Metadata {
+/// The service tier that was served.
+#[derive(Deserialize)]
+struct ServiceTier<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+}
+
+fn service_tier(tier: &Object<ServiceTier<'_>>, sink: Sink<'_>) {
+    if let Some(tier) = &tier.0 {
+        Name::default().service_tier(sink, &tier.kind);
+    }
+}
+
+impl Metadata<'_> {
     /// The last event there is.
     fn give(&self, sink: Sink<'_>) {
+        service_tier(&self.service_tier, sink);
         emit::usage(sink, self.usage.unwrap_or_default().into());
         sink(Event::End);
     }
@@ -196,6 +215,8 @@ struct Body<'a> {
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
     usage: Option<Reported>,
+    #[serde(borrow, default)]
+    service_tier: Object<ServiceTier<'a>>,
     /// An error's.
     #[serde(borrow, default, alias = "Message")]
     message: Text<'a>,

@@ -1,5 +1,6 @@
 //! Embeddings and rerankers of any provider: no text, only what they cost.
 
+use super::cost::Amount;
 use super::emit::{self, Name};
 use super::json::{Count, Text, error_kind};
 use super::{Malformed, Reader, Sink};
@@ -56,6 +57,9 @@ fn read(payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
             ..Usage::default()
         },
     );
+    if let Some(usd) = body.usage.and_then(|usage| usage.cost.0) {
+        sink(Event::Cost(usd));
+    }
     body.engine(sink);
     Ok(())
 }
@@ -121,6 +125,7 @@ struct Tokens {
     prompt_tokens: Count,
     input_tokens: Count,
     total_tokens: Count,
+    cost: Amount,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]

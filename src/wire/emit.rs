@@ -65,6 +65,13 @@ impl Name {
         }
     }
 
+    /// Gives the service tier.
+    pub(crate) fn service_tier(&mut self, sink: Sink<'_>, name: &str) {
+        if self.is_news(name) {
+            sink(Event::ServiceTier(name));
+        }
+    }
+
     /// Gives the response's id.
     pub(crate) fn response_id(&mut self, sink: Sink<'_>, id: &str) {
         if self.is_news(id) {

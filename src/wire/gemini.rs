@@ -20,6 +20,7 @@ const MAX_CANDIDATES: usize = 128;
 pub(crate) struct Gemini {
     model: Name,
     id: Name,
+    tier: Name,
     candidates: Vec<(u32, Parts)>,
     ended: bool,
 }
@@ -67,8 +68,10 @@ impl Gemini {
             emit::finish(sink, 0, &feedback.block_reason);
             ended |= !feedback.block_reason.is_empty();
         }
-        if let Some(usage) = chunk.usage_metadata {
-            emit::usage(sink, usage.into());
+        if let Some(usage) = &chunk.usage_metadata {
+            self.tier.service_tier(sink, &usage.service_tier);
+            self.tier.service_tier(sink, &usage.traffic_type);
+            emit::usage(sink, usage.usage());
         }
         ended
     }
@@ -177,7 +180,8 @@ fn arguments(choice: u32, index: u32) -> Segment {
 struct Chunk<'a> {
     #[serde(borrow, default)]
     candidates: List<Candidate<'a>>,
-    usage_metadata: Option<UsageMetadata>,
+    #[serde(borrow)]
+    usage_metadata: Option<UsageMetadata<'a>>,
     #[serde(borrow, default)]
     model_version: Text<'a>,
     #[serde(borrow, default)]
@@ -256,49 +260,66 @@ struct PromptFeedback<'a> {
     block_reason: Text<'a>,
 }
 
-/// Usage as sent: thoughts are beside the candidates, cached input is in the prompt.
-/// What tools put into the prompt is counted elsewhere by Google, and left out.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct UsageMetadata {
+/// Usage as sent: thoughts are beside the candidates, cached input is in the prompt, what
+/// tools put into the prompt is beside it and billed like it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageMetadata<'a> {
+    #[serde(default)]
     prompt_token_count: Count,
+    #[serde(default)]
     cached_content_token_count: Count,
+    #[serde(default)]
     candidates_token_count: Count,
+    #[serde(default)]
     thoughts_token_count: Count,
+    #[serde(default)]
+    tool_use_prompt_token_count: Count,
+    /// The Gemini API's name for the service tier.
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    /// Vertex's.
+    #[serde(borrow, default)]
+    traffic_type: Text<'a>,
 }
 
-/// The members of [`UsageMetadata`], as they are written before their values.
-pub(super) const COUNTS: [&str; 4] = [
+/// The counts of [`UsageMetadata`], as they are written before their values.
+pub(super) const COUNTS: [&str; 5] = [
     "\"promptTokenCount\":",
     "\"cachedContentTokenCount\":",
     "\"candidatesTokenCount\":",
     "\"thoughtsTokenCount\":",
+    "\"toolUsePromptTokenCount\":",
 ];
 
 /// What the values of [`COUNTS`] say.
-pub(super) fn usage([prompt, cached, candidates, thoughts]: Counts) -> Usage {
-    let sent = UsageMetadata {
-        prompt_token_count: Count(prompt),
-        cached_content_token_count: Count(cached),
-        candidates_token_count: Count(candidates),
-        thoughts_token_count: Count(thoughts),
-    };
-    sent.into()
+pub(super) fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
+    Usage {
+        input: sum(prompt, tools),
+        cached_input: cached,
+        cache_write: None,
+        output: sum(answer, thoughts),
+        reasoning: thoughts,
+        cache_write_1h: None,
+    }
 }
 
-impl From<UsageMetadata> for Usage {
-    fn from(sent: UsageMetadata) -> Self {
-        let (answer, thoughts) = (sent.candidates_token_count.0, sent.thoughts_token_count.0);
-        Usage {
-            input: sent.prompt_token_count.0,
-            cached_input: sent.cached_content_token_count.0,
-            cache_write: None,
-            output: match (answer, thoughts) {
-                (None, None) => None,
-                _ => Some(answer.unwrap_or(0).saturating_add(thoughts.unwrap_or(0))),
-            },
-            reasoning: thoughts,
-            cache_write_1h: None,
-        }
+/// The sum of what is known; unknown where nothing is.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (None, None) => None,
+        _ => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
+    }
+}
+
+impl UsageMetadata<'_> {
+    fn usage(&self) -> Usage {
+        usage([
+            self.prompt_token_count.0,
+            self.cached_content_token_count.0,
+            self.candidates_token_count.0,
+            self.thoughts_token_count.0,
+            self.tool_use_prompt_token_count.0,
+        ])
     }
 }

@@ -8,6 +8,7 @@ mod anthropic;
 mod bedrock;
 mod body;
 mod cohere;
+mod cost;
 mod decoder;
 mod detect;
 mod embeddings;

@@ -24,6 +24,8 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
     #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
@@ -194,6 +196,7 @@ impl Reader for Chat {
 impl Chat {
     fn chunk(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) {
         self.identity.note(&chunk.id, &chunk.model, sink);
+        self.identity.service_tier(&chunk.service_tier, sink);
         for (position, choice) in chunk.choices.iter().enumerate() {
             self.choice(position, choice, sink);
         }

@@ -16,6 +16,8 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
     #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
@@ -43,6 +45,7 @@ impl Reader for Completions {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let chunk: Chunk<'_> = parse(payload)?;
         self.identity.note(&chunk.id, &chunk.model, sink);
+        self.identity.service_tier(&chunk.service_tier, sink);
         for (position, choice) in chunk.choices.iter().enumerate() {
             give(choice, position, sink);
         }

@@ -71,6 +71,7 @@ impl Realtime {
             self.begin(sink);
         }
         self.identity.note(&response.id, &response.model, sink);
+        self.identity.service_tier(&response.service_tier, sink);
         self.texts.copies(self.turn, response, sink);
         response.outcome(self.turn, sink);
         sink(Event::TurnEnded);

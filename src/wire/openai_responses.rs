@@ -68,6 +68,8 @@ pub(super) struct Response<'a> {
     #[serde(borrow, default)]
     pub(super) model: Text<'a>,
     #[serde(borrow, default)]
+    pub(super) service_tier: Text<'a>,
+    #[serde(borrow, default)]
     status: Text<'a>,
     #[serde(borrow, default)]
     incomplete_details: Object<Reason<'a>>,
@@ -166,6 +168,7 @@ impl Reader for Responses {
 impl Responses {
     fn whole(&mut self, response: &Response<'_>, sink: Sink<'_>) {
         self.identity.note(&response.id, &response.model, sink);
+        self.identity.service_tier(&response.service_tier, sink);
         self.texts.copies(0, response, sink);
         response.outcome(0, sink);
     }

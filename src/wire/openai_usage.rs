@@ -1,6 +1,7 @@
 //! What the OpenAI family's dialects share: usage, and the names of a response.
 
 use super::Sink;
+use super::cost::{Amount, Charge, CostDetails};
 use super::emit::{self, Name};
 use super::json::{Count, Object};
 use crate::call::Usage;
@@ -31,6 +32,16 @@ pub(super) struct ChatUsage {
     cache_creation_input_tokens: Count,
     #[serde(default)]
     total_tokens: Count,
+    /// OpenRouter, Vercel's gateway, LiteLLM, Perplexity.
+    #[serde(default)]
+    cost: Amount,
+    /// xAI.
+    #[serde(default)]
+    cost_in_usd_ticks: Count,
+    #[serde(default)]
+    is_byok: Amount,
+    #[serde(default)]
+    cost_details: Object<CostDetails>,
 }
 
 /// `usage` of responses and Realtime.
@@ -44,6 +55,16 @@ pub(super) struct ResponsesUsage {
     input_tokens_details: Object<InputDetails>,
     #[serde(default, alias = "output_token_details")]
     output_tokens_details: Object<OutputDetails>,
+    /// OpenRouter, LiteLLM.
+    #[serde(default)]
+    cost: Amount,
+    /// xAI.
+    #[serde(default)]
+    cost_in_usd_ticks: Count,
+    #[serde(default)]
+    is_byok: Amount,
+    #[serde(default)]
+    cost_details: Object<CostDetails>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,6 +105,13 @@ impl ChatUsage {
                 cache_write_1h: None,
             },
         );
+        let charge = Charge {
+            cost: self.cost,
+            ticks: self.cost_in_usd_ticks,
+            own_key: self.is_byok,
+            details: &self.cost_details,
+        };
+        charge.give(sink);
     }
 }
 
@@ -114,6 +142,13 @@ impl ResponsesUsage {
                 cache_write_1h: None,
             },
         );
+        let charge = Charge {
+            cost: self.cost,
+            ticks: self.cost_in_usd_ticks,
+            own_key: self.is_byok,
+            details: &self.cost_details,
+        };
+        charge.give(sink);
     }
 }
 
@@ -122,11 +157,17 @@ impl ResponsesUsage {
 pub(super) struct Identity {
     id: Name,
     model: Name,
+    tier: Name,
 }
 
 impl Identity {
     pub(super) fn note(&mut self, id: &str, model: &str, sink: Sink<'_>) {
         self.id.response_id(sink, id);
         self.model.model(sink, model);
+    }
+
+    /// The service tier that the response names.
+    pub(super) fn service_tier(&mut self, tier: &str, sink: Sink<'_>) {
+        self.tier.service_tier(sink, tier);
     }
 }

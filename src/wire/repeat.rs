@@ -58,11 +58,11 @@ struct Said<'p> {
 }
 
 /// The numbers that a usage is made of, where they are known.
-pub(super) type Counts = [Option<u64>; 4];
+pub(super) type Counts = [Option<u64>; 5];
 
 /// The members that such numbers are in, and what they make.
 struct Counted {
-    keys: [&'static str; 4],
+    keys: [&'static str; 5],
     usage: fn(Counts) -> Usage,
 }
 

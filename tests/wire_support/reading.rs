@@ -68,6 +68,8 @@ impl Reading {
             Event::Usage(usage) => self.usage.overlay(usage),
             Event::Engine(report) => self.engine = Some(report),
             Event::Error(word) => self.error = Some(word.to_owned()),
+            Event::ServiceTier(tier) => assert!(!tier.is_empty(), "an empty tier"),
+            Event::Cost(usd) => assert!(usd >= 0.0, "a cost below nothing"),
             Event::TurnStarted => self.turns.0 += 1,
             Event::TurnEnded => {
                 self.turns.1 += 1;
