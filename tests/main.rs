@@ -91,6 +91,7 @@ mod slo_config;
 mod slo_counting;
 mod slo_openslo;
 mod slo_support;
+mod slo_throughput;
 mod soak_judge;
 mod supply;
 mod support;

@@ -59,6 +59,10 @@ fn every_indicator_can_be_written() {
         ),
         ("duration = { at_most = \"2m\" }", Sli::Duration(120.0)),
         (
+            "throughput.at_least = 900\nselect.upstream = \"engine\"",
+            Sli::Throughput(900.0),
+        ),
+        (
             "inter_token_latency.at_most = \"40ms\"",
             Sli::InterTokenLatency(0.04),
         ),

@@ -68,6 +68,16 @@ pub struct StatusArgs {
     /// Print the API's JSON instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Print how every objective was kept in this calendar month (UTC), as a statement to sign
+    #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with = "json")]
+    pub month: Option<String>,
+}
+
+fn month(text: &str) -> Result<String, String> {
+    let day = humantime::parse_rfc3339(&format!("{text}-01T00:00:00Z"));
+    let day = day.ok().filter(|_| text.len() == "2026-10".len());
+    day.map(|_| text.to_owned())
+        .ok_or_else(|| "a month is written as 2026-10".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {

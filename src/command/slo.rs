@@ -1,6 +1,7 @@
 //! `tokengauge slo`: how the promises stand, and what others would be.
 
 mod openslo;
+mod statement;
 pub(super) mod status;
 mod whatif;
 

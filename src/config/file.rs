@@ -1,6 +1,6 @@
 //! The configuration as written: TOML, unknown keys refused.
 
-use super::scalar::{Size, Span, Url};
+use super::scalar::{Size, Span, Url, Window};
 use super::{Config, Otlp, Protocol};
 use crate::address::Written;
 use crate::call::Dialect;
@@ -235,7 +235,7 @@ pub(super) struct Slo {
     pub(super) name: Option<Spanned<String>>,
     pub(super) preset: Option<Spanned<String>>,
     pub(super) objective: Option<Spanned<f64>>,
-    pub(super) window: Option<Spanned<Span>>,
+    pub(super) window: Option<Spanned<Window>>,
     pub(super) availability: Option<Spanned<bool>>,
     pub(super) ttft: Option<Spanned<AtMost<Span>>>,
     pub(super) output_tps: Option<Spanned<AtLeast>>,
@@ -246,6 +246,7 @@ pub(super) struct Slo {
     pub(super) stalls: Option<Spanned<AtMost<u64>>>,
     pub(super) longest_gap: Option<Spanned<AtMost<Span>>>,
     pub(super) cost_usd: Option<Spanned<AtMost<f64>>>,
+    pub(super) throughput: Option<Spanned<Throughput>>,
     #[serde(default)]
     pub(super) select: Select,
     pub(super) weight: Option<Spanned<Weight>>,
@@ -269,6 +270,13 @@ pub(super) struct AtMost<T> {
 #[serde(deny_unknown_fields)]
 pub(super) struct AtLeast {
     pub(super) at_least: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Throughput {
+    pub(super) at_least: f64,
+    pub(super) min_streams: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]

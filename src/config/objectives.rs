@@ -2,9 +2,10 @@
 
 use super::file;
 use super::resolve::{Problems, check_label, headers};
+use super::scalar::Window;
 use super::*;
 use crate::meter::INTER_TOKEN_BOUNDS;
-use crate::slo::{Judgement, MAX_OBJECTIVES, PRESETS, Preset, Selector, Sli, Slice, Weight};
+use crate::slo::{Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight};
 use std::collections::HashSet;
 use toml::Spanned;
 
@@ -17,6 +18,8 @@ const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(3600)..=Duration::from_secs(400 * 24 * 3600);
 const DEFAULT_SLICE_TARGET: f64 = 0.99;
 const DEFAULT_MIN_EVENTS: u64 = 10;
+/// Minutes without calls have no throughput to judge.
+const DEFAULT_MIN_STREAMS: u32 = 1;
 const MAX_WORKLOADS: usize = 64;
 
 /// Makes an indicator of its threshold.
@@ -180,24 +183,31 @@ fn objective(
         }
         value
     };
-    let window = written
-        .window
-        .as_ref()
-        .map_or(DEFAULT_WINDOW, |window| window.get_ref().0);
+    let asked = written.window.as_ref().map(|window| *window.get_ref());
+    let window = match asked {
+        None => DEFAULT_WINDOW,
+        Some(Window::Month) => MONTH,
+        Some(Window::Span(span)) => span,
+    };
     if let Some(written) = &written.window
         && !WINDOWS.contains(&window)
     {
-        problems.at(written, "must be from 1h to 400days");
+        problems.at(written, "must be from 1h to 400days, or \"month\"");
     }
     Objective {
         name: name.into(),
         objective: share(&written.objective, DEFAULT_OBJECTIVE, problems),
         window,
+        calendar_month: matches!(asked, Some(Window::Month)),
         judgement: Judgement {
             sli,
             select,
             weight: weight(written, sli, problems),
             min_output_tokens: written.min_output_tokens.unwrap_or(0),
+            min_streams: written.throughput.as_ref().map_or(0, |throughput| {
+                let few = throughput.get_ref().min_streams;
+                few.unwrap_or(DEFAULT_MIN_STREAMS)
+            }),
             warm_up: written.warm_up.unwrap_or(true),
             slice: slice(
                 written,
@@ -293,6 +303,22 @@ pub(super) fn selector(
     }
 }
 
+/// Throughput is that of a system, minute by minute.
+fn of_upstream(written: &file::Slo, place: &Spanned<()>, problems: &mut Problems<'_>) {
+    if written.select.upstream.is_none() {
+        let reason = "is that of an upstream; name it in `select.upstream`";
+        problems.at(place, reason);
+    }
+    if written.select.agent.is_some() {
+        let reason = "is not kept by agent; take `select.agent` out";
+        problems.at(place, reason);
+    }
+    if let Some(slice) = &written.slice {
+        let reason = "is of no use to `throughput`, which is judged by minutes";
+        problems.at(slice, reason);
+    }
+}
+
 /// Every indicator that is written, with its threshold checked.
 fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
     let mut found = Vec::new();
@@ -333,6 +359,13 @@ fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
             positive(&Spanned::new(spanned.span(), ()), least, problems);
             found.push(sli(least));
         }
+    }
+    if let Some(spanned) = &written.throughput {
+        let least = spanned.get_ref().at_least;
+        let place = Spanned::new(spanned.span(), ());
+        positive(&place, least, problems);
+        of_upstream(written, &place, problems);
+        found.push(Sli::Throughput(least));
     }
     if let Some(spanned) = &written.cost_usd {
         let most = spanned.get_ref().at_most;

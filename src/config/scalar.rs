@@ -23,6 +23,30 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// A span of time that has just passed, or the calendar month.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    /// `month`.
+    Month,
+    /// Any other.
+    Span(Duration),
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == "month" {
+            return Ok(Window::Month);
+        }
+        let span = humantime::parse_duration(&text).map_err(|reason| {
+            D::Error::custom(format!(
+                "`{text}` is neither `month` nor a duration such as `30d`: {reason}"
+            ))
+        });
+        span.map(Window::Span)
+    }
+}
+
 /// A number of bytes: a whole number, or one with a unit such as `64KiB` or `1MB`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub(super) usize);

@@ -1,10 +1,10 @@
 //! Who changed which objective, when, and how: a line each, from the difference
 //! between the configuration and what the last one left behind.
 
+use super::objective::window_label;
 use super::objective::{Judgement, Objective};
 use super::state::Kept;
 use super::tracker::KeptTracker;
-use super::windows::label;
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ pub fn changes(kept: &Kept, objectives: &[Arc<Objective>], under: &Circumstances
 fn of(objective: &Objective) -> Definition<'_> {
     Definition {
         objective: objective.objective,
-        window: label(objective.window),
+        window: objective.window_label(),
         judgement: &objective.judgement,
     }
 }
@@ -107,14 +107,16 @@ fn of(objective: &Objective) -> Definition<'_> {
 fn of_kept(kept: &KeptTracker) -> Definition<'_> {
     Definition {
         objective: kept.objective,
-        window: label(kept.window),
+        window: window_label(kept.window, kept.calendar_month),
         judgement: &kept.judgement,
     }
 }
 
 fn differs(kept: &KeptTracker, objective: &Objective) -> bool {
-    let now = (objective.objective, objective.window, &objective.judgement);
-    (kept.objective, kept.window, &kept.judgement) != now
+    let window = (objective.window, objective.calendar_month);
+    let now = (objective.objective, window, &objective.judgement);
+    let window = (kept.window, kept.calendar_month);
+    (kept.objective, window, &kept.judgement) != now
 }
 
 fn counts(kept: &KeptTracker, objective: &Objective) -> &'static str {

@@ -10,6 +10,7 @@ use super::verdict::{self, Events, Finished, SoFar};
 use crate::config::Measure;
 use crate::meter::{Finding, Meter, Progress, Subscriber};
 use crate::observer::Waiting;
+use crate::throughput::{Place, Throughput};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -178,15 +179,17 @@ impl Slos {
         {
             // The lock is held, so that a record is taken either before all of this,
             // and its call is no longer under way, or behind it.
-            meter.progress(|progress| self.look(&mut state, now, &progress));
+            let mut under_way = vec![0; state.trackers.len()];
+            meter.progress(|progress| self.look(&mut state, now, &progress, &mut under_way));
+            state.close_minutes(now, &under_way, meter.throughput());
             let recent =
                 |judged: &Judged| now.saturating_duration_since(judged.seen) < FORGET_AFTER;
             state.judged.retain(|_, judged| recent(judged));
         }
     }
 
-    /// Judges one call under way.
-    fn look(&self, state: &mut State, now: Instant, progress: &Progress) {
+    /// Judges one call under way, and counts it where throughput is judged.
+    fn look(&self, state: &mut State, now: Instant, progress: &Progress, under_way: &mut [u32]) {
         let names = Names {
             workload: progress.workload.as_deref(),
             route: &progress.route,
@@ -203,6 +206,10 @@ impl Slos {
             let judgement = &objective.judgement;
             let left_out = progress.warm_up && !judgement.warm_up;
             if left_out || !watches(&objective) || !judgement.select.matches(&names) {
+                continue;
+            }
+            if matches!(judgement.sli, Sli::Throughput(_)) {
+                under_way[at] += u32::from(progress.streamed == Some(true));
                 continue;
             }
             let known = state.judged.get(&progress.id);
@@ -272,6 +279,37 @@ fn segment(
 }
 
 impl State {
+    /// Judges the minutes of throughput that have settled.
+    fn close_minutes(&mut self, now: Instant, under_way: &[u32], throughput: &Throughput) {
+        let seconds = self.calendar.seconds(now) as u64;
+        let second = throughput.second(now);
+        if second == 0 {
+            return; // There was no call so far.
+        }
+        for (tracker, under_way) in self.trackers.iter_mut().zip(under_way) {
+            let judgement = &tracker.objective.judgement;
+            let came = |seconds| {
+                let meant = |place: &Place| {
+                    judgement.select.matches(&Names {
+                        workload: place.workload.as_deref(),
+                        route: &place.route,
+                        upstream: &place.upstream,
+                        model: Some(&place.model),
+                        agent: None,
+                    })
+                };
+                throughput.sum(seconds, meant)
+            };
+            let minutes = tracker.minutes.as_mut();
+            let events =
+                minutes.and_then(|minutes| minutes.look(judgement, second, *under_way, came));
+            if let Some(events) = events {
+                tracker.count(seconds, &events, Whose::default());
+                self.changed = true;
+            }
+        }
+    }
+
     /// Keeps the counts of objectives that go, as long as their window lasts.
     fn retire(&mut self, gone: impl Iterator<Item = Tracker>, now: u64) {
         self.retired
@@ -304,7 +342,7 @@ impl State {
 /// Whether anything of it can be told before a call is over.
 fn watches(objective: &Objective) -> bool {
     match objective.judgement.sli {
-        Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) => true,
+        Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,
         Sli::OutputTps(_) => objective.judgement.weight == Weight::Token,
         _ => false,
     }

@@ -17,6 +17,9 @@ pub struct Objective {
     pub objective: f64,
     /// The time over which the promise is kept; the budget's period.
     pub window: Duration,
+    /// Whether that is the calendar month, in UTC, in place of the time that has just
+    /// passed; then `window` is that of the longest month, for alerts.
+    pub calendar_month: bool,
     /// What decides, event by event.
     pub judgement: Judgement,
     /// Events in the long window of an alert below which it does not fire.
@@ -29,7 +32,23 @@ pub struct Objective {
     pub dashboard_url: Option<String>,
 }
 
+/// A window as people write it.
+pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
+    match calendar_month {
+        true => "month".to_owned(),
+        false => super::windows::label(window),
+    }
+}
+
+/// The longest calendar month.
+pub(crate) const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
+
 impl Objective {
+    /// Its window as people write it.
+    pub fn window_label(&self) -> String {
+        window_label(self.window, self.calendar_month)
+    }
+
     /// The share of events that may be bad: 1 − objective. 0 where nothing may be.
     pub fn budget(&self) -> f64 {
         1.0 - self.objective
@@ -53,6 +72,9 @@ pub struct Judgement {
     pub weight: Weight,
     /// A call with fewer output tokens is excluded.
     pub min_output_tokens: u64,
+    /// A minute with fewer calls under way is excluded, where minutes are judged.
+    #[serde(default)]
+    pub min_streams: u32,
     /// Whether calls during the warm-up of an upstream count.
     pub warm_up: bool,
     /// Slices of time in place of calls as events.
@@ -83,6 +105,8 @@ pub enum Sli {
     LongestGap(f64),
     /// Cost of a call in US dollars, at most.
     CostUsd(f64),
+    /// Tokens per second of all calls of an upstream together, minute by minute, at least.
+    Throughput(f64),
 }
 
 impl Sli {
@@ -99,6 +123,7 @@ impl Sli {
             Sli::Stalls(_) => "stalls",
             Sli::LongestGap(_) => "longest_gap",
             Sli::CostUsd(_) => "cost_usd",
+            Sli::Throughput(_) => "throughput",
         }
     }
 
@@ -114,6 +139,7 @@ impl Sli {
             | Sli::Duration(value)
             | Sli::InterTokenLatency(value)
             | Sli::LongestGap(value)
+            | Sli::Throughput(value)
             | Sli::CostUsd(value) => Some(value),
         }
     }
@@ -131,12 +157,16 @@ impl Sli {
             Sli::Stalls(_) => Sli::Stalls(value as u64),
             Sli::LongestGap(_) => Sli::LongestGap(value),
             Sli::CostUsd(_) => Sli::CostUsd(value),
+            Sli::Throughput(_) => Sli::Throughput(value),
         }
     }
 
     /// Whether more is better.
     pub fn at_least(self) -> bool {
-        matches!(self, Sli::OutputTps(_) | Sli::TotalTps(_))
+        matches!(
+            self,
+            Sli::OutputTps(_) | Sli::TotalTps(_) | Sli::Throughput(_)
+        )
     }
 
     /// In words, such as `ttft ≤ 0.5 s`.
@@ -146,7 +176,7 @@ impl Sli {
         };
         let (name, sign) = (self.as_str(), if self.at_least() { "≥" } else { "≤" });
         let unit = match self {
-            Sli::OutputTps(_) | Sli::TotalTps(_) => " tokens/s",
+            Sli::OutputTps(_) | Sli::TotalTps(_) | Sli::Throughput(_) => " tokens/s",
             Sli::Stalls(_) => "",
             Sli::CostUsd(_) => " USD",
             _ => " s",

@@ -1,7 +1,7 @@
 //! OpenSLO v1 (<https://openslo.com>), read and written. What it has no words for, such
 //! as weights, travels in annotations.
 
-use super::objective::{Judgement, Objective, Selector, Sli, Slice, Weight};
+use super::objective::{Judgement, MONTH, Objective, Selector, Sli, Slice, Weight};
 use super::pattern::Pattern;
 use super::windows::label;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,34 @@ struct TimeWindow {
     duration: String,
     #[serde(default)]
     is_rolling: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calendar: Option<Calendar>,
+}
+
+/// Where the first window of the calendar begins.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Calendar {
+    start_time: String,
+    time_zone: String,
+}
+
+/// A calendar month, as OpenSLO has it.
+const CALENDAR_MONTH: &str = "1M";
+
+fn time_window(objective: &Objective) -> TimeWindow {
+    let month = objective.calendar_month;
+    TimeWindow {
+        duration: match month {
+            true => CALENDAR_MONTH.to_owned(),
+            false => label(objective.window),
+        },
+        is_rolling: !month,
+        calendar: month.then(|| Calendar {
+            start_time: "2026-01-01 00:00:00".to_owned(),
+            time_zone: "UTC".to_owned(),
+        }),
+    }
 }
 
 #[derive(Deserialize, Serialize)]
@@ -201,10 +229,7 @@ fn document(objective: &Objective) -> Document {
                 .or(Some(judgement.sli.in_words())),
             service: select.workload.clone().or(Some("tokengauge".to_owned())),
             indicator: Some(indicator(&name)),
-            time_window: vec![TimeWindow {
-                duration: label(objective.window),
-                is_rolling: true,
-            }],
+            time_window: vec![time_window(objective)],
             budgeting_method: Some(method(slice).to_owned()),
             objectives: vec![Target {
                 display_name: Some(judgement.sli.in_words()),
@@ -240,6 +265,8 @@ fn annotations(objective: &Objective) -> BTreeMap<String, String> {
     annotate("weight", token.then(|| "token".to_owned()));
     let few = judgement.min_output_tokens;
     annotate("min-output-tokens", (few > 0).then(|| few.to_string()));
+    let streams = judgement.min_streams;
+    annotate("min-streams", (streams > 0).then(|| streams.to_string()));
     annotate("warm-up", (!judgement.warm_up).then(|| "false".to_owned()));
     annotate("min-events", Some(objective.min_events.to_string()));
     annotate("runbook-url", objective.runbook_url.clone());
@@ -324,9 +351,13 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
         .or(target.target_percent.map(|percent| percent / 100.0));
     let share = share.ok_or("its objective has no target")?;
     let window = spec.time_window.first().ok_or("it has no timeWindow")?;
-    if !window.is_rolling {
+    let utc = |calendar: &Calendar| calendar.time_zone.eq_ignore_ascii_case("utc");
+    let calendar_month = !window.is_rolling
+        && window.duration == CALENDAR_MONTH
+        && window.calendar.as_ref().is_none_or(utc);
+    if !window.is_rolling && !calendar_month {
         return Err(
-            "its timeWindow follows the calendar; only rolling ones are counted".to_owned(),
+            "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted".to_owned(),
         );
     }
     let (sli, select) = match ours("sli") {
@@ -363,7 +394,11 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
     Ok(Objective {
         name: metadata.name.as_str().into(),
         objective: share,
-        window: duration(&window.duration)?,
+        window: match calendar_month {
+            true => MONTH,
+            false => duration(&window.duration)?,
+        },
+        calendar_month,
         judgement: Judgement {
             sli,
             select,
@@ -372,6 +407,8 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
                 _ => Weight::Request,
             },
             min_output_tokens: number("min-output-tokens", 0)?,
+            min_streams: u32::try_from(number("min-streams", 0)?)
+                .map_err(|_| format!("{OURS}min-streams is too large"))?,
             warm_up: ours("warm-up").as_deref() != Some("false"),
             slice,
         },
@@ -394,6 +431,7 @@ fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, String> 
         Sli::Stalls(0),
         Sli::LongestGap(0.0),
         Sli::CostUsd(0.0),
+        Sli::Throughput(0.0),
     ];
     let sli = all.into_iter().find(|sli| sli.as_str() == name);
     let sli = sli.ok_or_else(|| format!("{OURS}sli is `{name}`, which is no indicator"))?;

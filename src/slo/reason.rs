@@ -82,6 +82,8 @@ pub enum Reason {
     NoPrice,
     /// A slice of time without calls.
     NoTraffic,
+    /// A minute with fewer calls under way than throughput is judged by.
+    TooFewStreams,
 }
 
 impl Reason {
@@ -114,6 +116,7 @@ impl Reason {
             Reason::NoTokens => "no_tokens",
             Reason::NoPrice => "no_price",
             Reason::NoTraffic => "no_traffic",
+            Reason::TooFewStreams => "too_few_streams",
         }
     }
 }

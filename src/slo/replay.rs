@@ -157,11 +157,13 @@ pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Ar
                     name: format!("{name}-{}", sli.as_str().replace('_', "-")).into(),
                     objective,
                     window,
+                    calendar_month: false,
                     judgement: Judgement {
                         sli,
                         select: select.clone(),
                         weight: Weight::Request,
                         min_output_tokens: 0,
+                        min_streams: 0,
                         warm_up: true,
                         slice: None,
                     },

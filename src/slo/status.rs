@@ -2,7 +2,8 @@
 
 use super::budget;
 use super::engine::Slos;
-use super::objective::{Objective, Selector, Weight};
+use super::months::Attainment;
+use super::objective::{Objective, Selector, Sli, Weight};
 use super::reason::Verdict;
 use super::tracker::{Alert, Spent, Tracker};
 use super::windows::{Severity, label};
@@ -47,6 +48,8 @@ pub struct Status {
     pub events: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// The last calls that spent budget, newest first.
     pub spent_by: Vec<Spent>,
+    /// Every calendar month with events, oldest first: 13 that are over, and this one.
+    pub months: Vec<Attainment>,
     /// The definition, for those who make rules of it.
     #[serde(skip)]
     pub definition: Arc<Objective>,
@@ -86,7 +89,7 @@ impl Slos {
 fn status(tracker: &Tracker, now: f64) -> Status {
     let objective = &tracker.objective;
     let judgement = &objective.judgement;
-    let sum = tracker.sum(now, objective.window);
+    let sum = tracker.period(now);
     let remaining = tracker.remaining(now);
     let pace = tracker.tiers.iter().map(|tier| tier.long).min();
     let pace = tracker.burn(now, pace.unwrap_or(Duration::from_secs(3600)));
@@ -102,9 +105,10 @@ fn status(tracker: &Tracker, now: f64) -> Status {
         promise: judgement.sli.in_words(),
         description: objective.description.clone(),
         objective: objective.objective,
-        window: label(objective.window),
+        window: objective.window_label(),
         event: match (judgement.slice, judgement.weight) {
             (Some(slice), _) => label(slice.every),
+            _ if matches!(judgement.sli, Sli::Throughput(_)) => "1m".to_owned(),
             (None, Weight::Token) => "token".to_owned(),
             (None, Weight::Request) => "request".to_owned(),
         },
@@ -123,6 +127,7 @@ fn status(tracker: &Tracker, now: f64) -> Status {
         alerts: tracker.alerts(now),
         events,
         spent_by: tracker.spent().iter().rev().cloned().collect(),
+        months: tracker.attained(now),
         definition: Arc::clone(objective),
     }
 }

@@ -1,6 +1,8 @@
 //! One objective and what has been counted for it.
 
 use super::budget;
+use super::minutes::Minutes;
+use super::months::{Attainment, Months};
 use super::objective::Objective;
 use super::reason::{Reason, Verdict};
 use super::ring::{Kept, Ring, Sum};
@@ -31,8 +33,8 @@ pub struct Spent {
     pub events: u64,
 }
 
-/// Whose events these are.
-#[derive(Clone, Copy, Debug)]
+/// Whose events these are; no call's where a minute was judged.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whose<'a> {
     pub(crate) call: &'a str,
     pub(crate) trace_id: Option<&'a str>,
@@ -68,6 +70,9 @@ pub(crate) struct Tracker {
     pub(crate) tiers: Vec<Tier>,
     ring: Ring,
     slice: Option<OpenSlice>,
+    /// Where minutes are judged.
+    pub(crate) minutes: Option<Minutes>,
+    months: Months,
     /// Events since the process started.
     totals: BTreeMap<(Verdict, Reason), u64>,
     spent: VecDeque<Spent>,
@@ -79,12 +84,16 @@ pub(crate) struct KeptTracker {
     pub(crate) judgement: super::Judgement,
     pub(crate) objective: f64,
     pub(crate) window: Duration,
+    #[serde(default)]
+    pub(crate) calendar_month: bool,
     /// Seconds since 1970.
     pub(crate) kept_at: u64,
     /// It was not configured any more.
     #[serde(default)]
     pub(crate) retired: bool,
     ring: Kept,
+    #[serde(default)]
+    months: Months,
     slice: Option<OpenSlice>,
     spent: VecDeque<Spent>,
 }
@@ -104,6 +113,8 @@ impl Tracker {
             tiers: tiers(objective.window, objective.objective),
             ring: Ring::new(objective.window, now),
             slice: None,
+            minutes: Minutes::of(&objective.judgement),
+            months: Months::default(),
             totals: possible.map(|kind| (kind, 0)).collect(),
             spent: VecDeque::new(),
             objective: Arc::clone(objective),
@@ -120,6 +131,8 @@ impl Tracker {
         }
         Tracker {
             slice: self.slice,
+            minutes: self.minutes,
+            months: self.months,
             totals: self.totals,
             spent: self.spent,
             ..tracker
@@ -131,6 +144,7 @@ impl Tracker {
         if kept.judgement == self.objective.judgement {
             self.ring.restore(now, &kept.ring);
             self.slice = kept.slice;
+            self.months.clone_from(&kept.months);
             self.spent.clone_from(&kept.spent);
         }
     }
@@ -140,9 +154,11 @@ impl Tracker {
             judgement: self.objective.judgement.clone(),
             objective: self.objective.objective,
             window: self.objective.window,
+            calendar_month: self.objective.calendar_month,
             kept_at: now,
             retired: false,
             ring: self.ring.kept(),
+            months: self.months.clone(),
             slice: self.slice,
             spent: self.spent.clone(),
         }
@@ -168,10 +184,10 @@ impl Tracker {
             open.good += good;
             open.bad += bad;
         } else {
-            self.total(events.verdict, events.reason, events.count);
+            self.total(now, events.verdict, events.reason, events.count);
             self.ring.add(now, good, bad);
         }
-        if bad > 0 {
+        if bad > 0 && !whose.call.is_empty() {
             self.remember(now, events, whose);
         }
     }
@@ -191,24 +207,27 @@ impl Tracker {
         }
         let (good, all) = (open.good as f64, (open.good + open.bad) as f64);
         if all == 0.0 {
-            self.total(Verdict::Excluded, Reason::NoTraffic, 1);
+            self.total(now, Verdict::Excluded, Reason::NoTraffic, 1);
         } else if good >= slice.target * all {
-            self.total(Verdict::Good, Reason::Met, 1);
+            self.total(now, Verdict::Good, Reason::Met, 1);
             self.ring.add(now, 1, 0);
         } else {
-            self.total(Verdict::Bad, Reason::Missed, 1);
+            self.total(now, Verdict::Bad, Reason::Missed, 1);
             self.ring.add(now, 0, 1);
         }
         // Slices that passed unseen, as while the process was down, were without calls.
         let unseen = (number - open.number - 1).min(1_000_000);
-        self.total(Verdict::Excluded, Reason::NoTraffic, unseen);
+        self.total(now, Verdict::Excluded, Reason::NoTraffic, unseen);
         self.slice = Some(OpenSlice {
             number,
             ..OpenSlice::default()
         });
     }
 
-    fn total(&mut self, verdict: Verdict, reason: Reason, count: u64) {
+    fn total(&mut self, now: u64, verdict: Verdict, reason: Reason, count: u64) {
+        if count > 0 {
+            self.months.add(now, verdict, count);
+        }
         *self.totals.entry((verdict, reason)).or_default() += count;
     }
 
@@ -249,9 +268,21 @@ impl Tracker {
         self.ring.sum(now, window)
     }
 
+    /// What the budget is for: the window, or the calendar month so far.
+    pub(crate) fn period(&self, now: f64) -> Sum {
+        match self.objective.calendar_month {
+            true => self.months.current(now),
+            false => self.sum(now, self.objective.window),
+        }
+    }
+
+    /// Every calendar month with events, oldest first.
+    pub(crate) fn attained(&self, now: f64) -> Vec<Attainment> {
+        self.months.attained(now, self.objective.objective)
+    }
+
     pub(crate) fn remaining(&self, now: f64) -> f64 {
-        let objective = &self.objective;
-        budget::remaining(self.sum(now, objective.window), objective.objective)
+        budget::remaining(self.period(now), self.objective.objective)
     }
 
     pub(crate) fn burn(&self, now: f64, window: Duration) -> f64 {

@@ -127,7 +127,8 @@ pub(crate) fn judge_rest(
     so_far: &SoFar,
 ) -> Vec<Events> {
     let record = call.record;
-    if so_far.decided {
+    // Throughput is not of one call.
+    if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) {
         return Vec::new();
     }
     if record.warm_up && !judgement.warm_up {
@@ -221,7 +222,7 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
     let ended = outcome(record);
     let or_ended = |reason: Reason| Missing::For(ended.unwrap_or(reason));
     match sli {
-        Sli::Availability => Err(Missing::For(Reason::NoTokens)),
+        Sli::Availability | Sli::Throughput(_) => Err(Missing::For(Reason::NoTokens)),
         Sli::Ttft(most) => awaited(record, record.seconds.ttft, most),
         Sli::TimeToFirstAnswer(most) => awaited(record, record.seconds.first_answer, most),
         Sli::Duration(most) => {
@@ -406,6 +407,13 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
             out.extend([NoTokens, Unparsed, Lagged]);
         }
         Sli::CostUsd(_) => out = vec![NoPrice],
+        Sli::Throughput(_) => {
+            all.extend([
+                (Verdict::Excluded, TooFewStreams),
+                (Verdict::Excluded, Lagged),
+            ]);
+            return all;
+        }
     }
     if judgement.min_output_tokens > 0 && !out.contains(&TooFewTokens) {
         out.push(TooFewTokens);

@@ -12,7 +12,10 @@ pub fn as_toml(objective: &Objective) -> String {
         let _ = writeln!(text, "{key} = {value}");
     };
     line("objective", objective.objective.to_string());
-    let window = humantime::format_duration(objective.window).to_string();
+    let window = match objective.calendar_month {
+        true => "month".to_owned(),
+        false => humantime::format_duration(objective.window).to_string(),
+    };
     line("window", quoted(&window));
     let (key, value) = sli(judgement.sli);
     line(&key, value);
@@ -33,6 +36,9 @@ pub fn as_toml(objective: &Objective) -> String {
     }
     if judgement.min_output_tokens > 0 {
         line("min_output_tokens", judgement.min_output_tokens.to_string());
+    }
+    if judgement.min_streams > 0 {
+        line("throughput.min_streams", judgement.min_streams.to_string());
     }
     if !judgement.warm_up {
         line("warm_up", "false".to_owned());

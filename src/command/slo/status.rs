@@ -1,5 +1,6 @@
 //! `tokengauge slo status`: how the promises of a running proxy stand.
 
+use super::statement;
 use crate::Error;
 use crate::cli::StatusArgs;
 use crate::command::ask::{self, Proxy};
@@ -29,6 +30,21 @@ pub(in crate::command) struct Row {
     pub(in crate::command) exhausted_in_seconds: Option<f64>,
     pub(in crate::command) burn: Vec<Burn>,
     pub(in crate::command) alerts: Vec<Alert>,
+    #[serde(default)]
+    pub(in crate::command) event: String,
+    #[serde(default)]
+    pub(in crate::command) months: Vec<Month>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Month {
+    pub(in crate::command) month: String,
+    pub(in crate::command) over: bool,
+    pub(in crate::command) good: u64,
+    pub(in crate::command) bad: u64,
+    pub(in crate::command) excluded: u64,
+    pub(in crate::command) ratio: Option<f64>,
+    pub(in crate::command) attained: Option<bool>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -51,7 +67,10 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
         return output::print(&(String::from_utf8_lossy(&text) + "\n"));
     }
     let answer: Answer = runtime.block_on(proxy.ask(PATH)).map_err(Error::Failed)?;
-    output::print(&table(&answer.slos))
+    match &args.month {
+        Some(month) => output::print(&statement::text(month, proxy.address(), &answer.slos)),
+        None => output::print(&table(&answer.slos)),
+    }
 }
 
 const HEADS: [&str; 9] = [
@@ -66,11 +85,20 @@ const HEADS: [&str; 9] = [
     "BURN",
 ];
 
-/// Aligned columns; the last has every window.
+/// The last column has every window.
 fn table(rows: &[Row]) -> String {
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
-    let widths: Vec<usize> = (0..HEADS.len())
+    let mut text = aligned(&lines);
+    if rows.is_empty() {
+        text.push_str("(no [[slo]] is configured)\n");
+    }
+    text
+}
+
+/// Aligned columns; every line has as many cells as the first.
+pub(super) fn aligned(lines: &[Vec<String>]) -> String {
+    let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
         .map(|at| {
             lines
                 .iter()
@@ -80,7 +108,7 @@ fn table(rows: &[Row]) -> String {
         })
         .collect();
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         let cells = line.iter().zip(&widths).map(|(cell, width)| {
             let pad = width - cell.chars().count();
             format!("{cell}{}", " ".repeat(pad))
@@ -89,14 +117,10 @@ fn table(rows: &[Row]) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    if rows.is_empty() {
-        text.push_str("(no [[slo]] is configured)\n");
-    }
     text
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let percent = |share: f64| format!("{}%", (share * 1e6).round() / 1e4);
     let burn = row.burn.iter().map(|burn| {
         let rate = burn
             .rate
@@ -118,6 +142,10 @@ fn cells(row: &Row) -> Vec<String> {
         row.exhausted_in_seconds.map_or("never".to_owned(), rough),
         burn.collect::<Vec<_>>().join(", ") + &firing,
     ]
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{}%", (share * 1e6).round() / 1e4)
 }
 
 /// A time as people say it: its two largest units.
@@ -159,6 +187,8 @@ mod tests {
                 severity: "page".to_owned(),
                 firing,
             }],
+            event: "request".to_owned(),
+            months: Vec::new(),
         };
         let text = table(&[row("a", -1.0, true), row("longer-name", 0.12345, false)]);
         let lines: Vec<&str> = text.lines().collect();

@@ -126,7 +126,7 @@ fn read_one(log: &Path, calls: &mut Vec<CallRecord>, unreadable: &mut u64) -> st
             output::note(&format!("only the first {MAX_CALLS} calls are read"));
             return Ok(());
         }
-        match serde_json::from_str(&line) {
+        match CallRecord::of_line(&line) {
             Ok(call) => calls.push(call),
             Err(_) if line.trim().is_empty() => {}
             Err(_) => *unreadable += 1,

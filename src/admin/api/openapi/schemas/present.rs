@@ -4,6 +4,7 @@ use super::Named;
 use crate::admin::api::openapi::words::{
     count, flag, instant, list, map_of, maybe, number, object, of, text, words,
 };
+use serde_json::Value;
 
 pub(super) fn schemas() -> Named {
     [streams(), objectives(), process()].concat()
@@ -85,6 +86,26 @@ fn streams() -> Named {
     ]
 }
 
+fn attainment() -> Value {
+    object(&[
+        (
+            "month",
+            text(),
+            "Such as 2026-10; it begins and ends in UTC.",
+        ),
+        ("over", flag(), "Whether it is over."),
+        ("good", count(), "Good events."),
+        ("bad", count(), "Bad events."),
+        ("excluded", count(), "Events that count neither way."),
+        ("ratio", maybe(number()), "The share of good ones."),
+        (
+            "attained",
+            maybe(flag()),
+            "Whether that is at least the objective.",
+        ),
+    ])
+}
+
 fn objectives() -> Named {
     let slo = object(&[
         ("name", text(), "Its name."),
@@ -131,9 +152,15 @@ fn objectives() -> Named {
             list(of("Spent")),
             "The last calls that spent budget.",
         ),
+        (
+            "months",
+            list(of("Attainment")),
+            "Every calendar month with events, oldest first: 13 that are over, and this one.",
+        ),
     ]);
     vec![
         ("Slo", slo),
+        ("Attainment", attainment()),
         (
             "Selector",
             object(&[
