@@ -535,6 +535,21 @@ pub struct CallRecord {
     pub engine: Option<EngineReport>,
 }
 
+impl CallRecord {
+    /// The record that a line of a call log is. Lines of before there were classes of operations
+    /// have that of their operation.
+    ///
+    /// # Errors
+    /// Where the line is no call record.
+    pub fn of_line(line: &str) -> serde_json::Result<CallRecord> {
+        let mut record: CallRecord = serde_json::from_str(line)?;
+        if record.operation_class == OperationClass::Other {
+            record.operation_class = record.operation.class();
+        }
+        Ok(record)
+    }
+}
+
 /// The token counts of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {

@@ -20,12 +20,13 @@ const RANDOM_CUTS: usize = 200;
 /// Those are spread over this many readings.
 const RANDOM_READINGS: usize = 10;
 
-/// Members of `usage` that the input count of Anthropic and Bedrock leaves out.
-const APART: [&str; 4] = [
+/// Members of `usage` that the input count of Anthropic, Bedrock and Gemini leaves out.
+const APART: [&str; 5] = [
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
     "cacheReadInputTokens",
     "cacheWriteInputTokens",
+    "toolUsePromptTokenCount",
 ];
 /// Counts that the bodies carry and `expected.json` does not name.
 const COUNTS: [(&str, &str, u64); 11] = [
@@ -188,8 +189,9 @@ impl Recording {
         found
     }
 
-    /// The provider's own count as this project defines it: caches are part of the
-    /// input and reasoning is part of the output, where the provider counts apart.
+    /// The provider's own count as this project defines it: caches and what tools
+    /// put into the prompt are part of the input, and reasoning is part of the output, where the
+    /// provider counts apart.
     fn reported(&self, field: &str) -> Option<u64> {
         if let Some((.., count)) = COUNTS
             .iter()

@@ -51,7 +51,7 @@ fn tokens_before_a_bad_end_cost_by_our_own_count_which_is_an_estimate() {
     assert_eq!(record.tokens.source, Some(Source::Estimated));
     let now = Instant::now();
     let scraped = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
-    let labels = "upstream=\"upstream\",route=\"route\",model=\"m-1\",workload=\"none\",source=\"estimated\",price=\"configured\"";
+    let labels = "upstream=\"upstream\",route=\"route\",model=\"m-1\",workload=\"none\",operation_class=\"generation\",source=\"estimated\",price=\"configured\"";
     let line = format!("tokengauge_cost_usd_total{{{labels}}} {}", tokens / 1e6);
     assert!(
         scraped.lines().any(|found| found == line),

@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;

@@ -5,7 +5,7 @@ use super::exemplar::Trace;
 use super::labels::{concurrency, context, status_class, streamed};
 use super::names::{self, Metric};
 use super::registry::{Counter, Histogram, Registry, Sum};
-use crate::call::{CallRecord, Channel, Outcome, Source, TpsUnavailable, Usage};
+use crate::call::{CallRecord, Channel, OperationClass, Outcome, Source, TpsUnavailable, Usage};
 use crate::meter::Finding;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +32,7 @@ pub(crate) struct Series {
     output: [Counter; 3],
     stalls: Counter,
     decode_tokens: Counter,
+    priced_output: Counter,
     decode_seconds: Sum,
     ttft_upstream: Histogram,
     first_answer: Histogram,
@@ -105,6 +106,7 @@ impl Series {
             output,
             stalls: registry.counter(&names::STALLS, &own),
             decode_tokens: registry.counter(&names::DECODE_TOKENS, &own),
+            priced_output: registry.counter(&names::PRICED_OUTPUT_TOKENS, &own),
             decode_seconds: registry.sum(&names::DECODE_SECONDS, &own),
             ttft_upstream: histogram(&names::TIME_TO_FIRST_TOKEN_UPSTREAM),
             first_answer: histogram(&names::TIME_TO_FIRST_ANSWER),
@@ -142,8 +144,22 @@ impl Series {
         if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
             let [upstream, route, model, workload] = self.own();
             let tokens = record.tokens.source.map_or("none", source_word);
-            let values = [upstream, route, model, workload, tokens, price.as_str()];
+            let class = record.operation_class;
+            let values = [
+                upstream,
+                route,
+                model,
+                workload,
+                class.as_str(),
+                tokens,
+                price.as_str(),
+            ];
             registry.sum(&names::COST_USD, &values).add(cost);
+            let output = record.tokens.reported.output;
+            let output = output.or(record.tokens.normalised.output);
+            if class == OperationClass::Generation {
+                self.priced_output.increment(output.unwrap_or(0));
+            }
         }
     }
 

@@ -12,7 +12,7 @@ fn call(second: u64, changes: Value) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let mut record = json!({
         "id": format!("{second:08}"), "started_at": humantime::format_rfc3339(started).to_string(),
-        "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+        "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
         "model_requested": "asked", "model": "m", "streamed": true, "status": 200,
         "outcome": "complete", "finish_reasons": ["stop"], "session": "s", "agent": "a/1",
         "warm_up": false,

@@ -1,7 +1,7 @@
 //! Sums over calls: tokens, dollars, decode speed.
 
 use super::past::Past;
-use crate::call::CallRecord;
+use crate::call::{CallRecord, OperationClass};
 use crate::ledger::TokenSums;
 
 /// The tokens of one call to account with.
@@ -23,7 +23,8 @@ pub(super) struct Totals {
     pub(super) tokens: TokenSums,
     pub(super) cost_usd: Option<f64>,
     pub(super) unpriced: u64,
-    /// Output tokens of the calls whose cost is known.
+    /// What generations cost, and their output tokens where the cost is known.
+    generation_usd: Option<f64>,
     priced_output: u64,
     decode_tokens: f64,
     decode_seconds: f64,
@@ -41,7 +42,10 @@ impl Totals {
         match past.record.cost_usd {
             Some(cost) => {
                 *self.cost_usd.get_or_insert(0.0) += cost;
-                self.priced_output += of_call.output.unwrap_or(0);
+                if past.record.operation_class == OperationClass::Generation {
+                    *self.generation_usd.get_or_insert(0.0) += cost;
+                    self.priced_output += of_call.output.unwrap_or(0);
+                }
             }
             None if of_call.input.or(of_call.output).is_some() => self.unpriced += 1,
             None => {}
@@ -61,9 +65,9 @@ impl Totals {
         (self.decode_seconds > 0.0).then(|| self.decode_tokens / self.decode_seconds)
     }
 
-    /// US dollars per million output tokens of the calls whose cost is known.
+    /// US dollars per million output tokens of the generations whose cost is known.
     pub(super) fn usd_per_million_output(&self) -> Option<f64> {
-        let cost = self.cost_usd.filter(|_| self.priced_output > 0)?;
+        let cost = self.generation_usd.filter(|_| self.priced_output > 0)?;
         Some(cost / self.priced_output as f64 * 1e6)
     }
 }

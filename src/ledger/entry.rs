@@ -1,6 +1,6 @@
 //! A call record as the ledger keeps it: whole numbers, and names apart.
 
-use crate::call::{CallRecord, Outcome};
+use crate::call::{CallRecord, OperationClass, Outcome};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use uuid::Uuid;
@@ -84,6 +84,8 @@ impl<'a> Entry<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) error: bool,
+    /// Whether it is a generation.
+    pub(crate) generates: bool,
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -103,6 +105,7 @@ impl Share {
         let tps = record.tps.output.filter(|tps| tps.is_finite());
         Share {
             error: is_error(record.outcome),
+            generates: record.operation_class == OperationClass::Generation,
             input: told.input.or(counted.input).map(whole),
             cached_input: told.cached_input.map(whole),
             output: told.output.or(counted.output).map(whole),

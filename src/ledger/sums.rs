@@ -14,9 +14,11 @@ pub(crate) struct Sums {
     pub(crate) output: Option<i64>,
     pub(crate) reasoning: Option<i64>,
     pub(crate) cost_nano: Option<i64>,
+    /// What of it is of generations.
+    pub(crate) generation_nano: Option<i64>,
     /// Calls with tokens but without a price.
     pub(crate) unpriced: i64,
-    /// Output tokens of the calls with a price.
+    /// Output tokens of the generations with a price.
     pub(crate) priced_output: i64,
     pub(crate) decode_tokens: i64,
     pub(crate) decode_us: i64,
@@ -41,7 +43,11 @@ impl Sums {
         self.tokens(call.input, call.cached_input, call.output, call.reasoning);
         plus(&mut self.cost_nano, call.cost_nano);
         match call.cost_nano {
-            Some(_) => self.priced_output += call.output.unwrap_or(0),
+            Some(cost) if call.generates => {
+                plus(&mut self.generation_nano, Some(cost));
+                self.priced_output += call.output.unwrap_or(0);
+            }
+            Some(_) => {}
             None if call.input.or(call.output).is_some() => self.unpriced += 1,
             None => {}
         }
@@ -68,6 +74,7 @@ impl Sums {
             other.reasoning,
         );
         plus(&mut self.cost_nano, other.cost_nano);
+        plus(&mut self.generation_nano, other.generation_nano);
         self.unpriced += other.unpriced;
         self.priced_output += other.priced_output;
         self.decode_tokens = self.decode_tokens.saturating_add(other.decode_tokens);

@@ -1,10 +1,11 @@
 //! Tokens per second of all streams, now and lately.
 
 use super::ring::READ;
-use super::{Lane, Throughput};
+use super::{Lane, Place, Throughput};
 use crate::observer::MAX_MEASURE_DELAY;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ pub struct Which {
 
 impl Which {
     /// Whether tokens of `place` are meant.
-    pub fn has(&self, place: &super::Place) -> bool {
+    pub fn has(&self, place: &Place) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
         };
@@ -78,8 +79,20 @@ impl Throughput {
         rates(&sums)
     }
 
+    /// Tokens of some seconds, in seconds since 1970, of the places that are meant. Those of whole
+    /// answers are known when they end.
+    pub(crate) fn sum(&self, seconds: Range<u64>, meant: impl Fn(&Place) -> bool) -> u64 {
+        let lanes = self.all();
+        let lanes = lanes.iter().filter(|lane| meant(&lane.place));
+        let of = |lane: &Arc<Lane>| -> u64 {
+            let seconds = seconds.clone();
+            seconds.map(|at| lane.streamed(at) + lane.spread(at)).sum()
+        };
+        lanes.map(of).sum()
+    }
+
     /// The throughput of streams alone, by place: what is scraped cannot look back.
-    pub(crate) fn streamed(&self, now: Instant) -> BTreeMap<super::Place, Rates> {
+    pub(crate) fn streamed(&self, now: Instant) -> BTreeMap<Place, Rates> {
         let end = self.measured_until(now);
         let first = self.begun().max(end.saturating_sub(PAST));
         let of = |lane: &Arc<Lane>| {

@@ -105,7 +105,7 @@ fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> st
     let mut unreadable = 0_u64;
     for line in BufReader::new(File::open(path)?).lines() {
         let line = line?;
-        match serde_json::from_str::<CallRecord>(&line) {
+        match CallRecord::of_line(&line) {
             Ok(call) if Past::of(&call).is_some_and(|past| matches(filter, &past)) => take(&call),
             Ok(_) => {}
             Err(_) => unreadable += u64::from(!line.trim().is_empty()),

@@ -183,8 +183,23 @@ pub const OUTPUT_TOKENS_PER_SECOND_SUSTAINED: Metric = gauge(
 pub const COST_USD: Metric = counter(
     "tokengauge_cost_usd_total",
     Unit::Dollars,
-    &["upstream", "route", "model", "workload", "source", "price"],
+    &[
+        "upstream",
+        "route",
+        "model",
+        "workload",
+        "operation_class",
+        "source",
+        "price",
+    ],
     "Cost of calls whose price is known, in US dollars, by where their token counts come from and whose price it is (list, configured, gpu).",
+);
+/// What the cost of a million tokens is over.
+pub const PRICED_OUTPUT_TOKENS: Metric = counter(
+    "tokengauge_priced_output_tokens_total",
+    Unit::Tokens,
+    MODEL,
+    "Output tokens of generations whose cost is known, as they are billed: reported, else counted. Cost per million output tokens is the cost of generations over it.",
 );
 /// Our own limit.
 pub const RATE_LIMITED: Metric = counter(

@@ -86,9 +86,9 @@ fn offset(page: &Paging) -> Result<usize, QueryError> {
 /// Sums as the API shows them; `names` is what the calls have in common.
 pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
     let usd = sums.cost_nano.map(|nano| nano as f64 / 1e9);
-    let per_million = usd
-        .filter(|_| sums.priced_output > 0)
-        .map(|usd| usd * 1e6 / sums.priced_output as f64);
+    let of_generations = sums.generation_nano.filter(|_| sums.priced_output > 0);
+    let per_million =
+        of_generations.map(|nano| nano as f64 / 1e9 * 1e6 / sums.priced_output as f64);
     GroupRow {
         name: names.first().cloned().flatten(),
         names,

@@ -2,9 +2,9 @@
 //! and from the calls themselves at the edges.
 
 use super::QueryError;
-use super::matching::Matching;
-use crate::call::Outcome;
-use crate::ledger::dictionary::Common;
+use super::matching::{Matching, name};
+use crate::call::{OperationClass, Outcome};
+use crate::ledger::dictionary::{Common, Kind};
 use crate::ledger::entry::{Share, decode, is_error, key_at, started_ms};
 use crate::ledger::rollups::{self, LEVELS};
 use crate::ledger::sums::Sums;
@@ -83,6 +83,9 @@ pub(super) fn visit(
     slots: &mut Slots,
 ) -> Result<(), QueryError> {
     let errors = error_names(connection)?;
+    let generation = generation_name(connection)?;
+    // Calls of before there were classes: those with a price were taken for generations.
+    let generates = |common: &Common| common[8].is_none() || common[8] == generation;
     match part.level {
         Some(level) => {
             let sql = format!(
@@ -101,16 +104,21 @@ pub(super) fn visit(
                     continue;
                 };
                 let sums = slots.at(slot(row.get::<_, i64>(17)? * 1000, common));
-                let before = sums.calls;
+                let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
                 rollups::read(row, sums, want.tps, want.ttft)?;
                 if common[7].is_some_and(|outcome| errors.contains(&outcome)) {
                     sums.errors += sums.calls - before;
+                }
+                if generates(common) {
+                    let more = sums.cost_nano.unwrap_or(0) - cost;
+                    *sums.generation_nano.get_or_insert(0) += more;
                 }
             }
         }
         None => {
             each_call(connection, matching, part, |key, common, mut share| {
                 share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
+                share.generates = generates(common);
                 slots.at(slot(started_ms(key), common)).add(&share);
             })?;
         }
@@ -147,6 +155,15 @@ fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
         }
     }
     Ok(errors)
+}
+
+/// The class of operations that generate, as an id.
+fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    name(
+        connection,
+        Kind::OperationClass,
+        OperationClass::Generation.as_str(),
+    )
 }
 
 /// One of our enums from its word.
@@ -197,6 +214,7 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
     let (tps, ttft) = (scaled(7, 1e3)?, scaled(8, 1e6)?);
     Ok(Share {
         error: false,
+        generates: false,
         input: row.get(2)?,
         cached_input: row.get(3)?,
         output: row.get(4)?,
