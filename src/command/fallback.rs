@@ -72,7 +72,9 @@ impl Fallback {
 
     fn refused(&self) -> Refused {
         match std::fs::read(&self.file) {
-            Ok(bytes) => Refused::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            // UTF-16 is text to no one here, with a mark of its byte order or without.
+            Ok(bytes) if bytes.contains(&0) => Refused::Unreadable,
+            Ok(bytes) => String::from_utf8(bytes).map_or(Refused::Unreadable, Refused::Text),
             Err(error) if error.kind() == ErrorKind::NotFound => Refused::Missing,
             Err(_) => Refused::Unreadable,
         }

@@ -4,25 +4,31 @@
 use crate::caller::Mode;
 use toml::{Table, Value};
 
-/// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute.
-/// What is in shadow mode does not. Where the text is no TOML, words decide.
+/// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute,
+/// whatever its table is called. What is in shadow mode does not. Where the text is no TOML,
+/// words decide.
 pub(crate) fn may_limit(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => limits(&table),
-        Err(_) => {
-            let has = |word: &str| lines(text).any(|line| line.contains(word));
-            has("quota") || has("per_minute") || (has("budget") && lines(text).any(blocks_in_line))
-        }
+        Err(_) => lines(text).any(|line| {
+            let has = |word: &str| line.contains(word);
+            has("quota") || has("per_minute") || has("concurrent") || {
+                let blocks = |(key, value): (&str, &str)| {
+                    key.starts_with("block") && !value.starts_with("false")
+                };
+                members(&line).any(blocks) || has_escaped_key(&line)
+            }
+        }),
     }
 }
 
-/// Whether `text` may keep operators out who do not show a token.
+/// Whether `text` may keep operators out who do not show a token or a certificate, or all.
 pub(crate) fn may_have_token(text: &str) -> bool {
     match text.parse::<Table>() {
-        Ok(table) => has_key(&table, "token"),
+        Ok(table) => keeps_out(&table, false),
         Err(_) => lines(text).any(|line| {
-            let mut words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            words.any(|word| word == "token" || word == "token_file")
+            let tokens = |(key, value): (&str, &str)| keeps_out_by(key, value, false);
+            members(&line).any(tokens) || line.contains("client_ca") || has_escaped_key(&line)
         }),
     }
 }
@@ -41,14 +47,17 @@ pub(crate) fn may_guard_metrics(text: &str) -> bool {
 
 /// Misspelt and misplaced ones, too: they may be why the text is refused.
 fn limits(table: &Table) -> bool {
+    let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
-        if key.contains("quota") {
+        if key.contains("quota") || (key.contains("limit") && key != "limits") {
             any_of(value, |quota| !is_shadow(quota))
         } else if key.contains("budget") {
             any_of(value, |budget| !is_shadow(budget) && blocks(budget))
-        } else if key.contains("per_minute") {
-            true
+        } else if key.contains("per_minute") || key.contains("concurrent") {
+            !shadow
+        } else if key.starts_with("block") {
+            !shadow && *value != Value::Boolean(false)
         } else {
             tables(value).any(limits)
         }
@@ -85,26 +94,66 @@ fn blocks(budget: &Table) -> bool {
     })
 }
 
-fn has_key(table: &Table, wanted: &str) -> bool {
+/// Whether `table` keeps operators out; one of `admin` also by what elsewhere is something else.
+fn keeps_out(table: &Table, admin: bool) -> bool {
     table.iter().any(|(key, value)| {
-        let is_it = key == wanted || key == &format!("{wanted}_file");
-        is_it || tables(value).any(|table| has_key(table, wanted))
+        let key = key.to_ascii_lowercase();
+        let below = admin || key.contains("admin");
+        keeps_out_by(&key, &value.to_string(), admin)
+            || tables(value).any(|table| keeps_out(table, below))
     })
 }
 
-/// Lines in lower case, without comments as far as that is certain.
+/// Whether a member keeps operators out. Numbers of tokens do not.
+fn keeps_out_by(key: &str, value: &str, admin: bool) -> bool {
+    let token = key.contains("token") && key != "metrics_token";
+    let switched_off = key.starts_with("enable") && value.starts_with("false");
+    token && (admin || !key.contains("tokens")) || switched_off || key.contains("client_ca")
+}
+
+/// Lines in lower case, without comments as far as that is certain: none is inside of quotes,
+/// of whatever kind, nor where strings may go over several lines.
 fn lines(text: &str) -> impl Iterator<Item = String> {
-    text.lines().map(|line| {
-        let begins = |at: &usize| line[..*at].matches(['"', '\'']).count() % 2 == 0;
-        let comment = line.match_indices('#').map(|(at, _)| at).find(begins);
-        line[..comment.unwrap_or(line.len())].to_ascii_lowercase()
+    let certain = !text.contains("\"\"\"") && !text.contains("'''");
+    text.lines().map(move |line| {
+        let end = comment(line).filter(|_| certain).unwrap_or(line.len());
+        line[..end].to_ascii_lowercase()
     })
 }
 
-fn blocks_in_line(line: String) -> bool {
-    let after = line.split_once("block").map(|(_, after)| after);
-    after
-        .is_some_and(|after| after.trim_start_matches(['=', ':', ' ', '"', '\t']).trim() != "false")
+/// Where the comment of a line begins, in bytes.
+fn comment(line: &str) -> Option<usize> {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, sign) in line.char_indices() {
+        match quote {
+            None if sign == '#' && before.is_whitespace() => return Some(at),
+            None if matches!(sign, '"' | '\'') => quote = Some(sign),
+            Some(open) if sign == open && (before != '\\' || open == '\'') => quote = None,
+            _ => {}
+        }
+        before = sign;
+    }
+    None
+}
+
+/// The members of a line that is TOML or YAML, as far as that can be told: what stands before
+/// each `=` or `:`, and all behind it.
+fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let quotes = |sign: char| sign.is_whitespace() || matches!(sign, '"' | '\'');
+    line.match_indices(['=', ':']).map(move |(at, _)| {
+        let before = line[..at].trim_end_matches(quotes);
+        let of_word = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-');
+        let word = before.rfind(|sign| !of_word(sign)).map_or(0, |end| {
+            end + before[end..].chars().next().map_or(0, char::len_utf8)
+        });
+        (&before[word..], line[at + 1..].trim_start_matches(quotes))
+    })
+}
+
+/// Whether a key, or the name of a table, is written with escapes: it may be any.
+fn has_escaped_key(line: &str) -> bool {
+    let key = line.split('=').next().unwrap_or_default();
+    key.contains('\\')
 }
 
 #[cfg(test)]
@@ -128,6 +177,12 @@ mod tests {
             "[[budget]]\nbloc = true",
             "[[budget]]\nblock = \"yes\"",
             "[[Quota]]\nmode = \"Shadow\"",
+            "[[qouta]]\nconcurrent = 0",
+            "[[bugdet]]\nusd = 5\nblock = true",
+            "bugdet = [{ name = \"it's # 1\", block = true }]",
+            "[[limit]]\nrequests_per_minute = 5",
+            "[[rate_limit]]\nconcurrent = 5",
+            "[[\"qu\\u006fta\"]]\nrequests = 5",
         ] {
             assert!(may_limit(limited), "{limited}");
             assert!(may_limit(&format!("unknown = 1\n{limited}")), "{limited}");
@@ -146,13 +201,17 @@ mod tests {
             "[[budget]]\nname = \"b\"\nblock = false",
             "quota = []",
             "# [[quota]]\n[[route]]\npath = \"/a\" # no quota here",
+            "[[route]]\npath = \"it's\" # no quota here",
+            "[[route]]\nname = \"block-1\"",
+            "[[bugdet]]\nusd = 5\nblock = false",
+            "[limits]\nconnections = 5",
         ] {
             assert!(!may_limit(free), "{free}");
             if !free.contains("quota = []") {
                 assert!(!may_limit(&format!("{free}{BROKEN}")), "{free}");
             }
         }
-        for shadow in [QUOTA, BUDGET] {
+        for shadow in [QUOTA, BUDGET, "[[qouta]]\nconcurrent = 0\n"] {
             let shadow = format!("{shadow}mode = \"shadow\"\n");
             assert!(!may_limit(&shadow), "{shadow}");
         }
@@ -176,6 +235,13 @@ mod tests {
             "[admin]\ntoken_file = \"/run/token\"",
             "admin.token = \"0123456789abcdef\"",
             "[admin]\ntoken = 5",
+            "[admin]\ntokenfile = \"/run/token\"",
+            "[admin]\nauth_token = \"0123456789abcdef\"",
+            "[admin]\n\"tok\\u0065n\" = \"0123456789abcdef\"",
+            "[amdin]\ntoken_file = \"/run/token\"",
+            "[admin]\nenabled = false",
+            "[admin.tls]\nclient_ca = \"ca.pem\"",
+            "admin = { metrics_token = true, token = \"0123456789abcdef\" }",
         ] {
             assert!(may_have_token(guarded), "{guarded}");
             assert!(may_have_token(&format!("{guarded}{BROKEN}")), "{guarded}");
@@ -184,6 +250,7 @@ mod tests {
             "",
             "[admin]\nmetrics_listen = 5",
             "[[quota]]\ntokens_per_minute = 5",
+            "[admin]\nmetrics_token = true\nenabled = true",
         ] {
             assert!(!may_have_token(open), "{open}");
             assert!(!may_have_token(&format!("{open}{BROKEN}")), "{open}");
