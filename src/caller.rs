@@ -15,6 +15,8 @@ pub const SHARED: &str = "(shared)";
 pub enum Known<'a> {
     /// It has this one.
     Named(&'a str),
+    /// It has all of these: any of them may be the one that counts.
+    Several(&'a [String]),
     /// It has none.
     Nameless,
     /// The body may tell, and has not been read or cannot be.
@@ -68,7 +70,9 @@ impl<'a> Scope<'a> {
     pub fn without_body(self) -> Vec<&'a str> {
         match self {
             Scope::One(name) | Scope::Name(Known::Named(name)) => vec![name],
-            Scope::Each(names) if !names.is_empty() => names.iter().map(String::as_str).collect(),
+            Scope::Each(names) | Scope::Name(Known::Several(names)) if !names.is_empty() => {
+                names.iter().map(String::as_str).collect()
+            }
             _ => vec![SHARED],
         }
     }
@@ -95,7 +99,9 @@ impl<'a> Caller<'a> {
         };
         let names = match scope {
             Scope::One(name) | Scope::Name(Known::Named(name)) => vec![name],
-            Scope::Each(names) if !names.is_empty() => names.iter().map(String::as_str).collect(),
+            Scope::Each(names) | Scope::Name(Known::Several(names)) if !names.is_empty() => {
+                names.iter().map(String::as_str).collect()
+            }
             Scope::Name(Known::Unread) => return Falls::Unread,
             _ if self.bodiless => return Falls::Outside,
             _ => vec![SHARED],
@@ -112,36 +118,29 @@ impl<'a> Caller<'a> {
         if !is(&select.route, self.route) || !is(&select.upstream, self.upstream) {
             return None;
         }
-        let exactly = select.workload.as_ref();
-        let parts = [
-            exactly.map(|wanted| (self.workload, wanted == self.workload.text())),
-            (select.model.as_ref()).map(|wanted| (self.model, wanted.matches(self.model.text()))),
-            (select.agent.as_ref()).map(|wanted| (self.agent, wanted.matches(self.agent.text()))),
-        ];
         let mut certain = true;
-        for (known, matches) in parts.into_iter().flatten() {
-            match known {
-                Known::Named(_) if matches => {}
-                Known::Unread => certain = false,
-                _ => return None,
+        let mut means = |known: Known<'_>, fits: &dyn Fn(&str) -> bool| match known {
+            Known::Named(name) => fits(name),
+            Known::Several(names) => names.iter().any(|name| fits(name)),
+            Known::Nameless => false,
+            Known::Unread => {
+                certain = false;
+                true
             }
-        }
-        Some(certain)
+        };
+        let workload = select.workload.as_ref();
+        let model = select.model.as_ref();
+        let agent = select.agent.as_ref();
+        let meant = workload.is_none_or(|wanted| means(self.workload, &|name| name == wanted))
+            && model.is_none_or(|wanted| means(self.model, &|name| wanted.matches(name)))
+            && agent.is_none_or(|wanted| means(self.agent, &|name| wanted.matches(name)));
+        meant.then_some(certain)
     }
 }
 
 /// Whether a body may tell if calls are like `select`.
 pub fn depends_on_bodies(select: &Selector) -> bool {
     select.model.is_some() || select.workload.is_some() || select.agent.is_some()
-}
-
-impl<'a> Known<'a> {
-    fn text(self) -> &'a str {
-        match self {
-            Known::Named(name) => name,
-            _ => "",
-        }
-    }
 }
 
 /// What becomes of a call whose body cannot be read, where that decides on a limit.
@@ -180,6 +179,23 @@ pub struct Refusal {
 const MEMORY_AGAIN: Duration = Duration::from_secs(1);
 
 impl Refusal {
+    /// Of a call that counts together with others since its body could not be read for
+    /// `unread`: where it was memory that lacked, that is what it is refused for.
+    pub fn for_lack_of_memory(self, unread: Option<Unread>) -> Refusal {
+        if unread != Some(Unread::NoMemory) {
+            return self;
+        }
+        Refusal {
+            message: format!(
+                "{} (it counts there since {})",
+                self.message,
+                Unread::NoMemory
+            ),
+            retry_after: Some(MEMORY_AGAIN),
+            unread,
+        }
+    }
+
     /// Of a call whose body decides on the limit `what` and could not be read.
     pub fn unreadable(what: &str, unread: Option<Unread>) -> Refusal {
         let why = unread.unwrap_or(Unread::Malformed);

@@ -5,15 +5,63 @@ mod buffer;
 mod cgroup;
 mod reclaim;
 
-pub use buffer::{Buffer, Full};
+pub use buffer::{Buffer, Full, Wanting};
 pub(crate) use cgroup::{default_bytes, warn_of};
 pub(crate) use reclaim::Reclaim;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What measuring may hold, in bytes, where neither the operator nor a cgroup says less.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 20;
+
+/// A body up to this is a small one, in bytes: a part of the memory for bodies that decide on
+/// limits is for those, so that long ones do not hold them up.
+pub const SMALL_BODY: usize = 256 * 1024;
+
+/// The memory for bodies that decide whether their request may leave.
+#[derive(Debug)]
+pub(crate) struct AdmissionMemory {
+    pub(crate) small: Arc<Memory>,
+    pub(crate) large: Arc<Memory>,
+}
+
+impl AdmissionMemory {
+    /// So many bytes in all, an eighth of them for small ones.
+    pub(crate) fn new(bytes: usize) -> AdmissionMemory {
+        AdmissionMemory {
+            small: Memory::new(bytes / 8),
+            large: Memory::new(bytes - bytes / 8),
+        }
+    }
+
+    pub(crate) fn resize(&self, bytes: usize) {
+        self.small.resize(bytes / 8);
+        self.large.resize(bytes - bytes / 8);
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.small.used() + self.large.used()
+    }
+
+    /// For a body of at most `limit` bytes.
+    pub(crate) fn buffers(&self, limit: usize) -> AdmissionBuffers {
+        AdmissionBuffers {
+            small: Buffer::new(&self.small, SMALL_BODY.min(limit)),
+            large: Buffer::new(&self.large, limit),
+        }
+    }
+}
+
+/// What a body is held in that decides whether its request may leave.
+#[derive(Debug)]
+pub struct AdmissionBuffers {
+    /// While it is small.
+    pub small: Buffer,
+    /// Where it is not.
+    pub large: Buffer,
+}
 
 /// The bytes that all calls together may hold for measuring.
 #[derive(Debug)]
@@ -22,15 +70,22 @@ pub struct Memory {
     used: AtomicUsize,
     /// Whether a call has ended since this was asked last.
     freed: AtomicBool,
+    /// How many wait for how many bytes of it.
+    wanting: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl Memory {
+    fn wanting(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.wanting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// So many.
     pub fn new(limit: usize) -> Arc<Memory> {
         Arc::new(Memory {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
             freed: AtomicBool::new(false),
+            wanting: Mutex::default(),
         })
     }
 

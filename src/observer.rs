@@ -2,7 +2,7 @@
 //! the meter stands behind it. Nothing behind it may block, fail or panic out.
 
 use crate::call::Dialect;
-use crate::memory::{Buffer, Memory};
+use crate::memory::{AdmissionBuffers, Buffer, Memory};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use std::net::SocketAddr;
@@ -141,8 +141,9 @@ pub trait CallObserver: Send + Sync {
         Buffer::new(&Memory::unbounded(), limit)
     }
     /// The same for a body that decides whether its request may leave.
-    fn admission_buffer(&self) -> Buffer {
-        self.buffer(0)
+    fn admission_buffers(&self) -> AdmissionBuffers {
+        let (small, large) = (self.buffer(0), self.buffer(0));
+        AdmissionBuffers { small, large }
     }
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
@@ -357,6 +358,11 @@ pub enum Unread {
     /// Readers differ on its model.
     #[error("this body names several models, or one in several places: name one, in `model`")]
     SeveralModels,
+    /// Servers read the path differently, which may name a model.
+    #[error(
+        "servers may read the path of this request differently: write it without `;`, `\\\\` and double escapes"
+    )]
+    Path,
     /// It has no model, though its dialect has one there.
     #[error("this body names no model: name it in `model`")]
     NoModel,

@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -92,6 +92,10 @@ impl Desk {
         Got::read(&mut agent).await
     }
 
+    async fn ask_owned(&self, asked: Asked) -> Got {
+        self.ask(&asked).await
+    }
+
     async fn metric(&self, series: &str) -> f64 {
         let metrics = self.process.metrics().await;
         let found = metrics.get(series);
@@ -103,7 +107,7 @@ impl Desk {
         let end = Instant::now() + PATIENCE;
         while self.metric(series).await < value {
             assert!(Instant::now() < end, "{series} never {value}");
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
@@ -199,6 +203,7 @@ impl Got {
     }
 }
 
+const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
 const JSON: &str = "content-type: application/json\r\n";
 const BIG: &str = r#"{"model":"big-1","messages":[{"role":"user","content":"Hi"}]}"#;
 const SMALL: &str = r#"{"model":"small","messages":[{"role":"user","content":"Hi"}]}"#;
@@ -276,6 +281,17 @@ fn readable(route: &str) -> Vec<Asked> {
         "openai/deployments/./big-1/chat/completions",
         "openai%2Fdeployments/big-1/chat/completions",
         "engines/big-1/chat/completions",
+        "openai/deployments/big-1/images/generations?api-version=1",
+        "openai/deployments/big-1/audio/speech",
+        "v1beta/models/big-1:batchGenerateContent",
+        "v1beta/models/big-1:predictLongRunning",
+        "v1beta/models/big-1:predict",
+        "v1beta/models/big-1:countTokens",
+        "v1beta/models/big-1:unheardOf",
+        "model/big-1/invoke-with-bidirectional-stream",
+        "model/big-1/unheard-of",
+        "hf-inference/models/big-1/v1/chat/completions",
+        "v1/speak?model=big-1",
         "v1beta/models/big-1:generateContent",
         "v1beta/models%2Fbig-1:generateContent",
         "model/big-1/converse",
@@ -285,6 +301,42 @@ fn readable(route: &str) -> Vec<Asked> {
             ..chat(path, JSON, SMALL.as_bytes())
         });
     }
+    // The path names another one, which counts as well.
+    for path in [
+        "openai/deployments/x/chat/completions",
+        "openai/deployments/x/images/generations",
+        "engines/cheap/chat/completions",
+        "engines/v1/chat/completions",
+        "v1/publishers/mistralai/models/x:rawPredict",
+        "openai/deployments/x/audio/speech?model=y",
+    ] {
+        all.push(Asked {
+            line: format!("POST /{route}/{path}"),
+            ..chat(path, JSON, BIG.as_bytes())
+        });
+    }
+    for (path, body) in [
+        ("async-invoke", r#"{"modelId":"big-1"}"#),
+        ("v1/text/chat", r#"{"model_id":"big-1"}"#),
+        (
+            "v1/realtime/client_secrets",
+            r#"{"session":{"type":"realtime","model":"big-1"}}"#,
+        ),
+    ] {
+        all.push(Asked {
+            line: format!("POST /{route}/{path}"),
+            ..chat(path, JSON, body.as_bytes())
+        });
+    }
+    all.push(Asked {
+        line: format!("POST /{route}/api/chat"),
+        ..chat("Ollama, as curl sends it", FORM, BIG.as_bytes())
+    });
+    all.push(chat(
+        "a parameter of the media type",
+        "content-type: application/json; platform=x\r\n",
+        BIG.as_bytes(),
+    ));
     all.push(Asked {
         line: format!("GET /{route}/v1/realtime?mod%65l=big-1"),
         ..chat("realtime", REALTIME, b"")
@@ -296,7 +348,6 @@ fn readable(route: &str) -> Vec<Asked> {
 fn unreadable(route: &str) -> Vec<Asked> {
     let chat = |what: &str, headers: &str, body: &[u8]| Asked::chat(route, what, headers, body);
     let with = |member: &str| SMALL.replacen('{', &format!("{{{member},"), 1).into_bytes();
-    let form = "content-type: application/x-www-form-urlencoded\r\n";
     let multipart = "content-type: multipart/form-data; boundary=x\r\n";
     let part = "--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nbig-1\r\n--x--\r\n";
     let gzip = format!("{JSON}content-encoding: gzip\r\n");
@@ -331,6 +382,11 @@ fn unreadable(route: &str) -> Vec<Asked> {
             &with(r#""fallbacks":[{"model":"big-1"}]"#),
         ),
         chat(
+            "a body that another body is put over",
+            JSON,
+            &with(r#""extra_body":{"model":"big-1"}"#),
+        ),
+        chat(
             "NaN",
             JSON,
             BIG.replacen('{', r#"{"temperature":NaN,"#, 1).as_bytes(),
@@ -354,7 +410,7 @@ fn unreadable(route: &str) -> Vec<Asked> {
             JSON,
             format!("{}{BIG}", " ".repeat(2_500_000)).as_bytes(),
         ),
-        chat("a form", form, &with(r#""x":"&model=big-1&""#)),
+        chat("a form", FORM, &with(r#""x":"&model=big-1&""#)),
         chat("multipart", multipart, part.as_bytes()),
         chat("an encoding that is not there", &gzip, SMALL.as_bytes()),
         chat(
@@ -364,6 +420,20 @@ fn unreadable(route: &str) -> Vec<Asked> {
         ),
         chat("a bomb", &gzip, &encode("gzip", &vec![b' '; 3 << 20])),
     ];
+    for path in [
+        "openai/deployments/big-1;x/images/generations",
+        "openai/deployments;x/big-1/chat/completions",
+        "openai/deployments/big-1%3bx/chat/completions",
+        "openai/deployments/%2562ig-1/chat/completions",
+        "v1beta/models/%2562ig-1:generateContent",
+        "openai%5Cdeployments%5Cbig-1/images/generations",
+        "openai/deployments/b%C3%ADg-1/chat/completions",
+    ] {
+        all.push(Asked {
+            line: format!("POST /{route}/{path}"),
+            ..chat(path, JSON, SMALL.as_bytes())
+        });
+    }
     for (what, target) in [
         (
             "two models in the query",
@@ -456,11 +526,49 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             line: "GET /refuse/v1/models".to_owned(),
             ..small("a list of models", "", b"")
         },
+        // Azure's clients name the deployment in the path, and often another model.
+        Asked {
+            line: "POST /refuse/openai/deployments/my-chat/chat/completions".to_owned(),
+            ..small("Azure", JSON, SMALL.as_bytes())
+        },
+        Asked {
+            line: "POST /refuse/openai/deployments/my-chat/chat/completions".to_owned(),
+            ..small("Azure, without a model", JSON, br#"{"messages":[]}"#)
+        },
+        Asked {
+            line: "POST /refuse/v1beta/models/small:countTokens".to_owned(),
+            ..small("count tokens", JSON, br#"{"contents":[]}"#)
+        },
+        Asked {
+            line: "POST /refuse/api/chat".to_owned(),
+            ..small("Ollama, as curl sends it", FORM, SMALL.as_bytes())
+        },
+        small(
+            "a parameter of the media type",
+            "content-type: application/json; platform=x\r\n",
+            SMALL.as_bytes(),
+        ),
+        Asked {
+            line: "GET /refuse/v1/models/big-1".to_owned(),
+            ..small("what is known of a model", "", b"")
+        },
         Asked {
             line: "POST /refuse/v1/vector_stores".to_owned(),
             ..small("no model to name", JSON, b"{\"name\":\"x\"}")
         },
     ];
+    // Hugging Face's servers take no model.
+    for (path, body) in [
+        ("generate", r#"{"inputs":"Hi"}"#),
+        ("generate_stream", r#"{"inputs":"Hi","parameters":{}}"#),
+        ("embed", r#"{"inputs":["Hi"]}"#),
+        ("rerank", r#"{"query":"a","texts":["b"]}"#),
+    ] {
+        fine.push(Asked {
+            line: format!("POST /refuse/{path}"),
+            ..small(path, JSON, body.as_bytes())
+        });
+    }
     fine.extend(
         unreadable("free")
             .into_iter()
@@ -550,36 +658,71 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
         .ask(&Asked::chat("refuse", "more than there is", JSON, never))
         .await;
     assert_eq!(got.status, 422, "{}", got.body);
-    // Half of the memory is for bodies that decide: this one takes most of it.
+    // Half of the memory is for bodies that decide: this one takes most of it, and comes fast
+    // enough to keep it.
     let held = Asked::chat("refuse", "held", JSON, long("small")).bytes();
+    let (beginning, rest) = held.split_at(100_000);
     let mut first = Raw::connect(desk.address()).await;
-    first.write(&held[..300_000]).await;
+    first.write(beginning).await;
     let holds = "tokengauge_meter_queue_bytes";
     desk.becomes(holds, 600_000.0).await;
-    for (route, status, error) in [
-        ("count", 429, "rate_limited"),
-        ("refuse", 503, "overloaded"),
-    ] {
-        let got = desk
-            .ask(&Asked::chat(route, "another", JSON, long("big-1")))
-            .await;
-        assert_eq!(
-            (got.status, got.error()),
-            (status, Some(error)),
-            "{}",
-            got.body
-        );
-        assert!(got.head.contains("retry-after: 1\r\n"), "{}", got.head);
-    }
-    // One that waits is read when the first has left.
-    let waits = Asked::chat("refuse", "waits", JSON, long("small"));
-    let leaves = async {
-        first.write(&held[300_000..]).await;
+    let fast = async {
+        for piece in rest.chunks(50_000) {
+            tokio::time::sleep(Duration::from_millis(350)).await;
+            first.write(piece).await;
+        }
         Got::read(&mut first).await.status
     };
-    let (waited, left) = tokio::join!(desk.ask(&waits), leaves);
-    assert_eq!((waited.status, left), (200, 200), "{}", waited.body);
-    assert_eq!(desk.upstream.seen(), 2);
+    let another = |route| desk.ask_owned(Asked::chat(route, "another", JSON, long("big-1")));
+    let (first, counted, refused) = tokio::join!(fast, another("count"), another("refuse"));
+    assert_eq!(first, 200);
+    for got in [counted, refused] {
+        let expected = (503, Some("overloaded"));
+        assert_eq!((got.status, got.error()), expected, "{}", got.body);
+        assert!(got.head.contains("retry-after: 1\r\n"), "{}", got.head);
+    }
+    assert_eq!(desk.upstream.seen(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_slowly_keeps_no_memory_from_others() {
+    let desk = Desk::start(NONE_OF_BIG).await;
+    let text = configuration(desk.upstream.address, NONE_OF_BIG);
+    let text = text.replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
+    std::fs::write(&desk.file, text).expect("written");
+    desk.process.signal(Signal::HUP);
+    desk.process.has_reloaded("applied", 1.0).await;
+    // Long ones and short ones, each as many as there could be at once.
+    let long = SMALL.replace("Hi", &"x".repeat(600_000));
+    let mut slow = Vec::new();
+    for (size, count) in [(600_000, 3), (200_000, 12)] {
+        let body = SMALL.replace("Hi", &"x".repeat(size));
+        for _ in 0..count {
+            let asked = Asked::chat("refuse", "slow", JSON, &body).bytes();
+            let mut agent = Raw::connect(desk.address()).await;
+            agent.write(&asked[..100_000]).await;
+            slow.push(agent);
+        }
+    }
+    let holds = "tokengauge_meter_queue_bytes";
+    desk.becomes(holds, 1_500_000.0).await;
+    let trickle = async {
+        loop {
+            for agent in &mut slow {
+                let _ = agent.tcp.try_write(b"x");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let small = Asked::chat("refuse", "small", JSON, SMALL);
+    let long = Asked::chat("refuse", "long", JSON, long);
+    let asks = async {
+        let began = Instant::now();
+        assert_eq!(desk.ask(&small).await.status, 200);
+        assert_eq!(desk.ask(&long).await.status, 200);
+        assert!(began.elapsed() < PATIENCE, "they waited");
+    };
+    tokio::select! { () = asks => {} () = trickle => {} }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -611,6 +754,31 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
     ] {
         if ask(chat, headers).await != 429 {
             passed.push(headers);
+        }
+    }
+    for line in [
+        &b"x-api-key: own\xa0"[..],
+        b"x-api-key: \x85own",
+        b"authorization: Bearer own\xc2\xa0",
+        b"authorization: Bearer Bearer own",
+        b"authorization: Basic bWFkZS11cC05Om93bg==",
+        b"authorization: Basic b3duOm1hZGUtdXAtMTA=",
+        b"authorization: Basic b3!duOm1,hZGUt dXAtMTE=",
+        b"authorization: AWS4 Credential=Z/ own",
+        b"authorization: AWS4-HMAC-SHA256 XCredential=Z/, Credential=own/x",
+        b"sec-websocket-protocol: realtime, openai-insecure-api-key.own",
+    ] {
+        let asked = Asked::chat("free", "", "", BIG).bytes();
+        let behind = asked
+            .windows(2)
+            .position(|at| at == b"\r\n")
+            .expect("a line")
+            + 2;
+        let mut agent = Raw::connect(desk.address()).await;
+        let (first, rest) = asked.split_at(behind);
+        agent.write([first, line, b"\r\n", rest].concat()).await;
+        if Got::read(&mut agent).await.status != 429 {
+            passed.push(std::str::from_utf8(line).unwrap_or("spaces beyond ASCII"));
         }
     }
     let gemini = "/free/v1beta/models/m:generateContent?alt=sse&key=own";
@@ -733,6 +901,32 @@ async fn a_budget_by_model_blocks_however_the_request_is_written() {
         desk.metric("tokengauge_budget_unreadable_total{budget=\"big\"}")
             .await,
         unreadable
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_spends_from_the_budgets_of_all_models_that_it_names() {
+    let limits = SPENT_BY_TWO.replace("block", "per = \"model\"\nblock");
+    let desk = Desk::start(&limits.replace("select = { model = \"big*\" }\n", "")).await;
+    let deployment = |name: &str, body: &str| Asked {
+        line: format!("POST /free/openai/deployments/{name}/chat/completions"),
+        ..Asked::chat("free", "", JSON, body)
+    };
+    for name in ["a", "b"] {
+        assert_eq!(desk.ask(&deployment(name, BIG)).await.status, 200);
+    }
+    let spends = "tokengauge_budget_spent_usd_total{budget=\"big\"}";
+    desk.becomes(spends, 0.19).await;
+    assert!(desk.metric(spends).await < 0.3, "each call is paid once");
+    assert_eq!(
+        desk.ask(&deployment("c", BIG)).await.status,
+        429,
+        "big-1 is spent"
+    );
+    assert_eq!(
+        desk.ask(&deployment("a", SMALL)).await.status,
+        200,
+        "a is not"
     );
 }
 

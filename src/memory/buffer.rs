@@ -2,6 +2,7 @@
 
 use super::{Memory, Share};
 use memmap2::{MmapMut, MmapOptions};
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// A longer buffer has pages of its own: they go back to the system at once when it is
@@ -66,7 +67,7 @@ impl Buffer {
     /// [`Full::Limit`] where there will never be as many, [`Full::Memory`] where there are not
     /// now.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        if bytes > self.limit || !self.share.could_be(bytes) {
+        if !self.could_hold(bytes) {
             return Err(Full::Limit);
         }
         let room = self.room(bytes);
@@ -75,6 +76,34 @@ impl Buffer {
         }
         self.reserved = room;
         Ok(())
+    }
+
+    /// Holds no more than `limit` bytes from now on.
+    pub fn lower_limit(&mut self, limit: usize) {
+        self.limit = self.limit.min(limit);
+    }
+
+    /// Whether so many bytes can ever be held.
+    pub fn could_hold(&self, bytes: usize) -> bool {
+        bytes <= self.limit && self.share.could_be(bytes)
+    }
+
+    /// Has those know who hold some of its memory that somebody waits for `bytes` of it, until
+    /// dropped.
+    pub fn want(&self, bytes: usize) -> Wanting {
+        let memory = Arc::clone(&self.share.memory);
+        *memory.wanting().entry(bytes).or_default() += 1;
+        Wanting { memory, bytes }
+    }
+
+    /// Whether somebody waits for its memory.
+    pub fn is_wanted(&self) -> bool {
+        !self.share.memory.wanting().is_empty()
+    }
+
+    /// Whether somebody waits for less than `bytes` of its memory.
+    pub fn is_wanted_for_less(&self, bytes: usize) -> bool {
+        self.share.memory.wanting().range(..bytes).next().is_some()
     }
 
     /// What so many bytes take.
@@ -207,6 +236,24 @@ impl Buffer {
             Store::Pages(pages) => {
                 pages.map.copy_within(count..pages.length, 0);
                 pages.length -= count;
+            }
+        }
+    }
+}
+
+/// Waits for memory.
+#[derive(Debug)]
+pub struct Wanting {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+impl Drop for Wanting {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut waiting) = self.memory.wanting().entry(self.bytes) {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
             }
         }
     }

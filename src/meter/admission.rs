@@ -1,12 +1,13 @@
 //! Whether a call may go on, by what is left of the budgets and quotas.
 
 use super::head::{Head, Limited};
-use super::request;
+use super::request::{self, Strict};
 use crate::attribution::{Attribution, Places};
 use crate::call::RequestFacts;
 use crate::caller::{Caller, Known, Refusal};
 use crate::cost::budget::{Asked, seconds_since_1970};
 use crate::observer::{Admission, Failure, FailureKind, RequestBody, Unread};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a body says, as far as it is known.
@@ -14,10 +15,22 @@ struct Read {
     facts: Option<RequestFacts>,
     /// What a name is that was not found in it.
     absent: Known<'static>,
-    /// The same of a model.
-    no_model: Known<'static>,
+    /// The models that it names, where that is known.
+    models: Option<Vec<String>>,
     unread: Option<Unread>,
     bodiless: bool,
+}
+
+impl Read {
+    fn nothing(absent: Known<'static>, unread: Option<Unread>) -> Read {
+        Read {
+            facts: None,
+            absent,
+            models: None,
+            unread,
+            bodiless: false,
+        }
+    }
 }
 
 impl Head {
@@ -30,16 +43,11 @@ impl Head {
             RequestBody::Pending => Asked::Early,
             _ => Asked::Last,
         };
-        let read = self.read(limited, body);
+        let mut read = self.read(limited, body);
+        let models = self.models(limited, &mut read);
         let rules = &self.measure.attribution;
         let who = Attribution::merged(self.attribution.as_deref(), read.facts.as_ref(), rules);
-        let of_body = read.facts.as_ref().and_then(|facts| facts.model.as_deref());
-        let model = self.path_model.as_deref().or(of_body);
-        let model_known = model.is_some() || read.no_model == Known::Nameless;
-        let workload = self
-            .assignment
-            .name(&self.measure.workloads, || model.map(str::to_owned));
-        let decided = model_known || !self.assignment.depends_on_model(&self.measure.workloads);
+        let workloads = self.workloads(models.as_deref());
         // What the body could say otherwise is not known without it.
         let certain = |places: &Places| read.absent == Known::Nameless || places.paths.is_empty();
         let session = who.session.as_deref();
@@ -47,15 +55,11 @@ impl Head {
             certain(&rules.session) && (read.absent == Known::Nameless || !who.guessed)
         });
         let user = who.user.as_deref().filter(|_| certain(&rules.user));
-        let model = model.map(str::to_ascii_lowercase);
         let caller = Caller {
             route: &self.lane.route,
             upstream: &self.lane.upstream,
-            workload: match decided {
-                true => Known::from(workload.map(|name| &**name)),
-                false => Known::Unread,
-            },
-            model: model.as_deref().map_or(read.no_model, Known::Named),
+            workload: known(workloads.as_deref()),
+            model: known(models.as_deref()),
             agent: match certain(&rules.agent) {
                 true => Known::from(who.agent.as_deref()),
                 false => Known::Unread,
@@ -69,44 +73,95 @@ impl Head {
         self.ask(limited, &caller, asked)
     }
 
+    /// All models that the call names, in lower case; `None` where the body may name another
+    /// one, or servers read the path differently. A call counts for each of them: which of
+    /// them an upstream serves is its own affair.
+    fn models(&self, limited: &Limited, read: &mut Read) -> Option<Vec<String>> {
+        let head = &limited.models;
+        let path_model = self.path_model.as_deref();
+        let mut models: Vec<_> = path_model.map(str::to_owned).into_iter().collect();
+        if !read.bodiless {
+            models.extend(head.names.iter().cloned());
+            if head.ambiguous {
+                read.unread = read.unread.or(Some(Unread::Path));
+                return None;
+            }
+            match read.models.take() {
+                // Messages of a connection whose own place for a model names one.
+                None if read.unread == Some(Unread::Upgraded) => path_model.map(|_| ())?,
+                _ if head.decides => {}
+                // Azure's deployments and the like: the path is the place for it.
+                None if read.unread == Some(Unread::NoModel) && !models.is_empty() => {}
+                found => models.extend(found?),
+            }
+        }
+        for model in &mut models {
+            let plain = model.strip_prefix("models/").unwrap_or(model);
+            *model = plain.to_ascii_lowercase();
+        }
+        let mut seen = HashSet::new();
+        models.retain(|model| seen.insert(model.clone()));
+        Some(models)
+    }
+
+    /// The workloads of a call for `models`; `None` where that depends on a model that is not
+    /// known.
+    fn workloads(&self, models: Option<&[String]>) -> Option<Vec<String>> {
+        let all = &self.measure.workloads;
+        if models.is_none() && self.assignment.depends_on_model(all) {
+            return None;
+        }
+        let first = models.and_then(|models| models.first());
+        let own = self.assignment.name(all, || first.cloned());
+        let mut names: Vec<_> = own.map(|name| name.to_string()).into_iter().collect();
+        for model in models.unwrap_or_default().iter().skip(1) {
+            let other = self.assignment.name_with(all, model);
+            let other = other.filter(|other| !names.iter().any(|name| **name == ***other));
+            names.extend(other.map(|name| name.to_string()));
+        }
+        Some(names)
+    }
+
     fn read(&self, limited: &Limited, body: RequestBody<'_>) -> Read {
-        let nothing = |absent, unread, bodiless| Read {
-            facts: None,
-            absent,
-            no_model: absent,
-            unread,
-            bodiless,
-        };
         let body = match body {
-            RequestBody::Pending => return nothing(Known::Unread, None, false),
-            RequestBody::Whole([]) => return nothing(Known::Nameless, None, true),
-            // Messages name a model at most: nobody reads them for anything else.
-            RequestBody::Unread(Unread::Upgraded) => {
+            RequestBody::Pending => return Read::nothing(Known::Unread, None),
+            RequestBody::Whole([]) => {
                 return Read {
-                    absent: Known::Nameless,
-                    ..nothing(Known::Unread, Some(Unread::Upgraded), false)
+                    bodiless: true,
+                    ..Read::nothing(Known::Nameless, None)
                 };
             }
-            RequestBody::Unread(unread) => return nothing(Known::Unread, Some(unread), false),
+            // Messages name a model at most: nobody reads them for anything else.
+            RequestBody::Unread(Unread::Upgraded) => {
+                return Read::nothing(Known::Nameless, Some(Unread::Upgraded));
+            }
+            RequestBody::Unread(unread) => return Read::nothing(Known::Unread, Some(unread)),
             RequestBody::Whole(body) => body,
         };
         let rules = &self.measure.attribution;
         let limit = self.measure.body_bytes;
         let strictly = |body: &[u8]| request::strict_facts(self.dialect, rules, body);
-        match (limited.body).read(body, &self.shared.admission_memory, limit, strictly) {
-            Ok((mut facts, several)) => {
-                if several.is_some() {
+        let memory = &self.shared.admission_memory;
+        let mut found = (limited.body).read(body, &memory.large, limit, strictly);
+        if matches!(found, Err(Unread::NoMemory)) {
+            found = (limited.body).read(body, &memory.small, limit, strictly);
+        }
+        match found {
+            Ok(Strict {
+                mut facts,
+                models,
+                unread,
+            }) => {
+                if unread.is_some() {
                     facts.model = None;
                 }
                 Read {
                     facts: Some(facts),
-                    absent: Known::Nameless,
-                    no_model: several.map_or(Known::Nameless, |_| Known::Unread),
-                    unread: several,
-                    bodiless: false,
+                    models: Some(models).filter(|_| unread.is_none()),
+                    ..Read::nothing(Known::Nameless, unread)
                 }
             }
-            Err(unread) => nothing(Known::Unread, Some(unread), false),
+            Err(unread) => Read::nothing(Known::Unread, Some(unread)),
         }
     }
 
@@ -132,6 +187,16 @@ impl Head {
             }
             Err(refusal) => refused(FailureKind::RateLimited, refusal),
         }
+    }
+}
+
+/// All of `names`, as far as they are known.
+fn known(names: Option<&[String]>) -> Known<'_> {
+    match names {
+        None => Known::Unread,
+        Some([]) => Known::Nameless,
+        Some([name]) => Known::Named(name),
+        Some(names) => Known::Several(names),
     }
 }
 

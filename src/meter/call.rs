@@ -11,7 +11,7 @@ use super::turns::Turns;
 use crate::call;
 use crate::call::Dialect;
 use crate::cost::Share as GpuShare;
-use crate::memory::Buffer;
+use crate::memory::{AdmissionBuffers, Buffer};
 use crate::observer::{
     Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, RequestBody, Side,
     UpstreamTrace, Waiting,
@@ -434,9 +434,9 @@ impl CallObserver for Call {
         guarded(|| wire::inject::rewrite_request(body)).flatten()
     }
 
-    fn admission_buffer(&self) -> Buffer {
+    fn admission_buffers(&self) -> AdmissionBuffers {
         let memory = &self.head.shared.admission_memory;
-        Buffer::new(memory, self.head.measure.body_bytes)
+        memory.buffers(self.head.measure.body_bytes)
     }
 
     fn admit(&self, body: RequestBody<'_>) -> Admission {

@@ -12,7 +12,7 @@ use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
 use crate::quota::{self, Permit};
 use crate::trace::{self, CallTrace, TraceContext};
-use crate::wire::{self, BodyHead};
+use crate::wire::{self, BodyHead, HeadModels};
 use http::{HeaderMap, Method, header};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -53,6 +53,8 @@ pub(super) struct Limited {
     pub(super) keys: Vec<String>,
     /// How the body is written.
     pub(super) body: BodyHead,
+    /// The models that the head names.
+    pub(super) models: HeadModels,
     /// What the call has of the quotas.
     pub(super) permit: OnceLock<Permit>,
     /// Under which names it counts for budgets that block.
@@ -68,7 +70,8 @@ impl Limited {
         let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
         Some(Box::new(Limited {
             keys: keys.unwrap_or_default(),
-            body: BodyHead::of(start.headers),
+            body: BodyHead::of(start.headers, wire::reads_forms_as_json(start.uri)),
+            models: HeadModels::of(start.method, start.uri, start.headers),
             permit: OnceLock::new(),
             charges: OnceLock::new(),
         }))

@@ -32,7 +32,7 @@ mod workload;
 
 use crate::config::Measure;
 use crate::cost::Prices;
-use crate::memory::Memory;
+use crate::memory::{AdmissionMemory, Memory};
 use crate::observer::{CallObserver, CallStart, Observer};
 use crate::quota::Quotas;
 use crate::throughput::{Place, Rates, Throughput, Ticked};
@@ -101,7 +101,7 @@ impl Meter {
             measure: ArcSwap::from_pointee(measure),
             worker: worker::Worker::start(&memory),
             memory,
-            admission_memory: Memory::new(admission),
+            admission_memory: AdmissionMemory::new(admission),
             subscribers: subscriber::Subscribers::new(subscribers),
             lanes: lane::Lanes::default(),
             registry: Arc::default(),

@@ -142,15 +142,20 @@ pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Requ
     Some(facts)
 }
 
-/// The same of a body that decides on a limit, and why its model cannot be told from it.
+/// What a body says that decides on a limit.
+pub(crate) struct Strict {
+    pub(crate) facts: RequestFacts,
+    /// All models that it names.
+    pub(crate) models: Vec<String>,
+    /// Why its models cannot be told from it.
+    pub(crate) unread: Option<Unread>,
+}
+
+/// The same of a body that decides on a limit.
 ///
 /// # Errors
 /// Why it cannot be read: not every upstream would read it alike.
-pub(crate) fn strict_facts(
-    dialect: Dialect,
-    rules: &Rules,
-    body: &[u8],
-) -> Result<(RequestFacts, Option<Unread>), Unread> {
+pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Result<Strict, Unread> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths = kinds.iter().flat_map(|kind| &kind.paths);
     let configured: Vec<_> = paths.map(|path| path.first()).collect();
@@ -160,13 +165,20 @@ pub(crate) fn strict_facts(
         false => Unread::Malformed,
     };
     let facts = facts(dialect, rules, body).ok_or(unread)?;
-    let nameless = facts.model.is_none() && dialect != Dialect::Unknown;
-    let model = if differences.model {
+    let mut models: Vec<_> = facts.model.iter().cloned().collect();
+    models.extend(differences.names);
+    let takes_one = dialect != Dialect::Unknown && !differences.modelless.of(dialect);
+    let nameless = models.is_empty() && takes_one;
+    let unread = if differences.model {
         Some(Unread::SeveralModels)
     } else {
         nameless.then_some(Unread::NoModel)
     };
-    Ok((facts, model))
+    Ok(Strict {
+        facts,
+        models,
+        unread,
+    })
 }
 
 /// What stands at the configured paths; the first of each kind that says something.

@@ -5,7 +5,7 @@ use super::live::Registry;
 use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::config::Measure;
-use crate::memory::Memory;
+use crate::memory::{AdmissionMemory, Memory};
 use crate::throughput::Throughput;
 use crate::trace::Tracer;
 use crate::wire::Limits;
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) measure: ArcSwap<Measure>,
     pub(crate) memory: Arc<Memory>,
     /// What holds bodies that decide whether their request may leave.
-    pub(crate) admission_memory: Arc<Memory>,
+    pub(crate) admission_memory: AdmissionMemory,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
     pub(crate) lanes: Lanes,

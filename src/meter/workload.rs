@@ -51,6 +51,18 @@ impl Assignment {
         }
     }
 
+    /// The name where the model asked for is `model`, whatever was told before.
+    pub(crate) fn name_with<'a>(
+        &'a self,
+        all: &'a [Workload],
+        model: &str,
+    ) -> Option<&'a Arc<str>> {
+        match self.first(all, Some(model)) {
+            Some(at) => Some(&all[usize::from(at)].name),
+            None => self.fallback.as_ref(),
+        }
+    }
+
     /// Whether another model could make it another workload.
     pub(crate) fn depends_on_model(&self, all: &[Workload]) -> bool {
         let mut candidates = (0..u64::BITS).zip(all);

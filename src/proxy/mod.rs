@@ -14,6 +14,7 @@ mod http1;
 pub mod limit;
 mod lingering;
 pub mod listener;
+mod patient;
 mod refusal;
 mod respond;
 mod rewrite;

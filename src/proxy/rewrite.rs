@@ -1,5 +1,6 @@
 //! Requests that are changed on the agent's behalf: only where a route says so.
 
+use super::patient;
 use super::upload::{Read, Source};
 use super::watch::Watch;
 use crate::memory::{Buffer, Full};
@@ -10,19 +11,15 @@ use http::{HeaderMap, HeaderValue, Method, request, response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// Bigger bodies are not replaced, and those for which there is no memory.
 const LIMIT: usize = 1 << 20;
 /// A longer body, or one that is encoded, is read beside the threads of traffic.
 const INLINE_BYTES: usize = 64 * 1024;
-/// How long a body that decides waits for memory: others leave and give theirs back.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(2);
-const MEMORY_AGAIN: Duration = Duration::from_millis(10);
 
 /// What becomes of a request body.
 pub(super) enum Rewritten {
@@ -64,16 +61,16 @@ pub(super) async fn rewrite(
     idle: Duration,
     wish: Wish,
 ) -> Rewritten {
-    let buffer = watch.ask(|call| match wish.admission {
-        true => call.admission_buffer(),
-        false => call.buffer(LIMIT),
-    });
-    let Some(held) = buffer else {
-        return Rewritten::Kept(Source::Agent(body));
-    };
-    let read = match wish.admission {
-        true => read_patiently(body, held, idle).await,
-        false => read(body, held, idle).await,
+    let read = if wish.admission {
+        let Some(buffers) = watch.ask(|call| call.admission_buffers()) else {
+            return Rewritten::Kept(Source::Agent(body));
+        };
+        patient::read(body, buffers, idle).await
+    } else {
+        let Some(held) = watch.ask(|call| call.buffer(LIMIT)) else {
+            return Rewritten::Kept(Source::Agent(body));
+        };
+        read(body, held, idle).await
     };
     let (read, full) = match read {
         Ok(Ok(read)) => read,
@@ -140,42 +137,14 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
 }
 
 /// A body as far as it was read, and why no further.
-type Beginning = (Read, Option<Full>);
+pub(super) type Beginning = (Read, Option<Full>);
 /// The same, unless the agent broke off or stopped sending.
-type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
-
-/// Reads a body into `held`, for all of which there has to be memory first: nothing of one that
-/// says it is longer than it may be, or for which there is none in time.
-async fn read_patiently(body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
-    let length = body.size_hint();
-    let sized = length.exact().is_some();
-    let length = usize::try_from(length.lower()).unwrap_or(usize::MAX);
-    let end = Instant::now() + MEMORY_PATIENCE;
-    let full = loop {
-        match held.reserve(length) {
-            Ok(()) => return read(body, held, idle).await,
-            Err(Full::Memory) if Instant::now() < end => sleep(MEMORY_AGAIN).await,
-            Err(full) => break full,
-        }
-    };
-    let unread = Read {
-        frames: VecDeque::new(),
-        trailers: None,
-        rest: Some(body),
-        sized,
-    };
-    Ok(Ok((unread, Some(full))))
-}
+pub(super) type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
 
 /// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
 /// bytes.
 async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
-    let mut read = Read {
-        frames: VecDeque::new(),
-        trailers: None,
-        rest: None,
-        sized: body.size_hint().exact().is_some(),
-    };
+    let mut read = Read::of(&body);
     let (mut unfit, mut why) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
@@ -190,9 +159,14 @@ async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
             Err(error) => return Ok(Err(error)),
         }
     }
+    take(&mut read, held, unfit);
+    Ok(Ok((read, why)))
+}
+
+/// Gives `read` what was held of the body, and the piece that did not fit.
+pub(super) fn take(read: &mut Read, held: Buffer, unfit: Option<Bytes>) {
     let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
     read.frames.extend(held.into_iter().chain(unfit));
-    Ok(Ok((read, why)))
 }
 
 fn is(headers: &HeaderMap, media_type: &str) -> bool {

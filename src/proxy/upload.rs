@@ -44,6 +44,18 @@ pub(super) struct Read {
     pub sized: bool,
 }
 
+impl Read {
+    /// Nothing of `body` yet.
+    pub fn of(body: &Incoming) -> Read {
+        Read {
+            frames: VecDeque::new(),
+            trailers: None,
+            rest: None,
+            sized: body.size_hint().exact().is_some(),
+        }
+    }
+}
+
 impl Upload {
     pub fn new(source: Source, watch: &Arc<Watch>) -> Upload {
         Upload {

@@ -108,6 +108,7 @@ impl Line {
     /// where it would be refused.
     pub(super) fn admit(&self, caller: &Caller<'_>, held: &mut Vec<Held>) -> Result<(), Refusal> {
         let taken = &self.taken;
+        let mut unread = None;
         let names = match self.falls(caller) {
             Falls::Outside => return Ok(()),
             Falls::Under(names) => {
@@ -125,6 +126,7 @@ impl Line {
             }
             Falls::Unread => {
                 taken.shares(Sharing::UnreadableBody);
+                unread = caller.unread;
                 self.quota.per.scope(caller).without_body()
             }
         };
@@ -136,7 +138,10 @@ impl Line {
             }
             match taken.take(&self.quota, &name) {
                 Ok(one) => more.push(one),
-                Err(lack) => return self.refuse(lack.0, || self.refusal(lack, &name)),
+                Err(lack) => {
+                    let refusal = || self.refusal(lack, &name).for_lack_of_memory(unread);
+                    return self.refuse(lack.0, refusal);
+                }
             }
         }
         held.append(&mut more);

@@ -55,6 +55,14 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
         .unwrap_or_default()
 }
 
+/// Whether the server of this path reads a body as JSON even where its media type is that of a
+/// form, which `curl -d` sends: Ollama's own API.
+pub(crate) fn reads_forms_as_json(uri: &Uri) -> bool {
+    let decoded = percent_decoded(uri.path());
+    let verbs = ["chat", "generate", "embed", "embeddings"];
+    matches!(&segments(&decoded)[..], [.., "api", verb] if verbs.contains(verb))
+}
+
 /// Words of paths that decide; servers differ on whether their case matters.
 const WORDS: [&str; 12] = [
     "api",
@@ -72,7 +80,7 @@ const WORDS: [&str; 12] = [
 ];
 
 /// The parts of a path as a server takes them that tidies it up: without empty ones and dots.
-fn segments(path: &str) -> Vec<&str> {
+pub(super) fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for part in path.split('/') {
         match part {

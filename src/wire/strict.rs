@@ -4,19 +4,33 @@
 use super::encoding::Encoding;
 use super::json::Text;
 use super::{Broken, Limits, buffer};
+use crate::call::Dialect;
 use crate::memory::Memory;
 use crate::observer::Unread;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Members of one object below a configured path; one with more is not read.
 const MAX_MEMBERS: usize = 1024;
+/// Members by which some APIs name the model.
+const MODEL_IDS: [&str; 2] = ["modelid", "model_id"];
 /// Members by which gateways take further models, at once or one after the other.
-const FURTHER_MODELS: [&str; 3] = ["models", "fallbacks", "fallback_models"];
+const FURTHER_MODELS: [&str; 6] = [
+    "models",
+    "fallbacks",
+    "fallback_models",
+    "context_window_fallbacks",
+    "content_policy_fallbacks",
+    "preset",
+];
+
+/// Members of APIs that take a model and may fill in one that is not there.
+const WITH_MODELS: [&str; 5] = ["input", "prompt", "messages", "documents", "input_type"];
 
 /// How a request's head says that its body is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +40,13 @@ pub struct BodyHead {
 }
 
 impl BodyHead {
-    /// What `headers` say of it.
-    pub fn of(headers: &HeaderMap) -> BodyHead {
+    /// What `headers` say of it, where the server reads forms as JSON, too, or does not.
+    pub fn of(headers: &HeaderMap, forms_too: bool) -> BodyHead {
         let encoding = joined(headers, &CONTENT_ENCODING);
         let coded = |name: &str| !matches!(name.trim(), "" | "identity");
         BodyHead {
             refused: joined(headers, &CONTENT_TYPE)
-                .is_some_and(|media| !reads_as_json(&media))
+                .is_some_and(|media| !reads_as_json(&media, forms_too))
                 .then_some(Unread::MediaType),
             encoding: encoding
                 .filter(|names| names.split(',').any(coded))
@@ -94,40 +108,83 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// Whether a body of this media type is read as UTF-8, and not as a form. What else it is
 /// called does not matter: many servers do not look.
-fn reads_as_json(media: &str) -> bool {
-    let (mut charsets, mut forms) = (0, false);
-    for part in media.split([';', ',']) {
-        let part = part.trim();
+fn reads_as_json(media: &str, forms_too: bool) -> bool {
+    let forms = [
+        ("application/x-www-form-urlencoded", forms_too),
+        ("multipart/", false),
+    ];
+    media.split([';', ',']).map(str::trim).all(|part| {
         let charset = part.strip_prefix("charset=").unwrap_or_default();
         let utf8 = matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii");
-        charsets += usize::from(part.contains("charset") && !utf8);
-        forms |= part.contains("form");
-    }
-    charsets == 0 && !forms
+        let is_form = |(form, as_json): &(&str, bool)| part.starts_with(form) && !as_json;
+        (utf8 || !part.contains("charset")) && !forms.iter().any(is_form)
+    })
 }
 
 /// What readers differ on in a body that all of them read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Differences {
     /// They could take different models out of it.
     pub(crate) model: bool,
+    /// Models in places that only some of them look at.
+    pub(crate) names: Vec<String>,
+    /// Members of APIs of Hugging Face's servers, which take no model.
+    pub(crate) modelless: Modelless,
+    /// What stands as `model`, each time.
+    own: Vec<String>,
 }
 
-/// Looks for what readers of one JSON object differ on: `model` written twice or in another
-/// case, further models, and members of `configured` twice.
+/// Which members a body has of APIs that take no model, and of those that do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modelless {
+    inputs: bool,
+    texts: bool,
+    others: bool,
+}
+
+impl Modelless {
+    fn see(&mut self, key: &str) {
+        self.inputs |= key == "inputs";
+        self.texts |= key == "texts";
+        self.others |= WITH_MODELS.iter().any(|name| folds_to(key, name));
+    }
+
+    /// Whether the request is one of text-generation-inference or text-embeddings-inference.
+    pub(crate) fn of(self, dialect: Dialect) -> bool {
+        let own = match dialect {
+            Dialect::Tgi | Dialect::Embeddings => self.inputs,
+            Dialect::Rerank => self.texts,
+            _ => false,
+        };
+        own && !self.others
+    }
+}
+
+/// Looks for what readers of one JSON object differ on: `model` written twice, in another
+/// case or as no text, further models, and members of `configured` twice.
 ///
 /// # Errors
 /// Where some would not read it at all, or a member of `configured` is there twice.
 pub(crate) fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, Unread> {
+    let reading = Members {
+        configured,
+        nested: false,
+    };
+    read(body, reading).map_err(|_| Unread::Malformed)
+}
+
+fn read(body: &[u8], members: Members<'_>) -> serde_json::Result<Differences> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let found = reader.deserialize_map(Members { configured });
-    let found = found.map_err(|_| Unread::Malformed)?;
-    reader.end().map_err(|_| Unread::Malformed)?;
+    let found = reader.deserialize_map(members)?;
+    reader.end()?;
     Ok(found)
 }
 
+#[derive(Clone, Copy)]
 struct Members<'c> {
     configured: &'c [&'c str],
+    /// Whether it is an object in another.
+    nested: bool,
 }
 
 impl<'de> Visitor<'de> for Members<'_> {
@@ -138,31 +195,112 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Differences, A::Error> {
-        let (mut models, mut differ) = (0, false);
+        let mut found = Differences::default();
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<Text<'de>>()? {
-            if let Some(known) = self.configured.iter().find(|known| ***known == *key) {
-                if !seen.insert(*known) {
-                    return Err(A::Error::custom("twice"));
-                }
-                // A member that has a meaning of its own has it here, too.
-                entries.next_value_seed(Unique)?;
-                differ |= folds_to(&key, "model");
+            if !self.nested {
+                found.modelless.see(&key);
+            }
+            let known = self.configured.iter().find(|known| ***known == *key);
+            if known.is_some_and(|known| !seen.insert(*known)) {
+                return Err(A::Error::custom("twice"));
+            }
+            let about = About::of(&key).filter(|about| !self.nested || !about.is_object());
+            if known.is_none() && about.is_none() {
+                entries.next_value::<IgnoredAny>()?;
                 continue;
             }
-            if folds_to(&key, "model") {
-                models += 1;
-                differ |= *key != *"model";
-                entries.next_value::<IgnoredAny>()?;
-            } else if FURTHER_MODELS.iter().any(|name| folds_to(&key, name)) {
-                differ |= entries.next_value::<Option<IgnoredAny>>()?.is_some();
-            } else {
-                entries.next_value::<IgnoredAny>()?;
+            let value = entries.next_value::<&RawValue>()?.get();
+            if known.is_some() {
+                let mut reader = serde_json::Deserializer::from_str(value);
+                let unique = Unique.deserialize(&mut reader);
+                unique.map_err(|_| A::Error::custom("twice, or too many"))?;
+            }
+            if let Some(about) = about.filter(|_| value != "null") {
+                found.take(about, &key, value).map_err(A::Error::custom)?;
+            } else if about == Some(About::Model) {
+                found.own.push(String::new());
+                found.model |= *key != *"model";
             }
         }
-        Ok(Differences {
-            model: differ || models > 1,
-        })
+        found.model |= found.own.len() > 1;
+        Ok(found)
+    }
+}
+
+impl Differences {
+    /// The value of a member that is about models, and not null.
+    fn take(&mut self, about: About, key: &str, value: &str) -> serde_json::Result<()> {
+        let text = || serde_json::from_str::<Text<'_>>(value).map(|text| text.to_string());
+        let nested = || {
+            let members = Members {
+                configured: &[],
+                nested: true,
+            };
+            let object = value.starts_with('{');
+            object.then(|| read(value.as_bytes(), members)).transpose()
+        };
+        match about {
+            About::Model => {
+                let text = text()?;
+                // A list or an object means something to some.
+                self.model |= key != "model" || value.starts_with(['[', '{']);
+                self.own.push(text);
+            }
+            About::Id => {
+                let text = text()?;
+                self.model |= text.is_empty();
+                self.names.push(text);
+            }
+            About::Further => self.model = true,
+            About::Session => {
+                let session = nested()?.unwrap_or_default();
+                self.model |= session.model;
+                self.names
+                    .extend(session.own.into_iter().chain(session.names));
+            }
+            About::Extra => {
+                let extra = nested()?.unwrap_or_default();
+                self.model |= extra.model || !extra.own.is_empty() || !extra.names.is_empty();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a member has to do with models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// It is the model.
+    Model,
+    /// It is the model of APIs that call it otherwise.
+    Id,
+    /// It names further models.
+    Further,
+    /// An object with the model of a session to come.
+    Session,
+    /// An object of members that gateways put beside the others.
+    Extra,
+}
+
+impl About {
+    fn of(key: &str) -> Option<About> {
+        let is = |name: &&str| folds_to(key, name);
+        if folds_to(key, "model") {
+            Some(About::Model)
+        } else if MODEL_IDS.iter().any(is) {
+            Some(About::Id)
+        } else if FURTHER_MODELS.iter().any(is) {
+            Some(About::Further)
+        } else if folds_to(key, "session") {
+            Some(About::Session)
+        } else {
+            folds_to(key, "extra_body").then_some(About::Extra)
+        }
+    }
+
+    fn is_object(self) -> bool {
+        matches!(self, About::Session | About::Extra)
     }
 }
 
@@ -251,6 +389,7 @@ mod tests {
         for plain in [
             r#"{"model":"a","messages":[{"model":"b","Model":"c"}]}"#,
             r#" {"mod\u0065l":"a","models":null,"metadata":{"a":{"b":1},"c":[{"d":1,"d":2}]}} "#,
+            r#"{"model":"a","extra_body":{"top_k":1},"session":"s"}"#,
             "{}",
         ] {
             assert_eq!(model_of(plain), Ok(true), "{plain}");
@@ -262,8 +401,30 @@ mod tests {
             r#"{"MODEL":"b"}"#,
             r#"{"model":"a","models":["b"]}"#,
             r#"{"model":"a","fallback\u017f":["b"]}"#,
+            r#"{"model":{"id":"b"}}"#,
+            r#"{"model":"a","extra_body":{"model":"b"}}"#,
+            r#"{"model":"a","extra_body":{"models":["b"]}}"#,
+            r#"{"session":{"model":"a","Model":"b"}}"#,
+            r#"{"modelId":["b"]}"#,
         ] {
             assert_eq!(model_of(several), Ok(false), "{several}");
+        }
+    }
+
+    #[test]
+    fn models_in_other_places_are_named_too() {
+        for body in [
+            r#"{"modelId":"b"}"#,
+            r#"{"model":"a","MODEL_ID":"b"}"#,
+            r#"{"session":{"type":"realtime","model":"b"}}"#,
+            r#"{"session":{"model_id":"b","session":{"model":"c"}}}"#,
+        ] {
+            let found = differences(body.as_bytes(), &["session"]).expect("it is read");
+            assert_eq!(
+                (found.names, found.model),
+                (vec!["b".to_owned()], false),
+                "{body}"
+            );
         }
     }
 
@@ -292,16 +453,15 @@ mod tests {
     #[test]
     fn the_head_says_how_the_body_is_written() {
         let of = |name: HeaderName, value: &'static str| {
-            BodyHead::of(&HeaderMap::from_iter([(
-                name,
-                HeaderValue::from_static(value),
-            )]))
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            BodyHead::of(&headers, false)
         };
         for plain in [
             "application/json",
             "text/plain",
             "application/vnd.x+json; v=1",
             "Application/JSON; Charset=\"UTF-8\"",
+            "application/json; platform=x",
         ] {
             assert_eq!(of(CONTENT_TYPE, plain), BodyHead::default(), "{plain}");
         }
@@ -311,6 +471,8 @@ mod tests {
             "application/json; charset =utf-7",
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=x",
+            "multipart/mixed",
+            "application/json, application/x-www-form-urlencoded",
         ] {
             assert_eq!(
                 of(CONTENT_TYPE, other).refused,

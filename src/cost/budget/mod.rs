@@ -206,21 +206,27 @@ impl Line {
 
     /// A call is over that was charged under a name before, or counts as its record says.
     fn spend(&self, record: &CallRecord, charges: &[Charge], usd: f64, now: u64) {
-        let charged = charges.iter().find(|to| to.budget == self.budget.name);
-        if let Some(charge) = charged {
-            return self.add(&charge.name, usd, now);
+        let charged = charges.iter().filter(|to| to.budget == self.budget.name);
+        let mut charged = charged.map(|charge| &*charge.name).peekable();
+        if charged.peek().is_some() {
+            self.spent_once(usd);
+            return charged.for_each(|name| self.add(name, usd, now));
         }
         if let Falls::Under(names) = self.falls(&caller(record)) {
+            self.spent_once(usd);
             names
                 .into_iter()
                 .for_each(|name| self.add(&in_one_case(self.budget.per, name), usd, now));
         }
     }
 
-    fn add(&self, name: &str, usd: f64, now: u64) {
-        let (before, after) = self.spent(now).add(name, usd);
+    fn spent_once(&self, usd: f64) {
         self.ever
             .fetch_add((usd * 1e6).round() as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, name: &str, usd: f64, now: u64) {
+        let (before, after) = self.spent(now).add(name, usd);
         let limit = self.budget.usd;
         for (threshold, count) in self.budget.warn_at.iter().zip(&self.warnings) {
             if before < threshold * limit && after >= threshold * limit {
@@ -232,18 +238,14 @@ impl Line {
         }
     }
 
-    /// The name under which the call counts; `None` where it does not, or where only its body
+    /// The names under which the call counts; none where it does not, or where only its body
     /// can tell and may still do so.
-    fn admit(
-        &self,
-        caller: &Caller<'_>,
-        asked: Asked,
-        now: u64,
-    ) -> Result<Option<Charge>, Refusal> {
-        let names = match self.falls(caller) {
-            Falls::Outside => return Ok(None),
-            Falls::Under(names) => names,
-            Falls::Unread if asked == Asked::Early => return Ok(None),
+    fn admit(&self, caller: &Caller<'_>, asked: Asked, now: u64) -> Result<Vec<Charge>, Refusal> {
+        let charges = |names: Vec<&str>| names.iter().map(|name| self.charge(name)).collect();
+        let (names, unread) = match self.falls(caller) {
+            Falls::Outside => return Ok(Vec::new()),
+            Falls::Under(names) => (names, None),
+            Falls::Unread if asked == Asked::Early => return Ok(Vec::new()),
             Falls::Unread => {
                 self.counts.unreadable.fetch_add(1, Ordering::Relaxed);
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
@@ -251,17 +253,15 @@ impl Line {
                     self.refuse(asked, || Refusal::unreadable(&what, caller.unread))?;
                     // In shadow mode it goes on, and what it costs is spent.
                     let scope = self.budget.per.scope(caller);
-                    return Ok(scope.without_body().first().map(|name| self.charge(name)));
+                    return Ok(charges(scope.without_body()));
                 }
-                self.budget.per.scope(caller).without_body()
+                (self.budget.per.scope(caller).without_body(), caller.unread)
             }
         };
-        let Some(name) = names.first() else {
-            return Ok(None);
-        };
-        let charge = self.charge(name);
-        self.check(&charge.name, asked, now)?;
-        Ok(Some(charge))
+        let charges: Vec<Charge> = charges(names);
+        self.check(&charges, asked, now)
+            .map_err(|refusal| refusal.for_lack_of_memory(unread))?;
+        Ok(charges)
     }
 
     fn charge(&self, name: &str) -> Charge {
@@ -271,10 +271,12 @@ impl Line {
         }
     }
 
-    fn check(&self, name: &str, asked: Asked, now: u64) -> Result<(), Refusal> {
+    /// Whether there is money left under each of the names.
+    fn check(&self, charges: &[Charge], asked: Asked, now: u64) -> Result<(), Refusal> {
         let (used, end) = {
             let spent = self.spent(now);
-            (spent.of(name), spent.period.1)
+            let used = charges.iter().map(|charge| spent.of(&charge.name));
+            (used.fold(0.0, f64::max), spent.period.1)
         };
         if used < self.budget.usd {
             return Ok(());
@@ -461,8 +463,11 @@ impl Budgets {
     ) -> Result<Vec<Charge>, Refusal> {
         let lines = self.lines.load();
         let blocking = lines.iter().filter(|line| line.budget.block);
-        let charges = blocking.map(|line| line.admit(caller, asked, now).transpose());
-        charges.flatten().collect()
+        let mut charges = Vec::new();
+        for line in blocking {
+            charges.append(&mut line.admit(caller, asked, now)?);
+        }
+        Ok(charges)
     }
 
     /// Whether some of those that block may depend on bodies of calls.
