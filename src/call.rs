@@ -86,6 +86,19 @@ pub enum OperationClass {
 }
 
 impl OperationClass {
+    /// Every class.
+    pub const ALL: [OperationClass; 4] = [
+        OperationClass::Generation,
+        OperationClass::Embedding,
+        OperationClass::Retrieve,
+        OperationClass::Other,
+    ];
+
+    /// Whether it counts in objectives, error rates and lists where nobody asks for others.
+    pub fn counts(self) -> bool {
+        matches!(self, OperationClass::Generation | OperationClass::Embedding)
+    }
+
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -551,7 +564,7 @@ impl CallRecord {
 }
 
 /// The token counts of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// o200k_base tokens of the text that came.
     pub normalised: Normalised,

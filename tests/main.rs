@@ -65,6 +65,7 @@ mod meter_record;
 mod meter_series;
 mod meter_support;
 mod meter_validity;
+mod operations;
 mod otlp_export;
 mod otlp_metrics;
 mod otlp_retry;

@@ -54,7 +54,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     let should = json!({
         "id": null, "started_at": "2023-11-14T22:13:20.123Z", "route": "route",
         "upstream": "upstream", "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
-        "operation": "chat", "operation_class": "generation", "method": null, "path": null, "model_requested": "asked", "model": "m-1", "streamed": true,
+        "operation": "chat", "operation_class": "generation", "method": "POST", "path": "/v1/chat/completions", "model_requested": "asked", "model": "m-1", "streamed": true,
         "status": 200, "outcome": "complete", "error_type": null, "finish_reasons": ["stop"],
         "session": "s-1", "agent": "agent/1.0", "parent_agent": null, "user": null, "workload": "voice",
         "experiment": "e-1", "variant": null, "trace_id": trace, "hop": null, "response_id": "c1", "service_tier": null, "warm_up": true,

@@ -1,6 +1,6 @@
 //! Who may read what the real binary writes: its owner.
 
-use crate::http_client::fetch;
+use crate::http_client::request;
 use crate::process::{PATIENCE, Process, Steps};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,12 @@ async fn what_tells_of_calls_is_for_the_owner_alone() {
     command.args(["run", "--config"]).arg(&file);
     command.arg("--call-log").arg(&log);
     let process = Process::start_by(command.into()).await;
-    assert_eq!(fetch(process.addresses()[0], "/hello").await.status, 200);
+    assert_eq!(
+        request(process.addresses()[0], "POST", "/v1/embeddings")
+            .await
+            .status,
+        200
+    );
     exists(&state.join("ledger.sqlite-wal")).await;
     for ending in ["", "-wal", "-shm", ".lock"] {
         assert_eq!(mode(&state.join(format!("ledger.sqlite{ending}"))), 0o600);

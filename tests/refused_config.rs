@@ -153,7 +153,7 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
         let end = Instant::now() + PATIENCE;
         let series = "tokengauge_streams_in_flight{upstream=\"engine\",route=\"engine\"}";
         assert!(process.metrics().await.contains_key(series));
-        while !fetch(process.admin, "/api/v1/calls")
+        while !fetch(process.admin, "/api/v1/calls?operation_class=all")
             .await
             .body
             .contains("\"engine\"")

@@ -1,7 +1,7 @@
 //! Another configuration while streams run, on the real binary.
 
 use crate::certificates::Authority;
-use crate::http_client::{exchange, fetch};
+use crate::http_client::{exchange, fetch, request};
 use crate::process::{Listener, Process, Steps};
 use rustix::process::Signal;
 use std::net::SocketAddr;
@@ -104,7 +104,12 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     // The records come behind the streams.
     let mut whole = 0;
     for _ in 0..100 {
-        let calls = fetch(process.admin, "/api/v1/calls?limit=1000").await.body;
+        let calls = fetch(
+            process.admin,
+            "/api/v1/calls?limit=1000&operation_class=all",
+        )
+        .await
+        .body;
         let calls: serde_json::Value = serde_json::from_str(&calls).expect("JSON");
         let calls = calls["calls"].as_array().expect("calls").iter();
         whole = calls
@@ -252,7 +257,10 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
     let address = process.addresses()[0];
     // One connection for all of it: what is asked on it goes by the routes of its time.
     let agent = TcpStream::connect(address).await.expect("connected");
-    assert_eq!(fetch(address, "/a/hello").await.body, "hello");
+    assert_eq!(
+        request(address, "POST", "/a/v1/embeddings").await.body,
+        "hello"
+    );
     let good = |slo: &str| {
         format!("tokengauge_slo_events_total{{slo=\"{slo}\",verdict=\"good\",reason=\"met\"}}")
     };
@@ -294,6 +302,10 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
         (1, 1),
         "one was open already"
     );
+    for route in ["a", "b"] {
+        let path = format!("/{route}/v1/embeddings");
+        assert_eq!(request(address, "POST", &path).await.body, "hello");
+    }
     counts(3.0).await;
     // What is taken out and comes back finds what was counted.
     file.write(&text(objective("gone", "")));

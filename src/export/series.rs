@@ -92,7 +92,8 @@ impl Series {
             tokens(kind);
         }
         for (outcome, streamed, status) in EXPECTED {
-            let kind = [outcome.as_str(), streamed, status];
+            let class = OperationClass::Generation.as_str();
+            let kind = [outcome.as_str(), streamed, status, class];
             with(registry, &names::REQUESTS, own, &kind);
         }
         for reason in REASONS {
@@ -167,7 +168,8 @@ impl Series {
         let own = self.own();
         let outcome = record.outcome.as_str();
         let status = status_class(record.status);
-        let kind = [outcome, streamed(record.streamed), status];
+        let class = record.operation_class.as_str();
+        let kind = [outcome, streamed(record.streamed), status, class];
         with(registry, &names::REQUESTS, own, &kind).increment(1);
         if let Some(reason) = record.tps.unavailable {
             with(

@@ -12,6 +12,7 @@ pub fn matches(filter: &Filter, past: &Past<'_>) -> bool {
         && filter
             .outcome
             .is_none_or(|outcome| past.record.outcome == outcome)
+        && filter.has_class(past.record.operation_class)
 }
 
 /// Whether the session of `calls` is meant: each part of the filter may be matched by

@@ -140,6 +140,18 @@ impl Generation {
         self.messages > self.unread && !self.spoke
     }
 
+    /// Whether something came of which nothing could be read.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.messages > 0 && !self.spoke
+    }
+
+    /// Whether it was accepted to be generated later: neither text nor usage is there yet.
+    pub(crate) fn is_queued(&self) -> bool {
+        let reasons = self.finishes.iter();
+        let later = |reason: &str| matches!(reason, "queued" | "in_progress");
+        { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
+    }
+
     /// The counts as they are.
     pub(crate) fn tokens(&self) -> ByChannel {
         self.counts.running()

@@ -1,6 +1,7 @@
 //! A call from its request head on.
 
 use super::lane::Lane;
+use super::operation;
 use super::request::{INLINE_BYTES, Request};
 use super::shared::Shared;
 use super::worker::Place;
@@ -31,6 +32,11 @@ pub(crate) struct Head {
     pub(crate) started_at: SystemTime,
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
+    pub(crate) method: Method,
+    /// The path with placeholders for what names one thing.
+    pub(crate) path: Box<str>,
+    /// Whether anything is generated for it.
+    pub(crate) generates: bool,
     /// The model that the path names.
     pub(super) path_model: Option<Box<str>>,
     /// Whether a stream is asked for, where the path says.
@@ -110,6 +116,9 @@ impl Head {
             started_at: start.started_at,
             dialect,
             operation: detected.operation,
+            method: start.method.clone(),
+            path: operation::template(start.uri),
+            generates: operation::generates(start.method, detected.operation),
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
             limited,

@@ -89,6 +89,8 @@ pub struct Progress {
     pub session: Option<String>,
     /// The trace that the agent named.
     pub trace_id: Option<String>,
+    /// The class of its operation, as far as it is known by now.
+    pub operation_class: OperationClass,
     /// Whether it is a stream, by its answer, else as it was asked for.
     pub streamed: Option<bool>,
     /// Whether several choices were asked for.
@@ -202,6 +204,7 @@ impl Live {
             agent: who.agent,
             session: who.session,
             trace_id: who.trace_id,
+            operation_class: self.head.operation.class(),
             streamed,
             several_choices,
             warm_up: flags & WARM_UP != 0,

@@ -8,6 +8,7 @@
 //! from there on a thread of their own. No clock is read: every instant is given.
 
 mod admission;
+mod background;
 mod backlog;
 mod call;
 mod counts;
@@ -17,6 +18,7 @@ mod guard;
 mod head;
 mod lane;
 mod live;
+mod operation;
 mod reading;
 mod recent;
 mod record;
@@ -106,6 +108,7 @@ impl Meter {
             lanes: lane::Lanes::default(),
             registry: Arc::default(),
             throughput,
+            background: background::BackgroundResponses::default(),
             tally: shared::Tally::default(),
             tracer,
         };

@@ -4,12 +4,13 @@
 use super::call::State;
 use super::generation::Generation;
 use super::head::Head;
+use super::operation;
 use super::subscriber::{Asked, Finding, Moments};
 use super::verdict::{self, Facts};
 use crate::attribution::Attribution;
 use crate::call::{
-    CallRecord, CostSource, Dialect, Normalised, Outcome, Seconds, Source, Tokens, Tps,
-    TpsUnavailable, Usage, seconds, seconds_between,
+    CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
+    Tps, TpsUnavailable, Usage, seconds, seconds_between,
 };
 use crate::config::Measure;
 use crate::cost::{Known, Prices};
@@ -108,10 +109,20 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let reported_cost = generation.cost_usd;
     let mut record = record(head, state, &closing, &judged, who);
     record.service_tier = service_tier;
-    let input = record.tokens.reported.input.or(closing.input);
+    if generation.is_queued()
+        && let Some(id) = generation.response_id.as_deref()
+    {
+        head.shared.background.accepted(id);
+    }
+    let input = record
+        .tokens
+        .reported
+        .input
+        .or(record.tokens.normalised.input);
     head.charge(input.unwrap_or(0));
     let total = generation.tokens().all();
-    let decode = generation.timeline.all.filter(|_| unavailable.is_none());
+    let decode = generation.timeline.all;
+    let decode = decode.filter(|_| unavailable.is_none() && head.generates);
     let response_id = generation.response_id.clone();
     let known = Known {
         reported: reported_cost,
@@ -159,6 +170,7 @@ fn record(
     let workload = head.workload().map(|name| name.to_string());
     let measure = &head.measure;
     let generation = &state.run.generation;
+    let (operation, operation_class) = operation::of_call(head, generation);
     CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
@@ -166,10 +178,10 @@ fn record(
         upstream: head.lane.upstream.to_string(),
         endpoint: state.endpoint.as_deref().map(str::to_owned),
         dialect: closing.dialect,
-        operation: head.operation,
-        operation_class: head.operation.class(),
-        method: None,
-        path: None,
+        operation,
+        operation_class,
+        method: Some(head.method.to_string()),
+        path: Some(head.path.to_string()),
         model_requested: head.model_requested(),
         model: generation.model.as_deref().map(str::to_owned),
         streamed: closing.streamed,
@@ -192,9 +204,10 @@ fn record(
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,
         warm_up: state.warm_up,
-        tokens: tokens(generation, &judged.facts, closing.input),
+        tokens: tokens(head, generation, judged, closing.input),
         seconds: durations(closing, generation),
         tps: speeds(
+            head,
             closing,
             &judged.facts,
             generation,
@@ -268,21 +281,37 @@ fn error_type(
     }
 }
 
-/// Counts of text that was not all read are unknown, not small.
-fn tokens(generation: &Generation, facts: &Facts, input: Option<u64>) -> Tokens {
+/// Whether a response that was generated in the background shows its usage for the first time.
+fn counts_now(head: &Head, generation: &Generation) -> bool {
+    let id = generation.response_id.as_deref();
+    let known = id.filter(|_| generation.usage().output.is_some());
+    known.is_some_and(|id| head.shared.background.counts_now(id))
+}
+
+/// Counts of text that was not all read, or that was generated for another call, are unknown, not
+/// small.
+fn tokens(head: &Head, generation: &Generation, judged: &Judged, input: Option<u64>) -> Tokens {
+    let facts = &judged.facts;
+    if !head.generates && !counts_now(head, generation) {
+        return Tokens::default();
+    }
     let generates = !matches!(
         facts.dialect,
         Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank
     );
     let accepted = facts.status.is_some_and(|status| status < 300);
+    let queued = generation.is_queued();
     let known = facts.readable && !facts.lagged && generates && accepted;
+    let of_text = head.operation.class() == OperationClass::Generation;
+    let unread = generation.is_unread() && of_text && judged.outcome == Outcome::Complete;
+    let known = known && head.generates && !unread && !queued;
     let counted = generation.tokens();
     let normalised = Normalised {
         answer: known.then_some(counted.answer),
         reasoning: known.then_some(counted.reasoning),
         tool_call: known.then_some(counted.tool_call),
         output: known.then_some(counted.all()),
-        input,
+        input: input.filter(|_| !queued),
     };
     let reported = generation.usage();
     Tokens {
@@ -323,6 +352,7 @@ fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
 }
 
 fn speeds(
+    head: &Head,
     closing: &Closing<'_>,
     facts: &Facts,
     generation: &Generation,
@@ -331,6 +361,9 @@ fn speeds(
 ) -> Tps {
     let counted = generation.tokens();
     let timeline = &generation.timeline;
+    if !head.generates {
+        return Tps::default();
+    }
     let told = unavailable.is_none();
     let output = timeline.all.filter(|_| told);
     let duration = seconds_between(closing.received, closing.ended);

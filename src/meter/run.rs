@@ -5,7 +5,7 @@ use super::generation::Generation;
 use super::head::Head;
 use super::live::Live;
 use super::subscriber::{Stream, Watch};
-use crate::call::{Channel, OperationClass};
+use crate::call::Channel;
 use crate::throughput::{Ended, Flow};
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,6 +42,11 @@ impl Run {
 
     /// The frame whose events were given is over.
     pub(crate) fn frame(&mut self, head: &Head, at: Instant, accepted: bool) {
+        if !head.generates {
+            // A stored answer has no pace of its own.
+            self.generation.counts.frame();
+            return;
+        }
         if self.generation.frame(at, head.stall_threshold()) {
             self.show(head, at, accepted);
         }
@@ -73,7 +78,7 @@ impl Run {
 
     /// Its record has been made: what it adds to the throughput is certain.
     pub(crate) fn conclude(&mut self, head: &Head, ended: Ended, accepted: bool) {
-        if !generates(head) {
+        if !head.generates {
             return;
         }
         if ended.tokens > Some(0) {
@@ -106,6 +111,10 @@ impl Run {
 
     /// Tells the watches what they do not know yet.
     fn tell(&mut self, head: &Head, at: Instant, accepted: bool) {
+        // What is stored was counted when it was generated.
+        if !head.generates {
+            return;
+        }
         if self.watches.is_none() {
             self.watches = Some(self.watch(head, accepted));
         }
@@ -121,7 +130,7 @@ impl Run {
                 watches.for_each(|watch| watch.tokens(at, channel, new));
             }
         }
-        if !self.whole && generates(head) {
+        if !self.whole {
             self.count_at(head, accepted);
             let new = self.told.all().saturating_sub(before);
             let tokens = (new, self.generation.tokens().all());
@@ -146,9 +155,4 @@ impl Run {
             accepted,
         })
     }
-}
-
-/// Whether what comes was generated for this call: what is stored was counted before.
-fn generates(head: &Head) -> bool {
-    head.operation.class() == OperationClass::Generation
 }

@@ -1,5 +1,6 @@
 //! What all calls share.
 
+use super::background::BackgroundResponses;
 use super::lane::Lanes;
 use super::live::Registry;
 use super::subscriber::Subscribers;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
+    pub(crate) background: BackgroundResponses,
     pub(crate) tally: Tally,
     /// Gives calls their spans, where somebody traces.
     pub(crate) tracer: Option<Arc<Tracer>>,

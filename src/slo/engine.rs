@@ -190,6 +190,9 @@ impl Slos {
 
     /// Judges one call under way, and counts it where throughput is judged.
     fn look(&self, state: &mut State, now: Instant, progress: &Progress, under_way: &mut [u32]) {
+        if !progress.operation_class.counts() {
+            return;
+        }
         let names = Names {
             workload: progress.workload.as_deref(),
             route: &progress.route,

@@ -127,8 +127,9 @@ pub(crate) fn judge_rest(
     so_far: &SoFar,
 ) -> Vec<Events> {
     let record = call.record;
-    // Throughput is not of one call.
-    if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) {
+    // Throughput is not of one call, and what generates nothing is promised nothing.
+    let counts = record.operation_class.counts();
+    if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) || !counts {
         return Vec::new();
     }
     if record.warm_up && !judgement.warm_up {

@@ -45,6 +45,9 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
     if path.last() == Some(&"realtime") {
         return realtime(uri.query().unwrap_or(""));
     }
+    if method == Method::GET {
+        return stored(&path).unwrap_or_default();
+    }
     if method != Method::POST {
         return Detected::default();
     }
@@ -53,6 +56,16 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
         .or_else(|| openai(&path))
         .or_else(|| others(&path))
         .unwrap_or_default()
+}
+
+/// An answer that is read or streamed again.
+fn stored(path: &[&str]) -> Option<Detected> {
+    let dialect = match path {
+        [.., "responses", _] => Dialect::OpenaiResponses,
+        [.., "chat", "completions", _] => Dialect::OpenaiChat,
+        _ => return None,
+    };
+    Some(Detected::new(dialect, Operation::Retrieve))
 }
 
 /// Whether the server of this path reads a body as JSON even where its media type is that of a
@@ -374,9 +387,17 @@ mod tests {
 
     #[test]
     fn reading_something_is_not_generating_it() {
-        for target in ["/v1/chat/completions", "/v1/responses/resp_1", "/"] {
-            let found = detect(&Method::GET, &target.parse().expect("a valid target"));
-            assert_eq!(found, Detected::default(), "{target}");
+        let read = |target: &str| detect(&Method::GET, &target.parse().expect("a valid target"));
+        for target in ["/v1/chat/completions", "/v1/models", "/"] {
+            assert_eq!(read(target), Detected::default(), "{target}");
+        }
+        let stored = [
+            ("/v1/responses/resp_1", Dialect::OpenaiResponses),
+            ("/v1/chat/completions/c_1", Dialect::OpenaiChat),
+        ];
+        for (target, dialect) in stored {
+            let should = Detected::new(dialect, Operation::Retrieve);
+            assert_eq!(read(target), should, "{target}");
         }
     }
 

@@ -118,7 +118,7 @@ impl World {
 
     /// The finished calls of this session so far.
     pub async fn records(&self, session: &str) -> Vec<Value> {
-        let path = format!("/api/v1/calls?limit=1000&session={session}");
+        let path = format!("/api/v1/calls?limit=1000&operation_class=all&session={session}");
         let answer: Value =
             serde_json::from_str(&fetch(self.process.admin, &path).await.body).expect("an answer");
         answer["calls"].as_array().expect("calls").clone()

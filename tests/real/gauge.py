@@ -26,7 +26,7 @@ class Gauge:
 
     def calls(self, limit=1000):
         """The call records of the API, newest first."""
-        return json.loads(self.scrape(f"/api/v1/calls?limit={limit}"))["calls"]
+        return json.loads(self.scrape(f"/api/v1/calls?limit={limit}&operation_class=all"))["calls"]
 
     def metric(self, name):
         """A metric's value, summed over its labels."""

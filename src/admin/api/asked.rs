@@ -1,7 +1,7 @@
 //! The parameters of a question: every rule of theirs, and what breaks it.
 
 use super::problem::Problem;
-use crate::call::Outcome;
+use crate::call::{OperationClass, Outcome};
 use crate::history::{duration, instant};
 use crate::ledger::{Filter, Paging};
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ pub(super) const MAX_LIMIT: usize = 1000;
 /// Characters of a name: what attribution keeps of one.
 pub(super) const MAX_NAME: usize = 200;
 /// Parameters of which calls are meant.
-pub(super) const FILTERS: [&str; 11] = [
+pub(super) const FILTERS: [&str; 12] = [
     "since",
     "until",
     "model",
@@ -26,6 +26,7 @@ pub(super) const FILTERS: [&str; 11] = [
     "experiment",
     "outcome",
     "session",
+    "operation_class",
 ];
 /// Parameters of which part of the answer is wanted.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
@@ -160,6 +161,19 @@ impl Asked {
         })
     }
 
+    /// Which classes of operations: those that count where nobody asks; `all` are all.
+    fn operation_classes(&self) -> Result<Vec<OperationClass>, Problem> {
+        match self.text("operation_class") {
+            None => Ok(Filter::counted()),
+            Some("all") => Ok(Vec::new()),
+            Some(_) => {
+                let all = OperationClass::ALL.map(|class| (class.as_str(), class));
+                let chosen = self.words("operation_class", &all)?;
+                Ok(chosen.into_iter().map(|(_, class)| class).collect())
+            }
+        }
+    }
+
     /// Which calls are meant.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
         let outcomes = OUTCOMES.map(|outcome| (outcome.as_str(), outcome));
@@ -175,6 +189,7 @@ impl Asked {
             experiment: self.name("experiment")?,
             outcome: self.word("outcome", &outcomes)?,
             session: self.name("session")?,
+            operation_classes: self.operation_classes()?,
         })
     }
 }
@@ -203,7 +218,16 @@ mod tests {
             read.until,
             Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000))
         );
-        assert_eq!(filter("").expect("nothing asked"), Filter::default());
+        let counted = Filter {
+            operation_classes: Filter::counted(),
+            ..Filter::default()
+        };
+        assert_eq!(filter("").expect("nothing asked"), counted);
+        let classes = |query: &str| filter(query).expect(query).operation_classes;
+        assert_eq!(classes("operation_class=all"), []);
+        let chosen = [OperationClass::Other, OperationClass::Retrieve];
+        assert_eq!(classes("operation_class=other,retrieve"), chosen);
+        assert!(filter("operation_class=any").is_err());
     }
 
     #[test]

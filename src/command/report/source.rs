@@ -33,6 +33,7 @@ pub(super) fn each_call(
     let filter = Filter {
         since,
         until,
+        operation_classes: Filter::counted(),
         ..Filter::default()
     };
     if let Some(path) = &args.ledger {

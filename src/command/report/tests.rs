@@ -12,7 +12,7 @@ fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let record = json!({
         "id": format!("{second:08}"), "started_at": humantime::format_rfc3339(started).to_string(),
-        "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+        "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
         "model": model, "streamed": true, "status": 200, "outcome": "complete", "finish_reasons": [],
         "warm_up": warm_up,
         "tokens": {

@@ -53,11 +53,14 @@ impl Spent {
         let mut all: Vec<f64> = self.by.values().copied().collect();
         let tenth = all.len() / 10;
         let (_, limit, _) = all.select_nth_unstable_by(tenth, f64::total_cmp);
-        let (limit, mut left) = (*limit, tenth + 1);
+        let limit = *limit;
+        // Of those at the limit as many as are left behind everybody below it.
+        let below = self.by.values().filter(|spent| **spent < limit).count();
+        let mut left = (tenth + 1).saturating_sub(below);
         self.by.retain(|_, spent| {
-            let goes = *spent <= limit && left > 0;
-            left -= usize::from(goes);
-            !goes
+            let at_limit = *spent <= limit && *spent >= limit && left > 0;
+            left -= usize::from(at_limit);
+            *spent >= limit && !at_limit
         });
         self.floor = self.floor.max(limit);
         self.forgotten += (tenth + 1) as u64;

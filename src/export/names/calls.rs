@@ -25,9 +25,16 @@ pub const REQUESTS: Metric = counter(
     "tokengauge_requests_total",
     Unit::Count,
     &[
-        "upstream", "route", "model", "workload", "outcome", "streamed", "status",
+        "upstream",
+        "route",
+        "model",
+        "workload",
+        "outcome",
+        "streamed",
+        "status",
+        "operation_class",
     ],
-    "Calls that ended, by outcome, whether the answer was streamed, and class of status.",
+    "Calls that ended, by outcome, whether the answer was streamed, class of status, and class of operation: generation, embedding, retrieve (something stored is read), other.",
 );
 /// What the agent felt.
 pub const TIME_TO_FIRST_TOKEN: Metric = metric(

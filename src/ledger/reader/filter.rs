@@ -1,6 +1,6 @@
 //! What a query asks for.
 
-use crate::call::Outcome;
+use crate::call::{OperationClass, Outcome};
 use crate::throughput::Which;
 use std::time::SystemTime;
 
@@ -29,9 +29,22 @@ pub struct Filter {
     pub outcome: Option<Outcome>,
     /// The session.
     pub session: Option<String>,
+    /// Classes of operations; all where there is none. Sessions are those of all of their calls.
+    pub operation_classes: Vec<OperationClass>,
 }
 
 impl Filter {
+    /// The classes that count where nobody asks for others.
+    pub fn counted() -> Vec<OperationClass> {
+        let all = OperationClass::ALL.into_iter();
+        all.filter(|class| class.counts()).collect()
+    }
+
+    /// Whether operations of this class are meant.
+    pub fn has_class(&self, class: OperationClass) -> bool {
+        self.operation_classes.is_empty() || self.operation_classes.contains(&class)
+    }
+
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
     /// `None` where more is asked.
     pub(crate) fn throughput(&self) -> Option<Which> {

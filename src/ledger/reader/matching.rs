@@ -67,6 +67,7 @@ impl Matching {
             };
             names.push((kind, id));
         }
+        let classes = classes(connection, filter)?;
         let user = filter.user.as_deref();
         let user = user.map(|user| name(connection, Kind::User, user));
         let session = filter.session.as_deref();
@@ -82,8 +83,8 @@ impl Matching {
             to: until.map_or(i64::MAX, key_at),
             since,
             until,
-            series: series(connection, &names)?,
-            all: names.is_empty(),
+            series: series(connection, &names, classes.as_deref())?,
+            all: names.is_empty() && classes.is_none(),
             names,
             session: session.flatten(),
             user: user.flatten(),
@@ -108,10 +109,23 @@ fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i6
         .optional()
 }
 
-/// The combinations that have all these names.
+/// The classes of operations that are meant, as ids; `None` where all are.
+fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<Vec<i64>>> {
+    if filter.operation_classes.is_empty() {
+        return Ok(None);
+    }
+    let mut ids = Vec::new();
+    for class in &filter.operation_classes {
+        ids.extend(name(connection, Kind::OperationClass, class.as_str())?);
+    }
+    Ok(Some(ids))
+}
+
+/// The combinations that have all these names and one of these classes.
 fn series(
     connection: &Connection,
     names: &[(Kind, i64)],
+    classes: Option<&[i64]>,
 ) -> rusqlite::Result<HashMap<i64, Common>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome,
@@ -125,7 +139,10 @@ fn series(
             *name = row.get(at + 1)?;
         }
         let has = |(kind, id): &(Kind, i64)| common[place(*kind)] == Some(*id);
-        if names.iter().all(has) {
+        // Calls of before there were classes are meant wherever some are.
+        let class = common[place(Kind::OperationClass)];
+        let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
+        if meant && names.iter().all(has) {
             found.insert(row.get(0)?, common);
         }
     }

@@ -39,6 +39,9 @@ pub(super) fn session_id() -> Value {
     })
 }
 
+/// A class of operations.
+const CLASS: &str = "generation|embedding|retrieve|other";
+
 fn schema(name: &str) -> (Value, &'static str) {
     let instant = json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT})$")});
     let name_of = json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME});
@@ -56,6 +59,11 @@ fn schema(name: &str) -> (Value, &'static str) {
         "outcome" => (
             words(OUTCOMES.map(|outcome| outcome.as_str()).to_vec()),
             "How a call ended.",
+        ),
+        "operation_class" => (
+            json!({"type": "string", "pattern": format!("^(all|({CLASS})(,({CLASS}))*)$")}),
+            "Which classes of operations, with commas between them: generation and embedding where \
+             nothing is said, all for every one. Sessions are those of all of their calls.",
         ),
         "model" => (name_of, "The model that answered, else the one asked for."),
         "user" => (

@@ -1,0 +1,175 @@
+//! What a call is: something is generated, read again, or neither.
+
+use crate::meter_support::{Bench, DONE, finish, header_map, started_at, words};
+use crate::slo_support::{Desk, only};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge::call::{CallRecord, Operation, OperationClass};
+use tokengauge::config::Measure;
+use tokengauge::export::prometheus::Prometheus;
+use tokengauge::export::text::Format;
+use tokengauge::observer::{CallObserver, CallStart, End, Observer};
+
+/// A call with another method.
+fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn CallObserver> {
+    let begun = bench.meter.begin(CallStart {
+        received: bench.start,
+        started_at: started_at(),
+        method,
+        uri: &path.parse().expect("a path"),
+        headers: &header_map(&[]),
+        peer: None,
+        route: &bench.route,
+        upstream: &bench.upstream,
+        dialect: None,
+        workload: None,
+        inject_usage: false,
+    });
+    begun.connected(bench.at(2), true);
+    begun.sent(bench.at(5));
+    begun
+}
+
+fn head(bench: &Bench, call: &dyn CallObserver, status: u16, content_type: &str) {
+    let status = StatusCode::from_u16(status).expect("a status");
+    call.head(
+        bench.at(50),
+        status,
+        &header_map(&[("content-type", content_type)]),
+    );
+}
+
+/// A call that is over at once, with this body.
+fn answered(bench: &Bench, method: &Method, path: &str, status: u16, body: &str) -> CallRecord {
+    let call = call(bench, method, path);
+    head(bench, &*call, status, "application/json");
+    bench.frame(&*call, 60, body);
+    bench.end(&*call, 70, End::Complete)
+}
+
+#[test]
+fn only_generations_count_in_objectives() {
+    let desk = Desk::new("[[slo]]\nname = \"x\"\navailability = true\nobjective = 0.5\n");
+    for _ in 0..10 {
+        answered(
+            &desk.bench,
+            &Method::POST,
+            "/v1/chat/completions",
+            503,
+            "{}",
+        );
+    }
+    for _ in 0..90 {
+        let body = r#"{"object":"list","data":[]}"#;
+        let record = answered(&desk.bench, &Method::GET, "/v1/models", 200, body);
+        assert_eq!(record.operation_class, OperationClass::Other);
+    }
+    let hello = answered(&desk.bench, &Method::HEAD, "/api/hello", 404, "");
+    assert_eq!(hello.operation_class, OperationClass::Other);
+    assert_eq!(desk.counts(100), only("bad http_error", 10));
+}
+
+#[test]
+fn a_record_says_what_was_asked_for_without_names_and_ids() {
+    let bench = Bench::default();
+    let path = "/v1/responses/resp_0f3a?include[]=x&key=sk-secret";
+    let record = answered(&bench, &Method::DELETE, path, 200, "{}");
+    assert_eq!(record.method.as_deref(), Some("DELETE"));
+    assert_eq!(record.path.as_deref(), Some("/v1/responses/{id}"));
+    assert_eq!(record.operation_class, OperationClass::Other);
+}
+
+#[test]
+fn an_unknown_path_that_generates_is_a_generation() {
+    let bench = Bench::default();
+    let posted = call(&bench, &Method::POST, "/own/gateway/ask");
+    head(&bench, &*posted, 200, "text/event-stream");
+    for frame in 0..5 {
+        bench.frame(&*posted, 100 + frame * 100, words(10));
+    }
+    bench.frame(&*posted, 600, finish(None) + DONE);
+    let record = bench.end(&*posted, 600, End::Complete);
+    assert_eq!(record.operation_class, OperationClass::Generation);
+    assert_eq!(record.tokens.normalised.output, Some(50));
+}
+
+#[test]
+fn a_stored_answer_that_is_streamed_again_was_counted_before() {
+    let measure = Measure::default();
+    let prometheus = Prometheus::new(&[], &measure);
+    let bench = Bench::new(measure, vec![prometheus.clone()]);
+    let path = "/v1/chat/completions/chatcmpl-1?stream=true";
+    let again = call(&bench, &Method::GET, path);
+    head(&bench, &*again, 200, "text/event-stream");
+    for frame in 0..20 {
+        bench.frame(&*again, 100 + frame, words(10));
+    }
+    bench.frame(&*again, 130, finish(Some(200)) + DONE);
+    let record = bench.end(&*again, 130, End::Complete);
+    assert_eq!(record.operation, Operation::Retrieve);
+    assert_eq!(record.operation_class, OperationClass::Retrieve);
+    assert_eq!(record.tokens, tokengauge::call::Tokens::default());
+    assert_eq!(
+        (record.tps.output, record.tps.total, record.seconds.ttft),
+        (None, None, None)
+    );
+    assert_eq!(
+        (record.cost_usd, record.outcome.as_str()),
+        (None, "complete")
+    );
+    let now = Instant::now();
+    let text = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    let counted = text
+        .lines()
+        .filter(|line| line.starts_with("tokengauge_tokens_total"));
+    assert!(
+        counted.into_iter().all(|line| line.ends_with(" 0")),
+        "{text}"
+    );
+    assert!(bench.tick(20_000).arrived.is_empty());
+}
+
+#[test]
+fn a_background_response_is_counted_once_when_its_usage_is_there() {
+    let config = crate::slo_support::config(
+        "[[price]]\nmodel = \"*\"\nupstream = \"upstream\"\ninput = 1.0\noutput = 10.0\n",
+    );
+    let bench = Bench::new(config.measure, Vec::new());
+    let response = |status: &str, usage: &str| {
+        format!(
+            r#"{{"id":"resp_1","object":"response","status":"{status}","model":"m-1","output":[],"usage":{usage}}}"#
+        )
+    };
+    let asked = call(&bench, &Method::POST, "/v1/responses");
+    let body = br#"{"model":"m-1","background":true,"input":"Tell me of rivers."}"#;
+    asked.request_frame(&body[..].into());
+    head(&bench, &*asked, 200, "application/json");
+    bench.frame(&*asked, 60, response("queued", "null"));
+    let queued = bench.end(&*asked, 70, End::Complete);
+    assert_eq!(
+        (queued.cost_usd, queued.tokens.source),
+        (None, None),
+        "nothing is known yet"
+    );
+    let poll = |status: &str, usage: &str| {
+        answered(
+            &bench,
+            &Method::GET,
+            "/v1/responses/resp_1",
+            200,
+            &response(status, usage),
+        )
+    };
+    assert_eq!(poll("in_progress", "null").cost_usd, None);
+    let usage = r#"{"input_tokens":100,"output_tokens":50,"total_tokens":150}"#;
+    let first = poll("completed", usage);
+    assert_eq!(first.tokens.reported.output, Some(50));
+    let cost = first.cost_usd.expect("a price");
+    assert!((cost - (100.0 + 500.0) / 1e6).abs() < 1e-12, "{cost}");
+    let second = poll("completed", usage);
+    assert_eq!(
+        (second.cost_usd, second.tokens.reported.output),
+        (None, None)
+    );
+}
