@@ -173,7 +173,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let (measure, start) = (Measure::default(), Instant::now());
-        let prometheus = Prometheus::new(&[], &measure, start);
+        let prometheus = Prometheus::new(&[], &measure);
         let recent = RecentCalls::new(10);
         let subscribers: Vec<Arc<dyn Subscriber>> = vec![prometheus, Arc::clone(&recent) as _];
         Bench {

@@ -68,8 +68,7 @@ impl World {
         let ended = tokio::task::spawn_blocking(move || otlp.shutdown(patience));
         ended.await.expect("no panic");
         drop(self.series);
-        let lost = self.lost.lock().unwrap().clone();
-        lost
+        std::mem::take(&mut self.lost.lock().unwrap())
     }
 }
 

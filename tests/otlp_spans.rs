@@ -217,8 +217,9 @@ async fn langfuse_gets_cost_and_first_token_under_its_names_where_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_phases_of_every_call_add_up_to_its_duration() {
-    let whole = r#"{"model":"m","choices":[{"index":0,"message":{"content":"hello there"},"finish_reason":"stop"}]}"#;
-    let ends: [(&str, Box<dyn Fn(&World)>); 4] = [
+    const WHOLE: &str = r#"{"model":"m","choices":[{"index":0,"message":{"content":"hello there"},"finish_reason":"stop"}]}"#;
+    type Played = Box<dyn Fn(&World)>;
+    let ends: [(&str, Played); 4] = [
         (
             "whole",
             Box::new(|world: &World| {
@@ -228,7 +229,7 @@ async fn the_phases_of_every_call_add_up_to_its_duration() {
                     r#"{"model":"m","messages":[]}"#,
                 );
                 world.bench.answer(&*call, 200, "application/json");
-                world.bench.frame(&*call, 400, whole);
+                world.bench.frame(&*call, 400, WHOLE);
                 world.bench.end(&*call, 410, End::Complete);
             }),
         ),

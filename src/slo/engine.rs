@@ -204,7 +204,7 @@ impl Slos {
             judged.seen = now;
         }
         let seconds = state.calendar.seconds(now) as u64;
-        for at in 0..state.trackers.len() {
+        for (at, under_way) in under_way.iter_mut().enumerate() {
             let objective = Arc::clone(&state.trackers[at].objective);
             let judgement = &objective.judgement;
             let left_out = progress.warm_up && !judgement.warm_up;
@@ -212,7 +212,7 @@ impl Slos {
                 continue;
             }
             if matches!(judgement.sli, Sli::Throughput(_)) {
-                under_way[at] += u32::from(progress.streamed == Some(true));
+                *under_way += u32::from(progress.streamed == Some(true));
                 continue;
             }
             let known = state.judged.get(&progress.id);

@@ -58,7 +58,7 @@ impl Spent {
         let below = self.by.values().filter(|spent| **spent < limit).count();
         let mut left = (tenth + 1).saturating_sub(below);
         self.by.retain(|_, spent| {
-            let at_limit = *spent <= limit && *spent >= limit && left > 0;
+            let at_limit = spent.total_cmp(&limit).is_eq() && left > 0;
             left -= usize::from(at_limit);
             *spent >= limit && !at_limit
         });
