@@ -30,6 +30,14 @@ pub(super) const FILTERS: [&str; 12] = [
 ];
 /// Parameters of which part of the answer is wanted.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
+/// Every class of operations; `all` is not one but all of them.
+pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
+    ("all", None),
+    ("generation", Some(OperationClass::Generation)),
+    ("embedding", Some(OperationClass::Embedding)),
+    ("retrieve", Some(OperationClass::Retrieve)),
+    ("other", Some(OperationClass::Other)),
+];
 /// Every outcome.
 pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Complete,
@@ -161,17 +169,14 @@ impl Asked {
         })
     }
 
-    /// Which classes of operations: those that count where nobody asks; `all` are all.
+    /// Which classes of operations: those that count where nobody asks; with `all` every one.
     fn operation_classes(&self) -> Result<Vec<OperationClass>, Problem> {
-        match self.text("operation_class") {
-            None => Ok(Filter::counted()),
-            Some("all") => Ok(Vec::new()),
-            Some(_) => {
-                let all = OperationClass::ALL.map(|class| (class.as_str(), class));
-                let chosen = self.words("operation_class", &all)?;
-                Ok(chosen.into_iter().map(|(_, class)| class).collect())
-            }
+        if self.text("operation_class").is_none() {
+            return Ok(Filter::counted());
         }
+        let chosen = self.words("operation_class", &CLASSES)?;
+        let classes: Option<Vec<_>> = chosen.into_iter().map(|(_, class)| class).collect();
+        Ok(classes.unwrap_or_default())
     }
 
     /// Which calls are meant.

@@ -1,6 +1,6 @@
 //! The parameters of the API.
 
-use crate::admin::api::asked::{DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME, OUTCOMES};
+use crate::admin::api::asked::{CLASSES, DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME, OUTCOMES};
 use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn query(name: &str) -> Value {
         "name": name, "in": "query", "required": false,
         "description": description, "schema": schema,
     });
-    if name == "by" {
+    if matches!(name, "by" | "operation_class") {
         parameter["style"] = "form".into();
         parameter["explode"] = false.into();
     }
@@ -38,9 +38,6 @@ pub(super) fn session_id() -> Value {
         "schema": {"type": "string", "minLength": 1},
     })
 }
-
-/// A class of operations.
-const CLASS: &str = "generation|embedding|retrieve|other";
 
 fn schema(name: &str) -> (Value, &'static str) {
     let instant = json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT})$")});
@@ -61,7 +58,10 @@ fn schema(name: &str) -> (Value, &'static str) {
             "How a call ended.",
         ),
         "operation_class" => (
-            json!({"type": "string", "pattern": format!("^(all|({CLASS})(,({CLASS}))*)$")}),
+            json!({
+                "type": "array", "minItems": 1, "uniqueItems": true,
+                "items": words(CLASSES.map(|(word, _)| word).to_vec()),
+            }),
             "Which classes of operations, with commas between them: generation and embedding where \
              nothing is said, all for every one. Sessions are those of all of their calls.",
         ),
