@@ -35,6 +35,7 @@ mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
 mod fuzz_corpora;
+mod hidden_output;
 mod http_client;
 mod inject;
 mod inject_any;

@@ -67,7 +67,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
             "ttft": 0.25, "ttft_upstream": 0.245, "first_answer": 0.5, "connect": 0.002,
             "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0, "agent_blocked": null,
         },
-        "tps": {"output": 32.0, "answer": null, "total": 18.0, "reported": null, "prefill": null, "unavailable": null,
+        "tps": {"output": 32.0, "answer": null, "total": 18.0, "reported": 32.0 * 50.0 / 36.0, "prefill": 7.0 / 0.245, "unavailable": null,
             "total_unavailable": null},
         "frames": 5, "stalls": 0, "segments": [], "first_token_event": 0,
         "bytes": {"request": 58, "response": null}, "cost_usd": null,

@@ -39,6 +39,7 @@ pub(crate) struct Series {
     inter_token: Histogram,
     per_token: Histogram,
     ratio: Histogram,
+    reported_speed: Histogram,
 }
 
 /// Outcomes that are certain to come sooner or later, with streamed and status: their
@@ -114,6 +115,7 @@ impl Series {
             inter_token: histogram(&names::INTER_TOKEN_LATENCY),
             per_token: histogram(&names::TIME_PER_OUTPUT_TOKEN),
             ratio: histogram(&names::TOKEN_RATIO),
+            reported_speed: histogram(&names::REPORTED_TOKENS_PER_SECOND),
             identity,
         }
     }
@@ -197,6 +199,7 @@ impl Series {
         }
         record_known(&self.ttft_upstream, seconds.ttft_upstream, trace);
         record_known(&self.first_answer, seconds.first_answer, trace);
+        record_known(&self.reported_speed, record.tps.reported, trace);
         if let Some(speed) = record.tps.output {
             let values = self.values(concurrency(finding.concurrency));
             let histogram = registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &values);

@@ -1,5 +1,6 @@
 //! Exact running token counts of all texts of one generation.
 
+use super::script::Scripts;
 use crate::call::{Channel, Segment};
 use crate::tokens::Counter;
 
@@ -72,6 +73,8 @@ pub(crate) struct Counts {
     first_choice: Option<u32>,
     /// Whether more than one choice carried text.
     pub(crate) several_choices: bool,
+    scripts: Scripts,
+    tool_calls: u32,
 }
 
 impl Counts {
@@ -84,6 +87,7 @@ impl Counts {
         let at = self.position(segment);
         let open = &mut self.open[at];
         open.counter.push(text);
+        self.scripts.push(text);
         open.touched = true;
         open.frame = self.frame;
     }
@@ -99,6 +103,16 @@ impl Counts {
             }
         }
         brought
+    }
+
+    /// In which scripts the text is.
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    /// Tool calls that had arguments.
+    pub(crate) fn tool_calls(&self) -> u32 {
+        self.tool_calls
     }
 
     /// Exact counts of the text so far.
@@ -134,6 +148,9 @@ impl Counts {
     }
 
     fn begin(&mut self, segment: Segment) -> usize {
+        if segment.channel == Channel::ToolCall {
+            self.tool_calls = self.tool_calls.saturating_add(1);
+        }
         let fresh = Open {
             segment,
             counter: Counter::new(),

@@ -10,12 +10,14 @@
 mod admission;
 mod background;
 mod backlog;
+mod bands;
 mod call;
 mod counts;
 mod finish;
 mod generation;
 mod guard;
 mod head;
+mod hidden;
 mod lane;
 mod live;
 mod operation;
@@ -24,6 +26,7 @@ mod recent;
 mod record;
 mod request;
 mod run;
+mod script;
 mod shared;
 mod subscriber;
 mod timeline;
@@ -109,6 +112,7 @@ impl Meter {
             registry: Arc::default(),
             throughput,
             background: background::BackgroundResponses::default(),
+            bands: bands::Bands::default(),
             tally: shared::Tally::default(),
             tracer,
         };

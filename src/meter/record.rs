@@ -4,6 +4,7 @@
 use super::call::State;
 use super::generation::Generation;
 use super::head::Head;
+use super::hidden;
 use super::operation;
 use super::subscriber::{Asked, Finding, Moments};
 use super::verdict::{self, Facts};
@@ -71,15 +72,22 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let asked = request
         .as_ref()
         .and_then(|request| request.facts.as_deref());
+    let readable = !state.broken && !generation.unparsed;
+    let bands = &head.shared.bands;
+    let judged = readable && !state.lagged;
     let facts = Facts {
         dialect: closing.dialect,
         status: state.status,
         streamed: closing.streamed,
-        readable: !state.broken && !generation.unparsed,
+        readable,
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
+        hidden: judged && hidden::hidden(closing.dialect, generation, bands),
     };
     let outcome = verdict::outcome(closing.end, &facts, generation);
+    if judged {
+        hidden::learn(outcome, generation, bands);
+    }
     // Nobody read the prompt of a call that was refused.
     let refused = matches!(
         outcome,
@@ -216,7 +224,10 @@ fn record(
         ),
         frames: generation.timeline.all.map_or(0, |span| span.frames),
         stalls: generation.timeline.stalls,
-        segments: Vec::new(),
+        segments: match judged.unavailable {
+            None => generation.timeline.segments(generation.tokens().all()),
+            Some(_) => Vec::new(),
+        },
         first_token_event: generation.first_token_event,
         bytes: state.bytes,
         cost_usd: None,
@@ -367,16 +378,35 @@ fn speeds(
     let told = unavailable.is_none();
     let output = timeline.all.filter(|_| told);
     let duration = seconds_between(closing.received, closing.ended);
-    let known = facts.readable && !facts.lagged && counted.all() > 0 && duration > 0.0;
+    let total_unavailable = verdict::total_unavailable(facts, generation);
+    let known = total_unavailable.is_none() && duration > 0.0;
+    let output = output.and_then(|span| span.rate(counted.all()));
     Tps {
-        output: output.and_then(|span| span.rate(counted.all())),
+        output,
         answer: told
             .then(|| verdict::answer_rate(measure, generation))
             .flatten(),
         total: known.then(|| counted.all() as f64 / duration),
-        reported: None,
-        prefill: None,
+        reported: reported_rate(output, generation),
+        prefill: prefill_rate(closing, generation),
         unavailable,
-        total_unavailable: None,
+        total_unavailable,
     }
+}
+
+/// The decode speed in the provider's tokens.
+fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
+    let reported = generation.usage().output? as f64;
+    let normalised = generation.tokens().all() as f64;
+    Some(output? * reported / normalised).filter(|rate| rate.is_finite())
+}
+
+/// Input tokens that were not cached, for each second from the request's last byte to the
+/// first token.
+fn prefill_rate(closing: &Closing<'_>, generation: &Generation) -> Option<f64> {
+    let usage = generation.usage();
+    let input = usage.input.or(closing.input)?;
+    let fresh = input.saturating_sub(usage.cached_input.unwrap_or(0));
+    let waited = seconds_between(closing.sent?, generation.timeline.all?.first);
+    (fresh > 0 && waited > 0.0 && closing.streamed == Some(true)).then(|| fresh as f64 / waited)
 }

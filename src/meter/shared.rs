@@ -1,6 +1,7 @@
 //! What all calls share.
 
 use super::background::BackgroundResponses;
+use super::bands::Bands;
 use super::lane::Lanes;
 use super::live::Registry;
 use super::subscriber::Subscribers;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
+    /// How models count their tokens.
+    pub(crate) bands: Bands,
     pub(crate) tally: Tally,
     /// Gives calls their spans, where somebody traces.
     pub(crate) tracer: Option<Arc<Tracer>>,

@@ -1,6 +1,7 @@
 //! The instants of one generation and what follows from them. Every formula is
 //! that of the design's `measurement.md`; instants come in, no clock is read.
 
+use crate::call::{SEGMENT_SECONDS, SpeedSegment, seconds};
 use std::time::{Duration, Instant};
 
 /// Upper bounds, in seconds, of the classes that inter-token latencies are kept in.
@@ -8,6 +9,11 @@ pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
     0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08,
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
+
+/// The length of a segment.
+const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
+/// Segments of one generation, an hour of them. What comes later is of the last.
+const MAX_SEGMENTS: usize = 360;
 
 /// Stalls of one generation that are kept one by one; the others are only counted.
 const MAX_STALLED: usize = 16;
@@ -124,6 +130,8 @@ pub(crate) struct Timeline {
     highest: u64,
     /// The last frame that brought the highest count up.
     grown: Option<Instant>,
+    /// Tokens by segment, those of the first frame left out.
+    segments: Vec<u32>,
 }
 
 impl Timeline {
@@ -141,11 +149,54 @@ impl Timeline {
                 }
             }
         }
+        let new = running.all.saturating_sub(self.highest);
+        self.fill(at, new);
         self.weigh(at, running.all);
         Span::extend(&mut self.all, at, running.all);
         if running.answered {
             Span::extend(&mut self.answer, at, running.answer);
         }
+    }
+
+    /// Puts the frame's tokens into its segment. One that comes at the end of a segment is
+    /// of it.
+    fn fill(&mut self, at: Instant, new: u64) {
+        let Some(first) = self.all.map(|span| span.first) else {
+            return;
+        };
+        let since = at.saturating_duration_since(first).as_nanos();
+        let index = since.saturating_sub(1) / SEGMENT.as_nanos();
+        let index = usize::try_from(index).map_or(MAX_SEGMENTS - 1, |at| at.min(MAX_SEGMENTS - 1));
+        if self.segments.len() <= index {
+            self.segments.resize(index + 1, 0);
+        }
+        if let Some(tokens) = self.segments.get_mut(index) {
+            *tokens = tokens.saturating_add(u32::try_from(new).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The speed within a stream of `total` tokens that took longer than one segment; empty
+    /// for others. The tokens add up to those behind the first frame.
+    pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
+        let Some(span) = self.all.filter(|span| span.duration() > SEGMENT) else {
+            return Vec::new();
+        };
+        let counted: u64 = self.segments.iter().map(|tokens| u64::from(*tokens)).sum();
+        let mut segments: Vec<_> = self
+            .segments
+            .iter()
+            .map(|tokens| SpeedSegment {
+                tokens: u64::from(*tokens),
+                seconds: seconds(SEGMENT),
+            })
+            .collect();
+        let before = SEGMENT * (segments.len() as u32).saturating_sub(1);
+        if let Some(last) = segments.last_mut() {
+            last.seconds = seconds(span.duration().saturating_sub(before));
+            // The end of the text can merge tokens, or make one of what was held back.
+            last.tokens = (last.tokens + span.decoded(total)).saturating_sub(counted);
+        }
+        segments
     }
 
     /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
@@ -263,5 +314,33 @@ mod tests {
         assert_eq!((answer.first, answer.last), (at(2000), at(3000)));
         assert_eq!(answer.rate(25), Some(20.0));
         assert_eq!(timeline.all.expect("frames").rate(50), Some(10.0));
+    }
+
+    #[test]
+    fn a_long_stream_has_a_speed_for_each_ten_seconds() {
+        let frames = [
+            (0, 5),
+            (4_000, 105),
+            (10_000, 205),
+            (10_001, 206),
+            (31_000, 256),
+        ];
+        let timeline = timeline(Instant::now(), &frames);
+        let segments = timeline.segments(257);
+        let found: Vec<_> = segments.iter().map(|s| (s.tokens, s.seconds)).collect();
+        assert_eq!(found, [(200, 10.0), (1, 10.0), (0, 10.0), (51, 1.0)]);
+        let tokens: u64 = segments.iter().map(|segment| segment.tokens).sum();
+        assert_eq!(tokens, timeline.all.expect("frames").decoded(257));
+    }
+
+    #[test]
+    fn a_stream_of_one_segment_has_none_and_an_endless_one_has_bounded_ones() {
+        let start = Instant::now();
+        assert_eq!(timeline(start, &[(0, 1), (10_000, 50)]).segments(50), []);
+        let day: Vec<_> = (0..1440).map(|minute| (minute * 60_000, minute)).collect();
+        let segments = timeline(start, &day).segments(1439);
+        assert_eq!(segments.len(), MAX_SEGMENTS);
+        let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
+        assert_eq!(seconds, 1439.0 * 60.0);
     }
 }

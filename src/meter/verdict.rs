@@ -21,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) lagged: bool,
     /// Choices asked for.
     pub(crate) choices: Option<u32>,
+    /// More was generated than streamed.
+    pub(crate) hidden: bool,
 }
 
 /// How the call ended. What the proxy failed with comes first; then the upstream's
@@ -111,6 +113,24 @@ pub(crate) fn unavailable(
     pace(measure, outcome, facts, generation)
 }
 
+/// Why there is no `total_tps`; `None` where there is one.
+pub(crate) fn total_unavailable(facts: &Facts, generation: &Generation) -> Option<TpsUnavailable> {
+    let answered = facts.status.is_some_and(|status| status < 400);
+    if !answered {
+        Some(TpsUnavailable::EndedEarly)
+    } else if !facts.readable || facts.dialect == Dialect::Unknown {
+        Some(TpsUnavailable::Unparsed)
+    } else if facts.lagged {
+        Some(TpsUnavailable::Lagged)
+    } else if facts.hidden {
+        Some(TpsUnavailable::HiddenOutput)
+    } else if generation.tokens().all() == 0 {
+        Some(TpsUnavailable::TooFewTokens)
+    } else {
+        None
+    }
+}
+
 fn pace(
     measure: &Measure,
     outcome: Outcome,
@@ -124,15 +144,19 @@ fn pace(
     let rate = span.and_then(|span| span.rate(total)).unwrap_or(0.0);
     let too_few_tokens = decoded < measure.min_output_tokens.max(1);
     let too_few_frames = frames < MIN_FRAMES;
+    // Enough tokens, and all of them at once: a proxy before us held them back.
+    let at_once = span.is_some_and(|span| span.first_tokens >= measure.min_output_tokens.max(1));
     if outcome != Outcome::Complete && (too_few_tokens || too_few_frames) {
         Some(TpsUnavailable::EndedEarly)
+    } else if too_few_tokens && at_once {
+        Some(TpsUnavailable::Buffered)
     } else if too_few_tokens {
         Some(TpsUnavailable::TooFewTokens)
     } else if rate > measure.buffered_above {
         Some(TpsUnavailable::Buffered)
     } else if too_few_frames {
         Some(TpsUnavailable::TooFewFrames)
-    } else if hidden(facts, generation) {
+    } else if facts.hidden {
         Some(TpsUnavailable::HiddenOutput)
     } else {
         None
@@ -147,20 +171,4 @@ pub(crate) fn answer_rate(measure: &Measure, generation: &Generation) -> Option<
     let enough = span.decoded(answered) >= measure.min_output_tokens && span.frames >= MIN_FRAMES;
     let rate = span.rate(answered).filter(|_| enough);
     rate.filter(|rate| *rate <= measure.buffered_above)
-}
-
-/// Whether more than twice of what was streamed is reported, and reasoning is what is
-/// missing. Where reasoning is not reported apart, it is held to be that; but not for
-/// Realtime, where speech is the rest.
-fn hidden(facts: &Facts, generation: &Generation) -> bool {
-    let streamed = generation.tokens();
-    let usage = generation.usage();
-    let more = usage
-        .output
-        .is_some_and(|output| output > 2 * streamed.all());
-    let reasoning = match usage.reasoning {
-        Some(reasoning) => reasoning > 2 * streamed.reasoning,
-        None => facts.dialect != Dialect::OpenaiRealtime,
-    };
-    more && reasoning
 }

@@ -78,6 +78,8 @@ pub enum Reason {
     EndedEarly,
     /// No token came, and none had to.
     NoTokens,
+    /// Complete, and all of it without text, as a tool call without arguments.
+    NoText,
     /// No price is known.
     NoPrice,
     /// A slice of time without calls.
@@ -114,6 +116,7 @@ impl Reason {
             Reason::Unparsed => "unparsed",
             Reason::EndedEarly => "ended_early",
             Reason::NoTokens => "no_tokens",
+            Reason::NoText => "no_text",
             Reason::NoPrice => "no_price",
             Reason::NoTraffic => "no_traffic",
             Reason::TooFewStreams => "too_few_streams",

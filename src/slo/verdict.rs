@@ -247,10 +247,12 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
         Sli::TotalTps(_) => match ended {
             Some(reason) => Err(Missing::For(reason)),
             None => record.tps.total.ok_or_else(|| {
-                let unreadable = record.tps.unavailable.filter(|reason| {
-                    matches!(reason, TpsUnavailable::Unparsed | TpsUnavailable::Lagged)
+                let known = record.tps.total_unavailable.or(record.tps.unavailable);
+                let told = known.filter(|reason| {
+                    use TpsUnavailable::{HiddenOutput, Lagged, Unparsed};
+                    matches!(reason, Unparsed | Lagged | HiddenOutput)
                 });
-                Missing::For(unreadable.map_or(Reason::NoTokens, Reason::from))
+                Missing::For(told.map_or(Reason::NoTokens, Reason::from))
             }),
         },
         Sli::Stalls(most) => {
@@ -285,6 +287,9 @@ fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Mis
         Some(reason @ (TpsUnavailable::Unparsed | TpsUnavailable::Lagged)) => Some(reason.into()),
         _ => None,
     };
+    if without_text(record) {
+        return Err(Missing::For(Reason::NoText));
+    }
     // A Realtime connection waits for its agent, not for tokens.
     let waits = record.streamed != Some(false)
         && record.dialect != Dialect::OpenaiRealtime
@@ -304,6 +309,14 @@ fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Mis
             _ => Reason::NoTokens,
         },
     )))
+}
+
+/// Whether a complete answer had tokens, but no text: nobody waited for one.
+fn without_text(record: &CallRecord) -> bool {
+    let tokens = &record.tokens;
+    record.outcome == Outcome::Complete
+        && tokens.normalised.output == Some(0)
+        && tokens.reported.output.is_some_and(|tokens| tokens > 0)
 }
 
 fn no_speed(record: &CallRecord) -> Missing {
@@ -386,7 +399,7 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
         Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) => {
             bad.push(Deadline);
             out.extend(errors);
-            out.extend([NotStreamed, NoTokens, Unparsed, Lagged]);
+            out.extend([NotStreamed, NoTokens, NoText, Unparsed, Lagged]);
         }
         Sli::OutputTps(_) | Sli::InterTokenLatency(_) | Sli::Stalls(_) | Sli::LongestGap(_) => {
             out.extend(errors);
@@ -405,7 +418,7 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
         }
         Sli::TotalTps(_) => {
             out.extend(errors);
-            out.extend([NoTokens, Unparsed, Lagged]);
+            out.extend([NoTokens, Unparsed, Lagged, HiddenOutput]);
         }
         Sli::CostUsd(_) => out = vec![NoPrice],
         Sli::Throughput(_) => {

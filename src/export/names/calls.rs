@@ -72,6 +72,15 @@ pub const OUTPUT_TOKENS_PER_SECOND: Metric = metric(
     SPEED,
     "Decode speed of a call, prefill excluded, by streams in flight on its upstream when it began.",
 );
+/// The same in the provider's tokens.
+pub const REPORTED_TOKENS_PER_SECOND: Metric = metric(
+    "tokengauge_reported_output_tokens_per_second",
+    Kind::Histogram,
+    Unit::TokensPerSecond,
+    MODEL,
+    SPEED,
+    "Decode speed of a call in the tokens that the provider reports, as benchmarks count them that go by usage.",
+);
 /// Token-weighted.
 pub const INTER_TOKEN_LATENCY: Metric = metric(
     "tokengauge_inter_token_latency_seconds",
