@@ -2,7 +2,7 @@
 
 use super::codex;
 use super::rules::{Places, Rules};
-use super::value::{Best, clean, known_as, product};
+use super::value::{Best, clean, known_as, product, without_version};
 use crate::trace::TraceContext;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName};
@@ -38,6 +38,7 @@ const SESSION: &[&str] = &[
     "agent-session-id",
     "x-claude-code-session-id",
     "x-qwen-code-session-id",
+    "x-openwebui-chat-id",
 ];
 const ANY_SESSION: usize = SESSION.len();
 /// A name so plain that every other session header goes before it.
@@ -186,11 +187,15 @@ fn known_agents(headers: &HeaderMap) -> (Option<String>, Option<String>) {
     }
     let others = ["helicone-session-path", "x-litellm-agent-id"];
     let other = others.iter().find_map(|name| value(headers, name));
+    // One name for those that send both, and the user agent alone to other providers.
+    let same = |program: &String| product.as_deref().map(without_version) == Some(program);
+    let program = program.filter(|program| codex::is(headers) || !same(program));
     (program.or(other).or(product), None)
 }
 
 fn known_user(headers: &HeaderMap) -> Option<String> {
     value(headers, "helicone-user-id")
+        .or_else(|| value(headers, "x-openwebui-user-id"))
         .or_else(|| portkey(headers))
         .or_else(|| {
             let dimensions = ["x-bf-dim-user-id", "x-bf-dim-user_id", "x-bf-dim-user"];

@@ -164,6 +164,34 @@ fn the_agent_is_named_by_its_header_else_by_its_product() {
 }
 
 #[test]
+fn a_program_has_one_name_however_it_says_it() {
+    let agent = |headers: Headers<'_>| of(headers).agent;
+    let opencode = ("user-agent", "opencode/1.18.33 ai-sdk/5 runtime/bun");
+    assert_eq!(agent(&[opencode]), some("opencode/1.18.33"));
+    let both = [opencode, ("originator", "opencode")];
+    assert_eq!(agent(&both), some("opencode/1.18.33"));
+    let k6 = ("user-agent", "Grafana k6/1.3.0");
+    assert_eq!(agent(&[k6]), some("k6/1.3.0"));
+    assert_eq!(
+        agent(&[("user-agent", "k6/0.50 (https://k6.io/)")]),
+        some("k6/0.50")
+    );
+    let desktop = ("user-agent", "Codex Desktop/1 (mac)");
+    assert_eq!(agent(&[desktop]), some("Codex Desktop/1"));
+    assert_eq!(agent(&[("user-agent", "curl")]), some("curl"));
+    assert_eq!(agent(&[("user-agent", "my own agent")]), some("my"));
+}
+
+#[test]
+fn a_chat_of_open_webui_is_a_session_of_its_user() {
+    let chat = ("x-openwebui-chat-id", "8f14e45f");
+    let user = ("x-openwebui-user-id", "ada");
+    let found = of(&[chat, user]);
+    assert_eq!(found.session, some("8f14e45f"));
+    assert!(found.user.is_some_and(|user| user.len() == 32));
+}
+
+#[test]
 fn a_subagent_knows_who_started_it() {
     let claude = ("user-agent", "claude-cli/2.1.197 (external, sdk-cli)");
     let sub = ("x-claude-code-agent-id", "explorer");

@@ -31,9 +31,24 @@ pub(super) fn clean(value: &str) -> Option<String> {
     usable.then(|| value.chars().take(MAX_VALUE).collect())
 }
 
-/// The first product of a user agent: its name and version.
+/// The first product of a user agent: its name and version. A name may have two words, as in
+/// `Codex Desktop/1`; `Grafana k6/1.3` is k6.
 pub(super) fn product(user_agent: &str) -> &str {
-    user_agent.split_whitespace().next().unwrap_or_default()
+    let user_agent = user_agent.trim();
+    let user_agent = user_agent.strip_prefix("Grafana ").unwrap_or(user_agent);
+    let ends = user_agent
+        .match_indices(char::is_whitespace)
+        .map(|(at, _)| at);
+    let mut words = ends.chain([user_agent.len()]);
+    let first = &user_agent[..words.next().unwrap_or_default()];
+    let two = words.next().map(|end| &user_agent[..end]);
+    let named = two.filter(|two| !first.contains('/') && two.contains('/'));
+    named.unwrap_or(first)
+}
+
+/// The name of a product without its version.
+pub(super) fn without_version(product: &str) -> &str {
+    product.split_once('/').map_or(product, |(name, _)| name)
 }
 
 /// The user as records name them: the first 32 hexadecimal digits of the SHA-256 of

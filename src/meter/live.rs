@@ -297,30 +297,43 @@ impl Now {
 /// What had come by when.
 #[derive(Debug, Default)]
 struct Marks {
-    /// Instants and tokens by then, as many as there are.
-    all: [Option<(Instant, u64)>; MARKS],
-    newest: usize,
+    /// The first of all.
+    base: Option<Instant>,
+    /// Milliseconds since then, and tokens by then.
+    all: [(u32, u32); MARKS],
+    /// As many as there were so far.
+    count: u32,
 }
 
 impl Marks {
     /// So many tokens had come by `at`.
     fn add(&mut self, at: Instant, tokens: u64) {
-        match self.all[self.newest] {
-            None => self.all[self.newest] = Some((at, tokens)),
-            Some((last, _)) if at.saturating_duration_since(last) >= MARK_EVERY => {
-                self.newest = (self.newest + 1) % MARKS;
-                self.all[self.newest] = Some((at, tokens));
-            }
-            Some(_) => {}
+        let base = *self.base.get_or_insert(at);
+        let millis = at.saturating_duration_since(base).as_millis();
+        let mark = (
+            u32::try_from(millis).unwrap_or(u32::MAX),
+            tokens.min(u64::from(u32::MAX)) as u32,
+        );
+        let every = MARK_EVERY.as_millis() as u32;
+        let last = self
+            .count
+            .checked_sub(1)
+            .map(|last| self.all[last as usize % MARKS]);
+        if last.is_none_or(|(last, _)| mark.0 - last.min(mark.0) >= every) {
+            self.all[self.count as usize % MARKS] = mark;
+            self.count += 1;
         }
     }
 
     /// The newest mark of `at` or before, else the oldest of all.
     fn before(&self, at: Instant) -> Option<(Instant, u64)> {
-        let marks = || self.all.iter().flatten().copied();
-        let before = marks().filter(|(mark, _)| *mark <= at);
-        let newest = before.max_by_key(|(mark, _)| *mark);
-        newest.or_else(|| marks().min_by_key(|(mark, _)| *mark))
+        let base = self.base?;
+        let marks = || self.all.iter().take(self.count as usize);
+        let instant = |mark: &(u32, u32)| base + Duration::from_millis(u64::from(mark.0));
+        let before = marks().filter(|mark| instant(mark) <= at);
+        let newest = before.max_by_key(|mark| mark.0);
+        let mark = newest.or_else(|| marks().min_by_key(|mark| mark.0))?;
+        Some((instant(mark), u64::from(mark.1)))
     }
 }
 

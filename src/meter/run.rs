@@ -73,7 +73,7 @@ impl Run {
 
     /// Its request had left.
     pub(crate) fn sent(&mut self, at: Instant) {
-        self.flow.began = Some(at);
+        self.flow.counted = Some(at);
     }
 
     /// Its record has been made: what it adds to the throughput is certain.

@@ -22,30 +22,46 @@ const MAX_STALLED: usize = 16;
 /// k times gap/k. Kept by class, with the exact sum of each class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterToken {
-    counts: [u32; INTER_TOKEN_BOUNDS.len() + 1],
-    sums: [f64; INTER_TOKEN_BOUNDS.len() + 1],
+    /// Those that are not empty, by class: a stream has a few of them.
+    classes: Vec<Class>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Class {
+    number: u32,
+    count: u32,
+    sum: f64,
 }
 
 impl InterToken {
     fn record(&mut self, latency: f64, tokens: u64) {
-        let class = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency);
+        let number = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency) as u32;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        self.counts[class] = self.counts[class].saturating_add(tokens);
-        self.sums[class] += latency * f64::from(tokens);
+        let found = self
+            .classes
+            .binary_search_by_key(&number, |class| class.number);
+        let at = found.unwrap_or_else(|at| {
+            let (count, sum) = (0, 0.0);
+            self.classes.insert(at, Class { number, count, sum });
+            at
+        });
+        if let Some(class) = self.classes.get_mut(at) {
+            class.count = class.count.saturating_add(tokens);
+            class.sum += latency * f64::from(tokens);
+        }
     }
 
     /// For each class that is not empty: the mean latency in seconds, and how many
     /// tokens had it.
     pub fn classes(&self) -> impl Iterator<Item = (f64, u32)> + '_ {
-        let classes = self.counts.iter().zip(&self.sums);
-        classes
-            .filter(|(count, _)| **count > 0)
-            .map(|(count, sum)| (sum / f64::from(*count), *count))
+        let classes = self.classes.iter().filter(|class| class.count > 0);
+        classes.map(|class| (class.sum / f64::from(class.count), class.count))
     }
 
     /// Tokens that have a latency.
     pub fn tokens(&self) -> u64 {
-        self.counts.iter().map(|count| u64::from(*count)).sum()
+        let classes = self.classes.iter();
+        classes.map(|class| u64::from(class.count)).sum()
     }
 }
 

@@ -8,16 +8,14 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Flow {
     lane: Option<Arc<Lane>>,
-    /// When its request had left.
-    pub(crate) began: Option<Instant>,
     /// The first frame with tokens.
     first: Option<Instant>,
     /// Tokens of the first frame that are not certain yet.
-    of_first: u64,
+    of_first: u32,
     /// Tokens behind the first frame.
-    behind_first: u64,
-    /// Up to where its time is counted, in whole milliseconds since `began`.
-    counted: Option<Instant>,
+    behind_first: u32,
+    /// Up to where its time is counted, in whole milliseconds since its request had left.
+    pub(crate) counted: Option<Instant>,
     /// What is not handed in while all of it may be one burst.
     held: Vec<Held>,
     /// Whether its tokens come slowly enough for them to be generated as they come.
@@ -67,12 +65,13 @@ impl Flow {
         let is_first = self.first.is_none();
         let first = *self.first.get_or_insert(at);
         if is_first {
-            self.of_first = running;
+            self.of_first = u32::try_from(running).unwrap_or(u32::MAX);
         }
-        let of_first = tokens.min(self.of_first);
+        let of_first = self.of_first.min(u32::try_from(tokens).unwrap_or(u32::MAX));
         self.of_first -= of_first;
-        let decoded = tokens - of_first;
-        self.behind_first += decoded;
+        let decoded = tokens - u64::from(of_first);
+        let more = u32::try_from(decoded).unwrap_or(u32::MAX);
+        self.behind_first = self.behind_first.saturating_add(more);
         let held = Held {
             second: throughput.second(at),
             tokens,
@@ -84,7 +83,7 @@ impl Flow {
         }
         self.hold(held);
         let since = at.saturating_duration_since(first).as_secs_f64();
-        if self.behind_first > 0 && self.behind_first as f64 <= buffered_above * since {
+        if self.behind_first > 0 && f64::from(self.behind_first) <= buffered_above * since {
             self.release(throughput);
         }
     }
@@ -95,7 +94,7 @@ impl Flow {
             return self.release(throughput);
         }
         let rest = ended.tokens.unwrap_or(0).saturating_sub(self.handed_in);
-        self.began.get_or_insert(ended.sent);
+        self.counted.get_or_insert(ended.sent);
         self.count_time(throughput, ended.ended);
         if let Some(lane) = self.lane.as_ref().filter(|_| rest > 0) {
             throughput.spread(lane, ended.sent, ended.ended, rest);
@@ -130,7 +129,7 @@ impl Flow {
 
     /// Counts its time up to `at`, and says how much more that is, in milliseconds.
     fn count_time(&mut self, throughput: &Throughput, at: Instant) -> u64 {
-        let since = *self.counted.get_or_insert(self.began.unwrap_or(at));
+        let since = *self.counted.get_or_insert(at);
         let millis = at.saturating_duration_since(since).as_millis() as u64;
         if let Some(lane) = self.lane.as_ref().filter(|_| millis > 0) {
             let until = since + Duration::from_millis(millis);
