@@ -85,7 +85,7 @@ impl Script {
 /// The scripts of a text's letters, by a sample of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scripts {
-    letters: [u32; ALL.len()],
+    letters: [u16; ALL.len()],
 }
 
 impl Scripts {
@@ -94,8 +94,8 @@ impl Scripts {
         let stride = (text.len() / MAX_LETTERS).max(STRIDE);
         let starts = (0..text.len()).step_by(stride).take(MAX_LETTERS);
         for start in starts {
-            let start = text.floor_char_boundary(start);
-            if let Some(letter) = letter(&text[start..]) {
+            let boundary = (0..=start).rev().find(|at| text.is_char_boundary(*at));
+            if let Some(letter) = letter(&text[boundary.unwrap_or(0)..]) {
                 let count = &mut self.letters[Script::of(letter) as usize];
                 *count = count.saturating_add(1);
             }
