@@ -1,0 +1,105 @@
+"""The capacity curve against the simulator's, at steps of load over real sockets: equal and random lengths, short calls.
+What came is counted by the agents, with their own clock."""
+
+import asyncio
+import contextlib
+import json
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from conftest import ANY_PORT
+from gauge import Gauge
+from processes import running
+
+KNEE = 8
+STEPS, STEP_SECONDS, EDGE = (1, 2, 4, 8, 12, 16), 8.0, 1.5
+KINDS = {
+    "equal": "tokens=60",
+    "random": "tokens=20..140",
+    "short": "tokens=10",
+}
+BEHAVIOUR = f"ttft=20ms,gap=20ms,knee={KNEE},usage=on,"
+
+
+async def call(host, port, path, came):
+    """One call; notes when how many tokens came."""
+    reader, writer = await asyncio.open_connection(host, port)
+    body = json.dumps({"model": "sim-model", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}).encode()
+    writer.write(f"POST {path}/v1/chat/completions HTTP/1.1\r\nhost: sim\r\nconnection: close\r\n".encode())
+    writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+    while data := await reader.read(65536):
+        came.append((time.time(), data.count(b'"content":"') - data.count(b'"content":""')))
+    writer.close()
+
+
+async def agent(host, port, path, came, until):
+    while time.time() < until:
+        await call(host, port, path, came)
+
+
+async def drive(base, came, steps):
+    host, port = urllib.parse.urlsplit(base).netloc.split(":")
+    for concurrency in STEPS:
+        began = time.time()
+        agents = [
+            agent(host, int(port), f"/{kind}", came[kind], began + STEP_SECONDS)
+            for kind in KINDS
+            for _ in range(concurrency)
+        ]
+        await asyncio.gather(*agents)
+        steps.append((concurrency, began + EDGE, began + STEP_SECONDS - EDGE))
+        # So that no second has streams of two steps.
+        await asyncio.sleep(2)
+
+
+@pytest.fixture(scope="module")
+def curves(logs, tokengauge):
+    """By kind of calls: the proxy's curve, and the agents' own tokens per second at each step."""
+    with contextlib.ExitStack() as stack:
+        config = ['listen = "127.0.0.1:0"', '[admin]\nlisten = "127.0.0.1:0"']
+        for kind, lengths in KINDS.items():
+            command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", BEHAVIOUR + lengths]
+            simulator = stack.enter_context(running(command, logs / f"capacity-{kind}.log"))
+            url = "http://" + simulator.wait_for_line(r"listening on (\S+)")
+            config.append(f'[[upstream]]\nname = "{kind}"\nurl = "{url}"')
+            config.append(f'[[route]]\nname = "{kind}"\npath = "/{kind}"\nstrip = true\nupstream = "{kind}"')
+        file = logs / "capacity.toml"
+        file.write_text("\n".join(config))
+        log = logs / "capacity.jsonl"
+        proxy = stack.enter_context(running([tokengauge, "run", "--config", file, "--call-log", log], logs / "capacity.log", expected_exit=0))
+        traffic = proxy.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
+        gauge = Gauge(f"http://{traffic}", "http://" + proxy.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)"), log)
+        came, steps = {kind: [] for kind in KINDS}, []
+        asyncio.run(drive(gauge.url, came, steps))
+        time.sleep(12)
+        rows = {row["name"]: row for row in json.loads(gauge.scrape("/api/v1/capacity"))["upstreams"]}
+        truth = {kind: {step[0]: rate(came[kind], step[1], step[2]) for step in steps} for kind in KINDS}
+        yield rows, truth
+
+
+def rate(came, since, until):
+    """Tokens per second of a time."""
+    return sum(count for at, count in came if since <= at < until) / (until - since)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_curve_is_what_the_agents_got(curves, kind):
+    rows, truth = curves
+    points = {point["concurrency"]: point for point in rows[kind]["points"]}
+    # Between calls no stream runs for a moment: of sixteen with short calls there are fifteen in the mean.
+    for step, tps in truth[kind].items():
+        near = [point for concurrency, point in points.items() if abs(concurrency - step) <= step // 8 and point["seconds"] >= 2]
+        assert near, (kind, step, sorted(points))
+        best = min(near, key=lambda point: abs(point["system_tps"] / tps - 1))
+        assert best["system_tps"] == pytest.approx(tps, rel=0.03), (kind, step, tps, near)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_knee_is_the_simulators_within_a_step(curves, kind):
+    rows, _ = curves
+    knee = rows[kind]["knee"]
+    assert knee, rows[kind]
+    assert 4 <= knee["concurrency"] <= 12, rows[kind]
