@@ -479,3 +479,23 @@ fn a_ledger_tells_the_same_over_time_and_adds_up_what_comes_late() {
         "unknown, not zero"
     );
 }
+
+#[test]
+fn whole_answers_one_after_the_other_are_one_stream() {
+    let bench = Bench::default();
+    let mut play = Play::default();
+    let mut at = 100;
+    for _ in 0..30 {
+        at = play.whole(at, 1_220, 60) + 7;
+    }
+    let history = history(&bench, play, 60_000);
+    let rows = history.rows(None);
+    let [point] = rows[0].points.as_slice() else {
+        panic!("one concurrency: {rows:?}");
+    };
+    let tokens = point.system_tps;
+    assert!(
+        point.concurrency == 1 && near(tokens, 60.0 / 1.22, 0.02),
+        "{point:?}"
+    );
+}
