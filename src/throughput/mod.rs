@@ -98,19 +98,26 @@ impl Throughput {
         self.origin.get_or_init(|| (at, wall));
     }
 
-    /// Seconds since 1970 at an instant; those of the process's first call on where no clock
-    /// is known.
+    /// Whole seconds since 1970 at an instant; 0 where no clock is known.
     pub(crate) fn second(&self, at: Instant) -> u64 {
+        self.since_1970(at).as_secs()
+    }
+
+    /// The time since 1970 at an instant. Whole nanoseconds: a fraction of a second that is
+    /// rounded may be in the next one.
+    fn since_1970(&self, at: Instant) -> Duration {
         let Some((origin, wall)) = self.origin.get() else {
-            return 0;
+            return Duration::ZERO;
         };
         let wall = match at.checked_duration_since(*origin) {
             Some(after) => *wall + after,
             None => *wall - origin.saturating_duration_since(at),
         };
-        let second = wall.duration_since(SystemTime::UNIX_EPOCH);
-        let second = second.unwrap_or_default().as_secs();
-        second.saturating_add_signed(self.set_by.load(Ordering::Relaxed))
+        let since = wall.duration_since(SystemTime::UNIX_EPOCH);
+        let since = since.unwrap_or_default();
+        let set_by = self.set_by.load(Ordering::Relaxed);
+        let seconds = since.as_secs().saturating_add_signed(set_by);
+        Duration::new(seconds, since.subsec_nanos())
     }
 
     /// Where tokens of a generation are counted; `accepted` says whether the upstream said yes,
@@ -203,23 +210,8 @@ impl Throughput {
 
     /// Seconds from the beginning of `second` to `at`; 0 where it begins later.
     fn until(&self, second: u64, at: Instant) -> f64 {
-        self.position(at) - (second as f64).min(self.position(at))
-    }
-
-    /// Seconds since 1970 with their fraction.
-    fn position(&self, at: Instant) -> f64 {
-        let Some((origin, wall)) = self.origin.get() else {
-            return 0.0;
-        };
-        let wall = wall
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let set_by = self.set_by.load(Ordering::Relaxed) as f64;
-        let since = match at.checked_duration_since(*origin) {
-            Some(after) => after.as_secs_f64(),
-            None => -origin.saturating_duration_since(at).as_secs_f64(),
-        };
-        wall.as_secs_f64() + since + set_by
+        let begin = Duration::from_secs(second);
+        self.since_1970(at).saturating_sub(begin).as_secs_f64()
     }
 
     fn late(&self, lane: &Lane, second: u64, streamed: u64, spread: u64) {
@@ -239,12 +231,44 @@ impl Throughput {
         let kept = until.checked_sub(Duration::from_secs(READ));
         let mut from = kept.map_or(since, |kept| since.max(kept));
         while from < until {
-            let second = self.second(from);
-            let rest = 1.0 - self.position(from).fract();
-            let to = (from + Duration::from_secs_f64(rest.max(0.001))).min(until);
-            let millis = to.saturating_duration_since(from).as_secs_f64() * 1000.0;
-            upstream.busy_millis.add(second, millis.round() as u64);
+            let now = self.since_1970(from);
+            let rest = Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into());
+            let to = (from + rest).min(until);
+            let micros = to.saturating_duration_since(from).as_micros() as u64;
+            upstream
+                .busy_millis
+                .add(now.as_secs(), (micros + 500) / 1000);
             from = to;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_generation_lies_in_the_seconds_that_it_took() {
+        let throughput = Throughput::new(10);
+        let start = Instant::now();
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_900_000_637);
+        throughput.clocks(start, wall);
+        let upstream = Upstream::default();
+        let mut from = start;
+        for _ in 0..17 {
+            let until = from + Duration::from_micros(1_220_417);
+            throughput.busy(&upstream, from, until);
+            from = until;
+        }
+        let millis: Vec<_> = (0..22)
+            .map(|second| upstream.busy_millis.of(1_763_900_000 + second))
+            .collect();
+        assert_eq!(millis[0], 363);
+        assert!(
+            millis[1..21]
+                .iter()
+                .all(|millis| (998..=1002).contains(millis)),
+            "{millis:?}"
+        );
     }
 }
