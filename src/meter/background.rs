@@ -1,5 +1,5 @@
-//! Responses that are generated in the background: who asked for them has no usage yet, and who
-//! asks again and again is told it many times.
+//! Responses that are generated in the background: the first answer has no usage, and every poll
+//! after the end repeats it. It is counted once.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};

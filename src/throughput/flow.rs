@@ -14,13 +14,13 @@ pub(crate) struct Flow {
     of_first: u32,
     /// Tokens behind the first frame.
     behind_first: u32,
-    /// Up to where its time is counted, in whole milliseconds since its request had left.
+    /// The end of the time that is counted, whole milliseconds after its request had left.
     pub(crate) counted: Option<Instant>,
-    /// What is not handed in while all of it may be one burst.
+    /// Tokens that are not counted yet, since all of them may be one burst.
     held: Vec<Held>,
     /// Whether its tokens come slowly enough for them to be generated as they come.
     paced: bool,
-    /// Tokens that were handed in.
+    /// Tokens that were counted.
     handed_in: u64,
 }
 

@@ -268,7 +268,7 @@ fn series() -> Named {
                 (
                     "seconds",
                     count(),
-                    "Seconds seen at this concurrency, up to half a minute late.",
+                    "Seconds seen at this concurrency, told 8 seconds later, or when calls without a token have one, at most 5 minutes later.",
                 ),
             ]),
         ),
