@@ -158,6 +158,8 @@ pub(crate) struct Chat {
     identity: Identity,
     choices: Vec<ChoiceState>,
     calls: Vec<Call>,
+    /// Whether it is a whole body that is read.
+    whole: bool,
 }
 
 /// What is remembered of a choice.
@@ -189,6 +191,7 @@ impl Reader for Chat {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.whole = true;
         self.event("", payload, sink)
     }
 }
@@ -231,8 +234,15 @@ impl Chat {
         }
         let streamed = self.choices[index as usize].streamed;
         match (&choice.delta.0, &choice.message.0) {
-            (Some(delta), _) => {
-                self.choices[index as usize].streamed |= self.message(index, delta, sink)
+            (Some(delta), message) => {
+                let any = self.message(index, delta, sink);
+                self.choices[index as usize].streamed |= any;
+                // Perplexity sends an empty delta beside a message that is all there is. In a
+                // stream that is known at its end.
+                let last = self.whole || !choice.finish_reason.is_empty();
+                if let Some(message) = message.as_ref().filter(|_| last && !any && !streamed) {
+                    self.message(index, message, sink);
+                }
             }
             // A cumulative copy beside deltas, or all there is.
             (None, Some(message)) if !streamed => {
