@@ -219,10 +219,8 @@ impl Bench {
         let tunnel = case.content_type.is_empty();
         let begun = Instant::now();
         for (event, bytes) in case.events.iter().enumerate() {
-            let frame = Frame {
-                at: self.start + Duration::from_millis(10 * event as u64),
-                bytes: bytes.clone(),
-            };
+            let at = self.start + Duration::from_millis(10 * event as u64);
+            let frame = Frame::new(at, bytes.clone());
             if tunnel {
                 call.tunnel_frame(Side::Upstream, black_box(frame));
             } else {

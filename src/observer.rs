@@ -125,6 +125,8 @@ pub trait CallObserver: Send + Sync {
     /// Frames of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
     fn lagged(&self, frames: u64, bytes: u64);
+    /// The agent took nothing for so long behind the last frame.
+    fn agent_blocked(&self, _waited: Duration) {}
     /// What the proxy itself cost.
     fn overhead(&self, phase: Phase, cost: Duration);
     /// The call is over. Only the first call counts; it must come, always.
@@ -187,6 +189,20 @@ pub struct Frame {
     pub at: Instant,
     /// The bytes, shared with the forwarding path.
     pub bytes: Bytes,
+    /// How long the agent, which took nothing, kept the forwarding path from reading since the
+    /// piece before.
+    pub agent_blocked: Duration,
+}
+
+impl Frame {
+    /// A piece that no agent held up.
+    pub fn new(at: Instant, bytes: Bytes) -> Frame {
+        Frame {
+            at,
+            bytes,
+            agent_blocked: Duration::ZERO,
+        }
+    }
 }
 
 /// A side of the proxy.

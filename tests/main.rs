@@ -8,6 +8,8 @@ mod admin_finished;
 mod admin_metrics;
 mod admin_openapi;
 mod admin_slots;
+#[cfg(target_os = "linux")]
+mod agent_limited;
 mod certificates;
 mod config;
 mod config_secrets;

@@ -201,10 +201,8 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
             .map_or_else(|| message["data"].to_string(), str::to_owned);
         millis += 10;
         for piece in websocket(&text, side).chunks(500) {
-            let frame = tokengauge::observer::Frame {
-                at: bench.at(millis),
-                bytes: Bytes::copy_from_slice(piece),
-            };
+            let bytes = Bytes::copy_from_slice(piece);
+            let frame = tokengauge::observer::Frame::new(bench.at(millis), bytes);
             call.tunnel_frame(side, frame);
         }
     }

@@ -65,7 +65,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         },
         "seconds": {
             "ttft": 0.25, "ttft_upstream": 0.245, "first_answer": 0.5, "connect": 0.002,
-            "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0, "agent_blocked": null,
+            "upload": 0.003, "last_token": 1.25, "longest_gap": 0.25, "duration": 2.0, "agent_blocked": 0.0,
         },
         "tps": {"output": 32.0, "answer": null, "total": 18.0, "reported": 32.0 * 50.0 / 36.0, "prefill": 7.0 / 0.245, "unavailable": null,
             "total_unavailable": null},

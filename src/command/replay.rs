@@ -71,7 +71,7 @@ fn measured(
     call.head(at, recording.status, &recording.headers);
     for bytes in pace.frames(&recording.body) {
         at += pace.gap;
-        recording.show(call.as_ref(), Frame { at, bytes });
+        recording.show(call.as_ref(), Frame::new(at, bytes));
     }
     call.ended(at, End::Complete);
     drop(call);

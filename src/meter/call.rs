@@ -99,6 +99,7 @@ impl State {
 
     fn frame(&mut self, head: &Head, frame: &Frame) {
         self.saw(frame.at);
+        self.run.generation.timeline.blocked(frame.agent_blocked);
         self.bytes.response += frame.bytes.len() as u64;
         let shared = &head.shared;
         let length = frame.bytes.len();
@@ -369,6 +370,10 @@ impl CallObserver for Call {
                 turns.give_up();
             }
         });
+    }
+
+    fn agent_blocked(&self, waited: Duration) {
+        self.with(|_, state| state.run.generation.timeline.blocked(waited));
     }
 
     fn overhead(&self, phase: Phase, cost: Duration) {

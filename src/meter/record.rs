@@ -213,7 +213,7 @@ fn record(
         service_tier: None,
         warm_up: state.warm_up,
         tokens: tokens(head, generation, judged, closing.input),
-        seconds: durations(closing, generation),
+        seconds: durations(closing, generation, state.status),
         tps: speeds(
             head,
             closing,
@@ -343,12 +343,14 @@ fn source(reported: &Usage, normalised: &Normalised) -> Option<Source> {
         .or(by_us(normalised.input))
 }
 
-fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
+fn durations(closing: &Closing<'_>, generation: &Generation, status: Option<u16>) -> Seconds {
     let timeline = &generation.timeline;
     let first = timeline.all.map(|span| span.first);
     let first_answer = timeline.answer.map(|span| span.first);
     let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
     let received = Some(closing.received);
+    // An upgraded connection is none of frames that wait for the agent.
+    let frames = status.is_some_and(|status| status != 101);
     Seconds {
         ttft: between(received, first),
         ttft_upstream: between(closing.sent, first),
@@ -358,7 +360,7 @@ fn durations(closing: &Closing<'_>, generation: &Generation) -> Seconds {
         last_token: between(received, timeline.all.map(|span| span.last)),
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
-        agent_blocked: None,
+        agent_blocked: frames.then(|| seconds(timeline.agent_blocked())),
     }
 }
 

@@ -148,16 +148,71 @@ pub(crate) struct Timeline {
     grown: Option<Instant>,
     /// Tokens by segment, those of the first frame left out.
     segments: Vec<u32>,
+    /// Waits for the agent, where there were any.
+    blocked: Option<Box<AgentBlocked>>,
+}
+
+/// For how long the proxy waited for the agent to take what had come.
+#[derive(Debug, Default)]
+struct AgentBlocked {
+    all: Duration,
+    /// The part of it behind the last frame with generated text.
+    since: Duration,
+    /// The part of it between the first of them and the last.
+    decoding: Duration,
 }
 
 impl Timeline {
+    /// The agent took nothing for so long before the next frame could be read.
+    pub(crate) fn blocked(&mut self, waited: Duration) {
+        if waited > Duration::ZERO {
+            let blocked = self.blocked.get_or_insert_default();
+            blocked.all += waited;
+            blocked.since += waited;
+        }
+    }
+
+    /// How long it took nothing in all.
+    pub(crate) fn agent_blocked(&self) -> Duration {
+        self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
+    }
+
+    /// Takes what it took nothing for since the last frame with generated text.
+    fn blocked_since(&mut self) -> Duration {
+        let Some(blocked) = &mut self.blocked else {
+            return Duration::ZERO;
+        };
+        let since = std::mem::take(&mut blocked.since);
+        if self.all.is_some() {
+            blocked.decoding += since;
+        }
+        since
+    }
+
+    /// Whether the agent decided the pace: the proxy waited for it during more than a tenth of
+    /// the time from the first token to the last.
+    pub(crate) fn is_agent_limited(&self) -> bool {
+        let decoding = self.all.map(|span| span.duration()).unwrap_or_default();
+        let blocked = self.blocked.as_ref().map(|it| it.decoding);
+        blocked.is_some_and(|blocked| blocked > decoding / 10)
+    }
+
     /// A frame with generated text came at `at`, and brought the counts to `running`.
     pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
+        let blocked = self.blocked_since();
         if let Some(span) = &self.all {
-            let gap = at.saturating_duration_since(span.last);
+            // The wait for the agent is no gap of the upstream's.
+            let gap = at
+                .saturating_duration_since(span.last)
+                .saturating_sub(blocked);
             self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
-            let inter_chunk = self.inter_chunk.get_or_insert_default();
-            inter_chunk.record(gap.as_secs_f64(), 1);
+            if blocked.is_zero() {
+                let inter_chunk = self.inter_chunk.get_or_insert_default();
+                inter_chunk.record(gap.as_secs_f64(), 1);
+            } else {
+                // What came meanwhile waited to be read.
+                self.grown = None;
+            }
             if gap > stall_threshold {
                 self.stalls += 1;
                 if self.stalled.len() < MAX_STALLED {

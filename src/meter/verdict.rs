@@ -85,7 +85,7 @@ fn unterminated(facts: &Facts, generation: &Generation) -> bool {
 /// (`ended_early`); the tokens are not known (`unparsed`, `lagged`); they have no
 /// pace (`not_streamed`, `multiple_choices`); a bad end came before there was enough
 /// (`ended_early`); there is not enough (`too_few_tokens`); the pace is not the
-/// model's (`buffered`); there is not enough still (`too_few_frames`); the tokens
+/// model's (`agent_limited`, `buffered`); there is not enough still (`too_few_frames`); the tokens
 /// are not all (`hidden_output`).
 pub(crate) fn unavailable(
     measure: &Measure,
@@ -152,6 +152,8 @@ fn pace(
         Some(TpsUnavailable::Buffered)
     } else if too_few_tokens {
         Some(TpsUnavailable::TooFewTokens)
+    } else if generation.timeline.is_agent_limited() {
+        Some(TpsUnavailable::AgentLimited)
     } else if rate > measure.buffered_above {
         Some(TpsUnavailable::Buffered)
     } else if too_few_frames {

@@ -1,6 +1,7 @@
 //! The response body on its way to the agent: read the clock, keep a reference, pass the
 //! frame on, measure afterwards.
 
+mod blocked;
 mod handover;
 mod kept;
 mod relay;
@@ -16,6 +17,7 @@ use super::upstream::Taken;
 use super::watch::Call;
 use crate::config::Timeouts;
 use crate::observer::{End, FailureKind, Filter, Frame};
+use blocked::Blocked;
 use bytes::Bytes;
 use handover::Handover;
 use http_body::SizeHint;
@@ -46,6 +48,8 @@ pub(super) struct Streaming {
     /// How long the agent may take nothing.
     send: Duration,
     outstanding: Option<Taken>,
+    /// How long the agent takes nothing, while the server writes.
+    blocked: Blocked,
 }
 
 impl Streaming {
@@ -63,6 +67,7 @@ impl Streaming {
             idle,
             send: timeouts.send,
             outstanding: Some(outstanding),
+            blocked: Blocked::default(),
         }
     }
 
@@ -120,6 +125,7 @@ impl Streaming {
         if self.call.is_none() {
             return Poll::Ready(self.what_is_left().map(Ok));
         }
+        self.blocked.asked(now);
         if self.kept.is_full() {
             self.measure();
         }
@@ -136,8 +142,8 @@ impl Streaming {
                 None if self.call.is_none() => {
                     return Poll::Ready(self.what_is_left().map(Ok));
                 }
-                // The filter held everything back.
-                None => {}
+                // The filter held everything back: nobody writes.
+                None => self.blocked = Blocked::default(),
             }
         }
     }
@@ -172,6 +178,7 @@ impl Streaming {
                     send: SendTimer::new(self.send),
                     outstanding: self.outstanding.take(),
                     timer: LazyTimer::default(),
+                    blocked: Blocked::default(),
                 }));
             }
             (source, call) => (self.source, self.call) = (source, call),
@@ -220,7 +227,9 @@ impl Streaming {
             self.kept.keep(Frame {
                 at,
                 bytes: bytes.clone(),
+                agent_blocked: self.blocked.take(),
             });
+            self.blocked.gave(at);
         }
     }
 
@@ -267,9 +276,11 @@ impl Drop for Streaming {
         if let Some(call) = self.call.take() {
             // Nobody reads this body any more; the upstream hears of it first.
             self.source = Source::Over;
+            let at = now();
+            self.kept.agent_blocked = self.blocked.rest(at);
             let kept = std::mem::take(&mut self.kept);
             let end = call.agent().end();
-            drop(Last::new(kept, call, now(), end));
+            drop(Last::new(kept, call, at, end));
         }
     }
 }

@@ -206,7 +206,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
             Unwritten::Stalled => End::Failed(takes_nothing(to)),
         })?;
         watch.moved(now());
-        watch.tell(|call| call.tunnel_frame(self.from, Frame { at, bytes }));
+        watch.tell(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));
         Ok(())
     }
 }

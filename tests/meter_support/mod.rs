@@ -117,16 +117,28 @@ impl Bench {
 
     /// A piece of the response body.
     pub fn frame(&self, call: &dyn CallObserver, millis: u64, bytes: impl AsRef<[u8]>) {
+        self.frame_behind(call, Duration::ZERO, millis, bytes);
+    }
+
+    /// The same, for which the agent was waited for.
+    pub fn frame_behind(
+        &self,
+        call: &dyn CallObserver,
+        agent_blocked: Duration,
+        millis: u64,
+        bytes: impl AsRef<[u8]>,
+    ) {
         call.response_frame(Frame {
             at: self.at(millis),
             bytes: Bytes::copy_from_slice(bytes.as_ref()),
+            agent_blocked,
         });
     }
 
     /// A piece of an upgraded connection.
     pub fn tunnel(&self, call: &dyn CallObserver, from: Side, millis: u64, bytes: Vec<u8>) {
         let (at, bytes) = (self.at(millis), Bytes::from(bytes));
-        call.tunnel_frame(from, Frame { at, bytes });
+        call.tunnel_frame(from, Frame::new(at, bytes));
     }
 
     pub fn end(&self, call: &dyn CallObserver, millis: u64, end: End) -> CallRecord {

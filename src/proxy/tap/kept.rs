@@ -53,6 +53,8 @@ pub(super) struct Kept {
     /// The server had its turn to write them.
     pub written: bool,
     slowest: Duration,
+    /// How long the agent took nothing behind the last frame.
+    pub agent_blocked: Duration,
     /// Frames in a row that took too long to measure.
     slow: u32,
     rest_until: Option<Instant>,
@@ -233,6 +235,11 @@ impl Drop for Last {
             call.watch()
                 .tell(|observer| observer.overhead(Phase::Chunk, slowest));
         }
+        let blocked = self.kept.agent_blocked;
+        if blocked > Duration::ZERO {
+            call.watch()
+                .tell(|observer| observer.agent_blocked(blocked));
+        }
         call.end(self.at, self.end.clone());
     }
 }
@@ -314,10 +321,7 @@ mod tests {
         let notes = Notes::default();
         let watch = watched(&notes);
         let mut kept = Kept::default();
-        let frame = |name: u8| Frame {
-            at: now(),
-            bytes: vec![name; KEEP_AT_MOST / 2].into(),
-        };
+        let frame = |name: u8| Frame::new(now(), vec![name; KEEP_AT_MOST / 2].into());
         for name in *b"abc" {
             kept.keep(frame(name));
         }

@@ -1,6 +1,7 @@
 //! The short way of a chunk: from the upstream's socket to the agent's as it came, in a
 //! task that touches nothing else.
 
+use super::blocked::Blocked;
 use super::kept::{Kept, Last};
 use super::now;
 use super::source::with_buffer;
@@ -48,6 +49,8 @@ pub(super) struct Relay {
     pub moved: Instant,
     /// What has left is measured as soon as others have had their turn.
     pub due: bool,
+    /// How long the agent takes nothing.
+    pub blocked: Blocked,
 }
 
 /// What the server has to write when a relay is done.
@@ -104,6 +107,7 @@ impl Future for Relay {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.agent_left(),
                 Poll::Pending => {
+                    self.blocked.begin(now);
                     self.measures_later(cx, at.is_some());
                     let left = self.past.left();
                     ready!(self.send.poll(cx, left));
@@ -111,6 +115,7 @@ impl Future for Relay {
                 }
             }
             self.send.sent();
+            self.blocked.end(now);
             let Relay { response, past, .. } = &mut *self;
             let response = response.as_mut().expect("polled until it is over");
             let passed = with_buffer(|buffer| {
@@ -172,6 +177,7 @@ impl Relay {
             self.kept.keep(Frame {
                 at: came,
                 bytes: payload,
+                agent_blocked: self.blocked.take(),
             });
         }
         self.kept.left(came, left);
@@ -205,7 +211,12 @@ impl Relay {
     fn last(&mut self, at: Instant, payload: Bytes) -> Poll<Result<Rest, BodyError>> {
         self.moved = at;
         let bytes = payload.clone();
-        self.kept.keep(Frame { at, bytes });
+        let agent_blocked = self.blocked.take();
+        self.kept.keep(Frame {
+            at,
+            bytes,
+            agent_blocked,
+        });
         self.done(at, Some(payload))
     }
 
@@ -267,6 +278,7 @@ impl Relay {
         }
         self.outstanding = None;
         if let Some(call) = self.call.take() {
+            self.kept.agent_blocked = self.blocked.rest(at);
             let kept = std::mem::take(&mut self.kept);
             Last::new(kept, call, at, end).tell_later();
         }
@@ -286,9 +298,11 @@ impl Drop for Relay {
         // The upstream hears of it first.
         self.response = None;
         if let Some(call) = self.call.take() {
+            let at = now();
+            self.kept.agent_blocked = self.blocked.rest(at);
             let kept = std::mem::take(&mut self.kept);
             let end = call.agent().end();
-            drop(Last::new(kept, call, now(), end));
+            drop(Last::new(kept, call, at, end));
         }
     }
 }
