@@ -35,6 +35,18 @@ pub enum Dialect {
     CohereV2,
     /// Hugging Face text-generation-inference.
     Tgi,
+    /// Gemini's Interactions.
+    GeminiInteractions,
+    /// Mistral's conversations.
+    MistralConversations,
+    /// LM Studio's own chat.
+    LmStudio,
+    /// llama.cpp's own `/completion` and `/infill`.
+    LlamaCpp,
+    /// Other engines' own ways to generate: SGLang's, Triton's, vLLM's.
+    EngineGenerate,
+    /// OpenAI's transcriptions, speech and images.
+    OpenaiMedia,
     /// Embeddings of any provider.
     Embeddings,
     /// Rerankers of any provider.

@@ -39,9 +39,62 @@ fn a_stream_that_stops_without_either_was_reset() {
     assert_eq!(outcome(&[], End::Complete), reset, "nor was there anything");
 }
 
-/// Streams of engines whose paths look like those of others: their events are not read.
+/// The record of a stream of these payloads.
+fn streamed(path: &str, payloads: &[&str], end: End) -> CallRecord {
+    let bench = Bench::default();
+    let call = bench.begin(path, &[]);
+    bench.send(&*call, br#"{"stream":true}"#);
+    bench.answer(&*call, 200, "text/event-stream");
+    for (n, payload) in payloads.iter().enumerate() {
+        bench.frame(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
+    }
+    bench.end(&*call, 10_000, end)
+}
+
+/// Streams on known paths whose events nobody knows: they are not read.
 #[test]
 fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unparsed() {
+    for (path, events) in [
+        // Writer's.
+        (
+            "/v1/completions",
+            [r#"{"value":"Once"}"#, r#"{"value":" upon"}"#],
+        ),
+        (
+            "/v1/chat/completions",
+            [r#"{"piece":"Once"}"#, r#"{"piece":" upon"}"#],
+        ),
+        (
+            "/generate_stream",
+            [r#"{"word":"Once"}"#, r#"{"word":" upon"}"#],
+        ),
+        (
+            "/api/v1/chat",
+            [
+                r#"{"type":"prompt_processing.start"}"#,
+                r#"{"type":"prompt_processing.end"}"#,
+            ],
+        ),
+    ] {
+        for (end, expected) in [
+            (End::Complete, (Outcome::Complete, None)),
+            (
+                End::UpstreamReset,
+                (Outcome::UpstreamReset, Some("upstream_reset".to_owned())),
+            ),
+        ] {
+            let record = streamed(path, &events, end);
+            assert_eq!((record.outcome, record.error_type), expected, "{path}");
+            assert_eq!(record.dialect, Dialect::Unknown, "{path}");
+            let unavailable = record.tps.unavailable;
+            assert_eq!(unavailable, Some(TpsUnavailable::Unparsed), "{path}");
+            assert_eq!(record.tokens.normalised.output, None, "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_streams_of_engines_own_apis_are_measured_and_end_as_they_say() {
     for (path, events) in [
         // llama.cpp's own.
         (
@@ -82,19 +135,19 @@ fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unpars
                 (Outcome::UpstreamReset, Some("upstream_reset".to_owned())),
             ),
         ] {
-            let bench = Bench::default();
-            let call = bench.begin(path, &[]);
-            bench.send(&*call, br#"{"stream":true}"#);
-            bench.answer(&*call, 200, "text/event-stream");
-            for (n, payload) in events.iter().enumerate() {
-                bench.frame(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
-            }
-            let record = bench.end(&*call, 10_000, end);
+            let record = streamed(path, &events, end);
             assert_eq!((record.outcome, record.error_type), expected, "{path}");
-            assert_eq!(record.dialect, Dialect::Unknown, "{path}");
-            let unavailable = record.tps.unavailable;
-            assert_eq!(unavailable, Some(TpsUnavailable::Unparsed), "{path}");
-            assert_eq!(record.tokens.normalised.output, None, "{path}");
+            assert_ne!(record.dialect, Dialect::Unknown, "{path}");
+            assert_ne!(
+                record.tps.unavailable,
+                Some(TpsUnavailable::Unparsed),
+                "{path}"
+            );
+            let tokens = record.tokens.normalised.output;
+            assert!(
+                tokens.is_some_and(|tokens| tokens > 0),
+                "{path}: {tokens:?}"
+            );
         }
     }
 }

@@ -173,3 +173,118 @@ fn a_background_response_is_counted_once_when_its_usage_is_there() {
         (None, None)
     );
 }
+
+/// The records of calls by method, path, media type and answer.
+#[test]
+fn paths_beside_chats_are_measured_or_have_a_class() {
+    let bench = Bench::default();
+    let usage = |input, output| (Some(input), Some(output));
+    let (json, sse) = ("application/json", "text/event-stream");
+    let (unknown, generation) = ((None, None), OperationClass::Generation);
+    let compacted = r#"{"id":"r","object":"response.compaction","output":[{"type":"message","role":"user","content":[{"type":"input_text","text":"asked"}]}],"usage":{"input_tokens":9,"output_tokens":5}}"#;
+    let picture = r#"{"created":1,"data":[{"b64_json":"AAAA"}],"usage":{"input_tokens":50,"output_tokens":60}}"#;
+    let pictures = "data: {\"type\":\"image_generation.partial_image\",\"b64_json\":\"A\"}\n\ndata: {\"type\":\"image_generation.completed\",\"usage\":{\"input_tokens\":50,\"output_tokens\":60}}\n\n";
+    let ids =
+        r#"{"request_id":"v","choices":[{"index":0,"finish_reason":"stop","token_ids":[1,2,3]}]}"#;
+    let created = r#"{"id":"conv_1","object":"conversation"}"#;
+    let said = r#"{"object":"conversation.response","conversation_id":"c","outputs":[{"type":"message.output","content":"Hello"}],"usage":{"prompt_tokens":4,"completion_tokens":1}}"#;
+    let triton = "data: {\"model_name\":\"m\",\"text_output\":\"Hello\"}\n\n";
+    let batch = r#"{"id":"msgbatch_1","type":"message_batch"}"#;
+    for (path, content_type, body, reported, text, class) in [
+        (
+            "/v1/responses/compact",
+            json,
+            compacted,
+            usage(9, 5),
+            Some(0),
+            generation,
+        ),
+        (
+            "/v1/images/generations",
+            json,
+            picture,
+            usage(50, 60),
+            None,
+            generation,
+        ),
+        (
+            "/v1/images/generations",
+            sse,
+            pictures,
+            usage(50, 60),
+            None,
+            generation,
+        ),
+        (
+            "/v1/audio/speech",
+            "audio/mpeg",
+            "ID3",
+            unknown,
+            None,
+            generation,
+        ),
+        (
+            "/inference/v1/generate",
+            json,
+            ids,
+            (None, Some(3)),
+            None,
+            generation,
+        ),
+        (
+            "/v1/conversations",
+            json,
+            created,
+            unknown,
+            None,
+            OperationClass::Other,
+        ),
+        (
+            "/v1/conversations",
+            json,
+            said,
+            usage(4, 1),
+            Some(1),
+            generation,
+        ),
+        (
+            "/v2/models/m/generate_stream",
+            sse,
+            triton,
+            unknown,
+            Some(1),
+            generation,
+        ),
+        (
+            "/v1/messages/batches",
+            json,
+            batch,
+            unknown,
+            None,
+            OperationClass::Other,
+        ),
+        (
+            "/v1/files",
+            json,
+            "{}",
+            unknown,
+            None,
+            OperationClass::Other,
+        ),
+    ] {
+        let posted = call(&bench, &Method::POST, path);
+        head(&bench, &*posted, 200, content_type);
+        bench.frame(&*posted, 60, body);
+        let record = bench.end(&*posted, 70, End::Complete);
+        let name = format!("{path} {content_type}");
+        let tokens = (record.tokens.reported.input, record.tokens.reported.output);
+        assert_eq!(tokens, reported, "{name}");
+        assert_eq!(record.operation_class, class, "{name}");
+        assert_eq!(record.outcome.as_str(), "complete", "{name}");
+        let counted = record.tokens.normalised.output;
+        assert!(
+            counted == text || class == OperationClass::Other,
+            "{name}: {counted:?}"
+        );
+    }
+}

@@ -4,6 +4,9 @@
 //! `.sse`, `.ndjson` and `.json` are bodies as they are. A line of `.frames` is the
 //! type of an event and its payload, of `.chunks` the model's own JSON; `!` marks an
 //! exception. The test packs them into Amazon's framing.
+//!
+//! Where a vendor's server was not at hand, its documents or its SDK decide on the shapes, and
+//! the first comment of a stream says so; what is called recorded came from a server.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -217,6 +220,12 @@ folders! {
     cohere_v1: CohereV1;
     cohere_v2: CohereV2;
     tgi: Tgi;
+    gemini_interactions: GeminiInteractions;
+    mistral_conversations: MistralConversations;
+    lm_studio: LmStudio;
+    llama_cpp: LlamaCpp;
+    engine_generate: EngineGenerate;
+    openai_media: OpenaiMedia;
     embeddings: Embeddings;
     rerank: Rerank;
 }

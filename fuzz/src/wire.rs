@@ -4,7 +4,7 @@
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Decoder, Framing, Limits, RealtimeRequests, ResponseHead};
 
-pub const DIALECTS: [Dialect; 16] = [
+pub const DIALECTS: [Dialect; 22] = [
     Dialect::OpenaiChat,
     Dialect::OpenaiCompletions,
     Dialect::OpenaiResponses,
@@ -18,6 +18,12 @@ pub const DIALECTS: [Dialect; 16] = [
     Dialect::CohereV1,
     Dialect::CohereV2,
     Dialect::Tgi,
+    Dialect::GeminiInteractions,
+    Dialect::MistralConversations,
+    Dialect::LmStudio,
+    Dialect::LlamaCpp,
+    Dialect::EngineGenerate,
+    Dialect::OpenaiMedia,
     Dialect::Embeddings,
     Dialect::Rerank,
     Dialect::Unknown,

@@ -23,11 +23,16 @@ const WITHIN_ANSWER: f64 = 0.7;
 /// of ours is taken from the answer of the same call, else from `bands`.
 pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -> bool {
     let usage = generation.usage();
-    // Speech is tokens without text.
-    let (Some(output), false) = (usage.output, dialect == Dialect::OpenaiRealtime) else {
+    let streamed = generation.tokens();
+    // Speech and pictures are tokens without text.
+    let textless = match dialect {
+        Dialect::OpenaiRealtime => true,
+        Dialect::OpenaiMedia | Dialect::EngineGenerate => streamed.all() == 0,
+        _ => false,
+    };
+    let (Some(output), false) = (usage.output, textless) else {
         return false;
     };
-    let streamed = generation.tokens();
     let model = generation.model.as_deref().unwrap_or_default();
     let script = generation.counts.scripts().widest();
     let band = bands.band(model, script);

@@ -315,8 +315,9 @@ fn tokens(head: &Head, generation: &Generation, judged: &Judged, input: Option<u
     let known = facts.readable && !facts.lagged && generates && accepted;
     let of_text = head.operation.class() == OperationClass::Generation;
     let unread = generation.is_unread() && of_text && judged.outcome == Outcome::Complete;
-    let known = known && head.generates && !unread && !queued;
     let counted = generation.tokens();
+    let textless = has_other_than_text(facts.dialect) && counted.all() == 0;
+    let known = known && head.generates && !unread && !queued && !textless;
     let normalised = Normalised {
         answer: known.then_some(counted.answer),
         reasoning: known.then_some(counted.reasoning),
@@ -330,6 +331,11 @@ fn tokens(head: &Head, generation: &Generation, judged: &Judged, input: Option<u
         normalised,
         reported,
     }
+}
+
+/// Whether what is generated may be pictures, sounds or bare ids of tokens.
+fn has_other_than_text(dialect: Dialect) -> bool {
+    matches!(dialect, Dialect::OpenaiMedia | Dialect::EngineGenerate)
 }
 
 /// The provider's output where it told one; else our count; else, where nothing is

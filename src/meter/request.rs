@@ -167,7 +167,7 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
     let facts = facts(dialect, rules, body).ok_or(unread)?;
     let mut models: Vec<_> = facts.model.iter().cloned().collect();
     models.extend(differences.names);
-    let takes_one = dialect != Dialect::Unknown && !differences.modelless.of(dialect);
+    let takes_one = takes_model(dialect) && !differences.modelless.of(dialect);
     let nameless = models.is_empty() && takes_one;
     let unread = if differences.model {
         Some(Unread::SeveralModels)
@@ -179,6 +179,18 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
         models,
         unread,
     })
+}
+
+/// Whether a request of this dialect has to name a model.
+fn takes_model(dialect: Dialect) -> bool {
+    !matches!(
+        dialect,
+        Dialect::Unknown
+            | Dialect::GeminiInteractions
+            | Dialect::MistralConversations
+            | Dialect::LlamaCpp
+            | Dialect::OpenaiMedia
+    )
 }
 
 /// What stands at the configured paths; the first of each kind that says something.

@@ -68,7 +68,8 @@ fn failed(kind: FailureKind) -> Outcome {
 fn unterminated(facts: &Facts, generation: &Generation) -> bool {
     let has_an_end = !matches!(
         facts.dialect,
-        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank
+        // Triton's streams end as HTTP says, and in no other way.
+        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank | Dialect::EngineGenerate
     );
     let answered = facts.status.is_none_or(|status| status < 300);
     facts.readable

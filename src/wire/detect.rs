@@ -54,6 +54,7 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
     bedrock(&path)
         .or_else(|| google(&path))
         .or_else(|| openai(&path))
+        .or_else(|| triton(&path))
         .or_else(|| others(&path))
         .unwrap_or_default()
 }
@@ -62,6 +63,7 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
 fn stored(path: &[&str]) -> Option<Detected> {
     let dialect = match path {
         [.., "responses", _] => Dialect::OpenaiResponses,
+        [.., "interactions", _] => Dialect::GeminiInteractions,
         [.., "chat", "completions", _] => Dialect::OpenaiChat,
         _ => return None,
     };
@@ -183,7 +185,7 @@ fn openai(path: &[&str]) -> Option<Detected> {
             Detected::new(Dialect::OpenaiCompletions, Operation::TextCompletion),
             prefix,
         ),
-        [prefix @ .., "responses"] => (
+        [prefix @ .., "responses"] | [prefix @ .., "responses", "compact"] => (
             Detected::new(Dialect::OpenaiResponses, Operation::Chat),
             prefix,
         ),
@@ -212,15 +214,44 @@ fn others(path: &[&str]) -> Option<Detected> {
         [.., "v1", "complete"] => (Dialect::AnthropicComplete, Operation::TextCompletion),
         [.., "api", "chat"] => (Dialect::Ollama, Operation::Chat),
         [.., "api", "generate"] => (Dialect::Ollama, Operation::TextCompletion),
+        [.., "api", "v1", "chat"] => (Dialect::LmStudio, Operation::Chat),
         [.., "v2", "chat"] => (Dialect::CohereV2, Operation::Chat),
         // Writer's chat has the same path: its first event tells.
         [.., "v1", "chat"] => (Dialect::CohereV1, Operation::Chat),
+        [.., "inference", "v1", "generate"] => (Dialect::EngineGenerate, Operation::TextCompletion),
         [.., "v1", "generate"] => (Dialect::CohereV1, Operation::TextCompletion),
+        [.., "completion" | "infill"] => (Dialect::LlamaCpp, Operation::TextCompletion),
+        [.., "interactions"] => (Dialect::GeminiInteractions, Operation::GenerateContent),
+        [.., "conversations", _, "restart"] => (Dialect::MistralConversations, Operation::Chat),
+        // OpenAI's conversations have the same paths and generate nothing: the answer tells.
+        [.., "conversations"] | [.., "conversations", _] => {
+            (Dialect::MistralConversations, Operation::Unknown)
+        }
+        [.., "audio", "transcriptions" | "translations" | "speech"]
+        | [.., "images", "generations" | "edits" | "variations"] => {
+            (Dialect::OpenaiMedia, Operation::GenerateContent)
+        }
         [.., "embed"] => (Dialect::Embeddings, Operation::Embeddings),
         [.., "rerank"] => (Dialect::Rerank, Operation::Rerank),
         _ => return tgi(path),
     };
     Some(Detected::new(dialect, operation))
+}
+
+/// Triton's generate extension: `…/models/{model}[/versions/{version}]/generate[_stream]`.
+fn triton(path: &[&str]) -> Option<Detected> {
+    let (verb, rest) = path.split_last()?;
+    let stream = match *verb {
+        "generate" => false,
+        "generate_stream" => true,
+        _ => return None,
+    };
+    let model = match rest {
+        [.., "models", model] | [.., "models", model, "versions", _] => model,
+        _ => return None,
+    };
+    let found = Detected::new(Dialect::EngineGenerate, Operation::TextCompletion);
+    Some(found.model(model).stream(stream))
 }
 
 fn tgi(path: &[&str]) -> Option<Detected> {
@@ -305,7 +336,25 @@ mod tests {
                 "/v1beta/models/gemini-2.5-pro:countTokens",
                 Dialect::Unknown,
             ),
-            ("/v1/audio/transcriptions", Dialect::Unknown),
+            ("/v1/audio/transcriptions", Dialect::OpenaiMedia),
+            ("/v1/images/edits", Dialect::OpenaiMedia),
+            ("/v1/files", Dialect::Unknown),
+            ("/v1/messages/batches", Dialect::Unknown),
+            ("/v1/responses/compact", Dialect::OpenaiResponses),
+            ("/v1/responses/resp_1/cancel", Dialect::Unknown),
+            ("/v1beta/interactions", Dialect::GeminiInteractions),
+            ("/v1/conversations", Dialect::MistralConversations),
+            ("/v1/conversations/conv_1/items", Dialect::Unknown),
+            ("/api/v1/chat", Dialect::LmStudio),
+            ("/completion", Dialect::LlamaCpp),
+            ("/infill", Dialect::LlamaCpp),
+            ("/inference/v1/generate", Dialect::EngineGenerate),
+            ("/v2/models/llama/generate_stream", Dialect::EngineGenerate),
+            (
+                "/v2/models/llama/versions/1/generate",
+                Dialect::EngineGenerate,
+            ),
+            ("/v2/models/llama/infer", Dialect::Unknown),
         ] {
             assert_eq!(post(target).dialect, dialect, "{target}");
         }

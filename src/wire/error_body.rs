@@ -14,7 +14,7 @@ pub fn error_body(dialect: Dialect, status: StatusCode, code: &str, message: &st
             "type": "error",
             "error": {"type": anthropic_type(status), "message": message},
         }),
-        Dialect::Gemini => json!({
+        Dialect::Gemini | Dialect::GeminiInteractions => json!({
             "error": {"code": status.as_u16(), "message": message, "status": google_status(status)},
         }),
         Dialect::BedrockConverse | Dialect::BedrockInvoke => json!({

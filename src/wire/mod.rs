@@ -14,19 +14,24 @@ mod detect;
 mod embeddings;
 mod emit;
 mod encoding;
+mod engine_generate;
 mod error_body;
 mod event_stream;
 mod events;
 mod gemini;
+mod gemini_interactions;
 pub mod inject;
 mod json;
 mod json_array;
+mod lm_studio;
+mod mistral_conversations;
 mod named;
 mod ndjson;
 mod ollama;
 mod openai_chat;
 mod openai_completions;
 mod openai_json;
+mod openai_media;
 mod openai_realtime;
 mod openai_responses;
 mod openai_usage;
@@ -158,6 +163,13 @@ fn reader(dialect: Dialect) -> Box<dyn Reader> {
         Dialect::CohereV1 => Box::<cohere::V1>::default(),
         Dialect::CohereV2 => Box::<cohere::V2>::default(),
         Dialect::Tgi => Box::<tgi::Tgi>::default(),
+        Dialect::GeminiInteractions => Box::<gemini_interactions::Interactions>::default(),
+        Dialect::MistralConversations => Box::<mistral_conversations::Conversations>::default(),
+        Dialect::LmStudio => Box::<lm_studio::LmStudio>::default(),
+        Dialect::LlamaCpp | Dialect::EngineGenerate => {
+            Box::<engine_generate::EngineGenerate>::default()
+        }
+        Dialect::OpenaiMedia => Box::<openai_media::OpenaiMedia>::default(),
         Dialect::Embeddings => Box::<embeddings::Embeddings>::default(),
         Dialect::Rerank => Box::<embeddings::Rerank>::default(),
         Dialect::Unknown => Box::new(Unread),

@@ -64,6 +64,8 @@ pub(super) struct StreamEvent<'a> {
 #[derive(Deserialize)]
 pub(super) struct Response<'a> {
     #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
     pub(super) id: Text<'a>,
     #[serde(borrow, default)]
     pub(super) model: Text<'a>,
@@ -169,7 +171,10 @@ impl Responses {
     fn whole(&mut self, response: &Response<'_>, sink: Sink<'_>) {
         self.identity.note(&response.id, &response.model, sink);
         self.identity.service_tier(&response.service_tier, sink);
-        self.texts.copies(0, response, sink);
+        // What is compacted holds what was said before.
+        if &*response.object != "response.compaction" {
+            self.texts.copies(0, response, sink);
+        }
         response.outcome(0, sink);
     }
 }

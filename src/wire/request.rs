@@ -47,7 +47,13 @@ fn default_stream(dialect: Dialect) -> Option<bool> {
         | Dialect::AnthropicComplete
         | Dialect::CohereV1
         | Dialect::CohereV2
-        | Dialect::Tgi => Some(false),
+        | Dialect::Tgi
+        | Dialect::GeminiInteractions
+        | Dialect::MistralConversations
+        | Dialect::LmStudio
+        | Dialect::LlamaCpp
+        | Dialect::EngineGenerate
+        | Dialect::OpenaiMedia => Some(false),
         _ => None,
     }
 }

@@ -30,6 +30,12 @@ struct Looks<'a> {
     generated_text: Option<IgnoredAny>,
     generation_id: Option<IgnoredAny>,
     text: Option<IgnoredAny>,
+    meta_info: Option<IgnoredAny>,
+    text_output: Option<IgnoredAny>,
+    content: Option<IgnoredAny>,
+    stop: Option<IgnoredAny>,
+    model_instance_id: Option<IgnoredAny>,
+    stats: Option<IgnoredAny>,
     #[serde(rename = "stopReason")]
     stop_reason: Option<IgnoredAny>,
     output: Option<IgnoredAny>,
@@ -40,6 +46,7 @@ struct Choice {
     delta: Option<IgnoredAny>,
     message: Option<IgnoredAny>,
     text: Option<IgnoredAny>,
+    token_ids: Option<IgnoredAny>,
 }
 
 /// The events of Cohere's first streams: others have an `event_type`, too.
@@ -54,6 +61,9 @@ const COHERE_V1: [&str; 9] = [
     "stream-end",
     "debug",
 ];
+
+/// The first events of Gemini's Interactions.
+const INTERACTIONS: [&str; 3] = ["interaction.created", "interaction.start", "step.start"];
 
 /// The dialect of an event or a body, where it is beyond doubt.
 pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
@@ -72,7 +82,9 @@ fn by_type(looks: &Looks<'_>) -> Option<Dialect> {
     match &*looks.object {
         "chat.completion" | "chat.completion.chunk" => return Some(Dialect::OpenaiChat),
         "text_completion" => return Some(Dialect::OpenaiCompletions),
-        "response" => return Some(Dialect::OpenaiResponses),
+        "response" | "response.compaction" => return Some(Dialect::OpenaiResponses),
+        "conversation.response" => return Some(Dialect::MistralConversations),
+        "interaction" => return Some(Dialect::GeminiInteractions),
         _ => {}
     }
     match &*looks.r#type {
@@ -85,6 +97,13 @@ fn by_type(looks: &Looks<'_>) -> Option<Dialect> {
         | "message" => Some(Dialect::Anthropic),
         "completion" => Some(Dialect::AnthropicComplete),
         "message-start" | "content-start" | "content-delta" => Some(Dialect::CohereV2),
+        "conversation.response.started" | "message.output.delta" => {
+            Some(Dialect::MistralConversations)
+        }
+        "chat.start" => Some(Dialect::LmStudio),
+        "transcript.text.delta" | "transcript.text.done" | "speech.audio.delta" => {
+            Some(Dialect::OpenaiMedia)
+        }
         "session.created" | "session.updated" => Some(Dialect::OpenaiRealtime),
         kind if kind.starts_with("response.") && looks.response.is_some() => {
             Some(Dialect::OpenaiResponses)
@@ -101,7 +120,8 @@ fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
         return if choice.delta.is_some() || choice.message.is_some() {
             Some(Dialect::OpenaiChat)
         } else {
-            choice.text.map(|_| Dialect::OpenaiCompletions)
+            let ids = choice.token_ids.as_ref().map(|_| Dialect::EngineGenerate);
+            choice.text.map(|_| Dialect::OpenaiCompletions).or(ids)
         };
     }
     let has = |member: &Option<IgnoredAny>| member.is_some();
@@ -110,6 +130,18 @@ fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
     }
     if has(&looks.done) && (has(&looks.message) || has(&looks.response)) {
         return Some(Dialect::Ollama);
+    }
+    if INTERACTIONS.contains(&&*looks.event_type) {
+        return Some(Dialect::GeminiInteractions);
+    }
+    if has(&looks.text_output) || (has(&looks.meta_info) && has(&looks.text)) {
+        return Some(Dialect::EngineGenerate);
+    }
+    if has(&looks.content) && has(&looks.stop) {
+        return Some(Dialect::LlamaCpp);
+    }
+    if has(&looks.model_instance_id) && has(&looks.stats) {
+        return Some(Dialect::LmStudio);
     }
     if COHERE_V1.contains(&&*looks.event_type) || (has(&looks.generation_id) && has(&looks.text)) {
         return Some(Dialect::CohereV1);

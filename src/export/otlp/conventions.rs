@@ -206,9 +206,12 @@ fn by_dialect(dialect: Dialect) -> &'static str {
         | Dialect::OpenaiCompletions
         | Dialect::OpenaiResponses
         | Dialect::OpenaiRealtime
+        | Dialect::OpenaiMedia
         | Dialect::Embeddings => "openai",
         Dialect::Anthropic | Dialect::AnthropicComplete => "anthropic",
-        Dialect::Gemini => "gcp.gemini",
+        Dialect::Gemini | Dialect::GeminiInteractions => "gcp.gemini",
+        Dialect::MistralConversations => "mistral_ai",
+        Dialect::LmStudio | Dialect::LlamaCpp | Dialect::EngineGenerate => "_OTHER",
         Dialect::BedrockConverse | Dialect::BedrockInvoke => "aws.bedrock",
         Dialect::Ollama => "ollama",
         Dialect::CohereV1 | Dialect::CohereV2 | Dialect::Rerank => "cohere",
