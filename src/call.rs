@@ -1,6 +1,8 @@
 //! The domain's words. This module knows nobody; everybody knows it.
 
+use crate::upstream_facts::UpstreamFacts;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A family of request and response shapes on the wire.
@@ -478,6 +480,9 @@ pub struct CallRecord {
     pub route: String,
     /// The upstream it went to.
     pub upstream: String,
+    /// What the operator said of the upstream's engine and hardware then.
+    #[serde(default)]
+    pub upstream_facts: Option<Arc<UpstreamFacts>>,
     /// The endpoint of that upstream, `host:port`.
     pub endpoint: Option<String>,
     /// The shapes on the wire.

@@ -64,6 +64,7 @@ pub mod fetch;
 pub mod history;
 pub mod inject;
 pub mod ledger;
+pub mod lengths;
 pub mod memory;
 pub mod meter;
 pub mod observer;
@@ -78,6 +79,7 @@ mod state_file;
 pub mod throughput;
 pub mod tokens;
 pub mod trace;
+pub mod upstream_facts;
 pub mod wire;
 
 pub use command::run;

@@ -151,7 +151,7 @@ async fn calls_are_grouped_and_laid_out_over_time() {
     );
     assert_eq!(
         model["tps"],
-        json!({"p50": 40.0, "p10": 40.0, "p1": 40.0, "mean": 40.0})
+        json!({"p50": 40.0, "p10": 40.0, "p5": 40.0, "p1": 40.0, "mean": 40.0, "calls": 2})
     );
     assert_eq!(model["ttft"]["p95"], 0.25);
     assert_eq!(

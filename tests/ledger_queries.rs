@@ -202,6 +202,13 @@ proptest! {
         for (found, should) in found.iter().zip(&should) {
             same_session(found, should);
         }
+        let took = should.iter().map(|session| session.seconds.wall);
+        let took = history::tasks(took, None);
+        let kept = ledger.reader.task_seconds(&Filter::default()).expect("an answer");
+        let kept = history::tasks(kept, None);
+        prop_assert_eq!(kept.tasks, took.tasks);
+        prop_assert!(close(kept.seconds.p95, took.seconds.p95, 0.001));
+        prop_assert!(close(kept.seconds.mean, took.seconds.mean, 0.001));
     }
 
     #[test]
@@ -257,7 +264,12 @@ proptest! {
         filters.push(Filter { user: ledger.records[7].user.clone(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
-            for by in [&[Dimension::Model][..], &[Dimension::Workload, Dimension::Variant][..]] {
+            for by in [
+                &[Dimension::Model][..],
+                &[Dimension::Workload, Dimension::Variant][..],
+                &[Dimension::UpstreamFacts][..],
+                &[Dimension::PromptLength, Dimension::OutputLength, Dimension::Model][..],
+            ] {
                 let should = history::groups(all(&ledger.records).filter(|past| history::matches(filter, past)), by);
                 let page = Paging { limit: 1000, cursor: None };
                 let found = ledger.reader.groups(filter, by, &page).expect("an answer").rows;
@@ -271,9 +283,13 @@ proptest! {
                     prop_assert!(close(found.cost_usd, should.cost_usd, 1e-6));
                     prop_assert!(close(found.usd_per_million_output, should.usd_per_million_output, 1e-6));
                     prop_assert!(close(found.tps.mean, should.tps.mean, 0.001));
+                    prop_assert_eq!(found.tps.calls, should.tps.calls);
+                    prop_assert_eq!(found.ttft.calls, should.ttft.calls);
+                    prop_assert!(close(found.ttft.share, should.ttft.share, 0.001));
                     for (found, should) in [
                         (found.tps.p50, should.tps.p50),
                         (found.tps.p10, should.tps.p10),
+                        (found.tps.p5, should.tps.p5),
                         (found.tps.p1, should.tps.p1),
                         (found.ttft.p50, should.ttft.p50),
                         (found.ttft.p95, should.ttft.p95),
@@ -299,7 +315,8 @@ proptest! {
                     prop_assert_eq!(found.points.len(), 1000, "only the newest are there");
                     continue;
                 };
-                prop_assert_eq!(found.calls, should.calls);
+                prop_assert_eq!((found.calls, found.errors), (should.calls, should.errors));
+                prop_assert!(close(Some(found.requests_per_second), Some(should.requests_per_second), 1e-9));
                 prop_assert!(close(found.p50, should.p50, 0.011));
                 prop_assert!(close(found.p99, should.p99, 0.011));
             }

@@ -105,6 +105,7 @@ mod throughput;
 mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;
+mod upstream_facts;
 mod wire_any;
 mod wire_dialects;
 mod wire_framing;

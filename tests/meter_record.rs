@@ -53,7 +53,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     assert!(bytes.as_u64().is_some_and(|bytes| bytes > 500));
     let should = json!({
         "id": null, "started_at": "2023-11-14T22:13:20.123Z", "route": "route",
-        "upstream": "upstream", "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
+        "upstream": "upstream", "upstream_facts": null, "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
         "operation": "chat", "operation_class": "generation", "method": "POST", "path": "/v1/chat/completions", "model_requested": "asked", "model": "m-1", "streamed": true,
         "status": 200, "outcome": "complete", "error_type": null, "finish_reasons": ["stop"],
         "session": "s-1", "agent": "agent/1.0", "parent_agent": null, "user": null, "workload": "voice",

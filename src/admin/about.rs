@@ -4,6 +4,7 @@ use super::Admin;
 use super::api::Asked;
 use crate::call::Dialect;
 use crate::config::{Config, Endpoint, Route};
+use crate::upstream_facts::UpstreamFacts;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -56,6 +57,8 @@ pub struct Way {
     pub upstream: Arc<str>,
     /// The upstream's endpoints.
     pub urls: Vec<String>,
+    /// What is said of the upstream's engine and hardware.
+    pub upstream_facts: Option<Arc<UpstreamFacts>>,
 }
 
 /// The settings that numbers on the page depend on.
@@ -95,7 +98,11 @@ impl About {
                     tls: listener.tls.is_some(),
                 })
                 .collect(),
-            routes: config.routes.iter().map(|route| way(route)).collect(),
+            routes: config
+                .routes
+                .iter()
+                .map(|route| way(route, config))
+                .collect(),
             measure: Settings {
                 min_output_tokens: config.measure.min_output_tokens,
                 buffered_above: config.measure.buffered_above,
@@ -106,7 +113,7 @@ impl About {
     }
 }
 
-fn way(route: &Route) -> Way {
+fn way(route: &Route, config: &Config) -> Way {
     let names = route.matches.headers.iter().map(|(name, _)| name);
     Way {
         name: Arc::clone(&route.name),
@@ -117,6 +124,11 @@ fn way(route: &Route) -> Way {
         workload: route.workload.clone(),
         upstream: Arc::clone(&route.upstream.name),
         urls: route.upstream.endpoints.iter().map(url).collect(),
+        upstream_facts: config
+            .measure
+            .upstream_facts
+            .get(&route.upstream.name)
+            .cloned(),
     }
 }
 

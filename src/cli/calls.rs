@@ -125,6 +125,12 @@ pub enum By {
     Experiment,
     /// The variant of the experiment
     Variant,
+    /// What `[upstream.facts]` said of the upstream then
+    UpstreamFacts,
+    /// The class of the prompt's length
+    PromptLength,
+    /// The class of the answer's length
+    OutputLength,
 }
 
 /// What `report` writes.

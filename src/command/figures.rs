@@ -48,6 +48,7 @@ pub(super) fn keep(
     prometheus.before_scrape(move |registry, _| {
         if let Some(meter) = theirs.upgrade() {
             cost::gpus(registry, &meter.prices());
+            cost::facts(registry, &meter.measure());
             quota::quotas(registry, &meter.quotas());
         }
     });

@@ -8,6 +8,7 @@ use crate::caller::{Mode, OnUnreadable};
 use crate::cost::budget::Per;
 use crate::quota;
 use crate::slo::{Kind, Severity, Weight};
+use crate::upstream_facts::UpstreamFacts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -378,6 +379,7 @@ pub(super) struct Upstream {
     pub(super) max_pending: Option<usize>,
     pub(super) gpu_usd_per_hour: Option<Spanned<f64>>,
     pub(super) gpus: Option<Spanned<u32>>,
+    pub(super) facts: Option<Spanned<UpstreamFacts>>,
     pub(super) metrics_url: Option<Url>,
     pub(super) metrics_interval: Option<Spanned<Span>>,
 }

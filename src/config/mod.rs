@@ -24,8 +24,10 @@ use crate::cost::budget::{Budget, Budgets};
 use crate::memory::DEFAULT_BYTES;
 use crate::quota::Quotas;
 use crate::slo::{Objective, Pattern, Receiver};
+use crate::upstream_facts::UpstreamFacts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderName, HeaderValue};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -345,6 +347,8 @@ pub struct Measure {
     pub workloads: Arc<[Workload]>,
     /// What tokens cost.
     pub prices: Arc<Prices>,
+    /// What the operator says of upstreams' engines and hardware, by upstream.
+    pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
     /// What was spent of the budgets; of none unless it is set.
     pub budgets: Arc<Budgets>,
     /// What calls may take at once and by the minute.
@@ -425,6 +429,7 @@ impl Default for Measure {
             workloads: Arc::default(),
             prices: Arc::default(),
             budgets: Arc::default(),
+            upstream_facts: Arc::default(),
             quotas: Arc::default(),
         }
     }

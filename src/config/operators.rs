@@ -55,6 +55,30 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
     hosts
 }
 
+/// What is said of upstreams' engines and hardware, by upstream.
+pub(super) fn facts(
+    upstreams: &[Spanned<file::Upstream>],
+    problems: &mut Problems<'_>,
+) -> HashMap<Arc<str>, Arc<UpstreamFacts>> {
+    let mut all = HashMap::new();
+    for upstream in upstreams.iter().map(Spanned::get_ref) {
+        let Some(facts) = &upstream.facts else {
+            continue;
+        };
+        if let Some(name) = facts.get_ref().unusable() {
+            let longest = UpstreamFacts::MAX_VALUE;
+            let rule =
+                format!("`{name}` must have 1 to {longest} bytes, without `;` and line breaks");
+            problems.at(facts, rule);
+        }
+        if !facts.get_ref().is_empty() {
+            let name = upstream.name.get_ref().as_str().into();
+            all.insert(name, Arc::new(facts.get_ref().clone()));
+        }
+    }
+    all
+}
+
 /// Agents get nowhere near what operators see: no upstream is their address.
 pub(super) fn apart(
     admin: &Admin,

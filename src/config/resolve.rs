@@ -25,6 +25,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     };
     let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
     let gpus = cost::gpus(&file.upstream, &mut problems);
+    let facts = operators::facts(&file.upstream, &mut problems);
     let upstreams = upstreams(file.upstream, &mut problems);
     for scrape in &mut scrapes {
         if let Some(upstream) = upstreams.get(&*scrape.upstream) {
@@ -43,6 +44,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         shipped: file.shipped_prices.unwrap_or(true),
         gpus,
     });
+    measure.upstream_facts = Arc::new(facts);
     let budgets = cost::budgets(file.budget, &routes, &measure, &mut problems);
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
@@ -215,6 +217,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
         workloads: default.workloads,
         prices: default.prices,
         budgets: default.budgets,
+        upstream_facts: default.upstream_facts,
         quotas: default.quotas,
     }
 }

@@ -1,10 +1,11 @@
-//! Own GPUs and budgets as series.
+//! Own GPUs, budgets and what upstreams are as series.
 
 use super::names;
 use super::registry::Registry;
-use crate::config::Config;
+use crate::config::{Config, Measure};
 use crate::cost::Prices;
 use crate::cost::budget::Budgets;
+use crate::upstream_facts::UpstreamFacts;
 
 /// Says what own GPUs cost an hour.
 pub fn gpus(registry: &Registry, prices: &Prices) {
@@ -14,8 +15,43 @@ pub fn gpus(registry: &Registry, prices: &Prices) {
     }
 }
 
-/// Takes away the series of budgets and GPUs that are in `now` and not in `next`.
+/// Says what upstreams are.
+pub fn facts(registry: &Registry, measure: &Measure) {
+    for (upstream, facts) in measure.upstream_facts.iter() {
+        registry
+            .gauge(&names::UPSTREAM_INFO, &info(upstream, facts))
+            .set(1.0);
+    }
+}
+
+/// The labels of an upstream's facts; what is not said is empty.
+fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> [&'a str; 7] {
+    let [
+        hardware,
+        quantization,
+        batch_size,
+        engine,
+        engine_version,
+        model_version,
+    ] = facts.values().map(Option::unwrap_or_default);
+    [
+        upstream,
+        hardware,
+        quantization,
+        batch_size,
+        engine,
+        engine_version,
+        model_version,
+    ]
+}
+
+/// Takes away the series of budgets, GPUs and facts that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &Config, next: &Config) {
+    for (upstream, facts) in now.measure.upstream_facts.iter() {
+        if next.measure.upstream_facts.get(upstream) != Some(facts) {
+            registry.forget(&names::UPSTREAM_INFO, &info(upstream, facts));
+        }
+    }
     let gpus = &next.measure.prices.gpus;
     for gone in now
         .measure

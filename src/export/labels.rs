@@ -1,19 +1,14 @@
 //! The words that labels are made of, and the bound on models.
 
 use crate::call::CallRecord;
+use crate::lengths::prompt_length;
 pub(crate) use crate::throughput::{Models, UNKNOWN};
 
 /// The class of prompt length that a call belongs to.
 pub(crate) fn context(record: &CallRecord) -> &'static str {
     let tokens = &record.tokens;
-    match tokens.reported.input.or(tokens.normalised.input) {
-        None => UNKNOWN,
-        Some(..1_000) => "under_1k",
-        Some(..8_000) => "1k_8k",
-        Some(..32_000) => "8k_32k",
-        Some(..128_000) => "32k_128k",
-        Some(_) => "over_128k",
-    }
+    let input = tokens.reported.input.or(tokens.normalised.input);
+    input.map_or(UNKNOWN, prompt_length)
 }
 
 /// The class of concurrency.

@@ -3,26 +3,33 @@
 use super::matching::model_of;
 use super::past::Past;
 use super::quantile::{quantile, sorted};
-use super::totals::Totals;
+use super::totals::{Totals, tokens};
 use crate::call::CallRecord;
 use crate::ledger::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
+use crate::lengths::{output_length, prompt_length};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The experience bands: their lower bounds.
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
 
 /// What a call has of `dimension`.
-pub fn value_of(dimension: Dimension, call: &CallRecord) -> Option<&str> {
-    match dimension {
-        Dimension::Model => model_of(call),
-        Dimension::Workload => call.workload.as_deref(),
-        Dimension::Upstream => Some(&call.upstream),
-        Dimension::Agent => call.agent.as_deref(),
-        Dimension::Route => Some(&call.route),
-        Dimension::Experiment => call.experiment.as_deref(),
-        Dimension::Variant => call.variant.as_deref(),
-        Dimension::Outcome => Some(call.outcome.as_str()),
-    }
+fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
+    Some(Cow::Borrowed(match dimension {
+        Dimension::Model => model_of(call)?,
+        Dimension::Workload => call.workload.as_deref()?,
+        Dimension::Upstream => &call.upstream,
+        Dimension::Agent => call.agent.as_deref()?,
+        Dimension::Route => &call.route,
+        Dimension::Experiment => call.experiment.as_deref()?,
+        Dimension::Variant => call.variant.as_deref()?,
+        Dimension::Outcome => call.outcome.as_str(),
+        Dimension::UpstreamFacts => {
+            return Some(Cow::Owned(call.upstream_facts.as_ref()?.to_string()));
+        }
+        Dimension::PromptLength => prompt_length(tokens(call).input?),
+        Dimension::OutputLength => output_length(tokens(call).output?),
+    }))
 }
 
 /// The calls that have the same values.
@@ -38,6 +45,7 @@ impl Group {
     pub fn add(&mut self, past: &Past<'_>) {
         self.add_unmeasured(past);
         self.totals.add_decode(past);
+        self.totals.add_wait(past);
         self.tps.extend(past.record.tps.output);
         self.ttft.extend(past.record.seconds.ttft);
     }
@@ -58,19 +66,24 @@ impl Group {
             tps: SpeedRow {
                 p50: quantile(&tps, 0.5),
                 p10: quantile(&tps, 0.1),
+                p5: quantile(&tps, 0.05),
                 p1: quantile(&tps, 0.01),
                 mean: self.totals.tps(),
+                calls: tps.len() as u64,
             },
             ttft: LatencyRow {
                 p50: quantile(&ttft, 0.5),
                 p95: quantile(&ttft, 0.95),
                 p99: quantile(&ttft, 0.99),
+                calls: ttft.len() as u64,
+                share: self.totals.ttft_share(),
             },
             tokens: self.totals.tokens,
             cost_usd: self.totals.cost_usd,
             unpriced_calls: self.totals.unpriced,
             usd_per_million_output: self.totals.usd_per_million_output(),
             bands: bands(&tps),
+            requests_per_second: None,
         }
     }
 }
@@ -106,7 +119,7 @@ impl Groups {
 
     /// The group of a call.
     pub fn of(&mut self, past: &Past<'_>) -> &mut Group {
-        let value = |by: &Dimension| value_of(*by, past.record).map(str::to_owned);
+        let value = |by: &Dimension| value_of(*by, past.record).map(Cow::into_owned);
         let names = self.dimensions.iter().map(value).collect();
         self.groups.entry(names).or_default()
     }

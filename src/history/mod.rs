@@ -8,6 +8,7 @@ mod matching;
 mod past;
 mod quantile;
 mod sessions;
+mod tasks;
 mod throughput;
 mod time;
 mod timeseries;
@@ -17,12 +18,13 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
-pub use groups::{Group, Groups, groups, value_of};
+pub use groups::{Group, Groups, groups};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use past::Past;
 pub use quantile::quantile;
 pub use sessions::sessions;
+pub use tasks::tasks;
 pub use throughput::ThroughputHistory;
 pub use time::{duration, instant};
 pub use timeseries::{MAX_POINTS, timeseries};

@@ -219,9 +219,10 @@ fn calls_are_grouped_with_their_tails_their_bands_and_their_price() {
     assert_eq!((row.name.as_deref(), row.calls), (Some("m"), 101));
     let tps = row.tps;
     assert_eq!(
-        (tps.p50, tps.p10, tps.p1),
-        (Some(50.0), Some(10.0), Some(1.0))
+        (tps.p50, tps.p10, tps.p5, tps.p1),
+        (Some(50.0), Some(10.0), Some(5.0), Some(1.0))
     );
+    assert_eq!((tps.calls, row.ttft.calls), (100, 101));
     // Each is decoded from its own first token to second 3.
     let (tokens, seconds) = (1..=100).fold((0.0, 0.0), |(tokens, seconds), n| {
         let decode = 3.0 - f64::from(n) / 100.0;

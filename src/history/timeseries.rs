@@ -17,6 +17,7 @@ pub const MAX_POINTS: usize = 1000;
 #[derive(Default)]
 struct Step {
     calls: u64,
+    errors: u64,
     values: Vec<f64>,
 }
 
@@ -37,6 +38,7 @@ pub fn timeseries<'a>(
         let number = since_1970(past.started) as u64 / width;
         let step = steps.entry(number).or_default();
         step.calls += 1;
+        step.errors += u64::from(past.failed());
         step.values.extend(match metric {
             SeriesMetric::Tps => past.record.tps.output,
             SeriesMetric::Ttft => past.record.seconds.ttft,
@@ -61,7 +63,12 @@ pub fn timeseries<'a>(
     }
     let points = (from..end).map(|number| {
         let step = steps.remove(&number).unwrap_or_default();
-        point(number * width, step, tokens.rate((number - from) as usize))
+        point(
+            number * width,
+            width,
+            step,
+            tokens.rate((number - from) as usize),
+        )
     });
     Timeseries {
         step: width,
@@ -94,11 +101,13 @@ fn generated_by(past: &Past<'_>) -> Option<Generated> {
     })
 }
 
-fn point(at: u64, step: Step, (tokens, spread): (f64, f64)) -> Point {
+fn point(at: u64, width: u64, step: Step, (tokens, spread): (f64, f64)) -> Point {
     let values = sorted(step.values);
     Point {
         at: instant(UNIX_EPOCH + Duration::from_secs(at)),
         calls: step.calls,
+        errors: step.errors,
+        requests_per_second: step.calls as f64 / width as f64,
         p10: quantile(&values, 0.1),
         p50: quantile(&values, 0.5),
         p90: quantile(&values, 0.9),

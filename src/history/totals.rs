@@ -28,6 +28,9 @@ pub(super) struct Totals {
     priced_output: u64,
     decode_tokens: f64,
     decode_seconds: f64,
+    /// How long calls with a first token waited for it, and how long they took.
+    ttft_seconds: f64,
+    waited_seconds: f64,
 }
 
 impl Totals {
@@ -58,6 +61,19 @@ impl Totals {
             self.decode_tokens += tokens;
             self.decode_seconds += seconds;
         }
+    }
+
+    /// The time to first token of `past` counts, too.
+    pub(super) fn add_wait(&mut self, past: &Past<'_>) {
+        if let Some(ttft) = past.record.seconds.ttft {
+            self.ttft_seconds += ttft;
+            self.waited_seconds += past.record.seconds.duration.unwrap_or(0.0);
+        }
+    }
+
+    /// The share of the time to first token in all that calls took.
+    pub(super) fn ttft_share(&self) -> Option<f64> {
+        (self.waited_seconds > 0.0).then(|| self.ttft_seconds / self.waited_seconds)
     }
 
     /// Decode tokens over decode seconds.

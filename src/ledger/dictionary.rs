@@ -35,10 +35,11 @@ pub(crate) enum Kind {
     TokenSource,
     TpsUnavailable,
     CostSource,
+    UpstreamFacts,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 21] = [
+    pub(crate) const ALL: [Kind; 22] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -60,6 +61,7 @@ impl Kind {
         Kind::TokenSource,
         Kind::TpsUnavailable,
         Kind::CostSource,
+        Kind::UpstreamFacts,
     ];
 
     /// The word in the file.
@@ -86,15 +88,16 @@ impl Kind {
             Kind::TokenSource => "token_source",
             Kind::TpsUnavailable => "tps_unavailable",
             Kind::CostSource => "cost_source",
+            Kind::UpstreamFacts => "upstream_facts",
         }
     }
 }
 
-/// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation:
-/// as ids. Calls of before there were classes have none.
-pub(crate) type Common = [Option<i64>; 9];
+/// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation,
+/// facts of the upstream: as ids. Calls of before there were classes or facts have none.
+pub(crate) type Common = [Option<i64>; COMMON.len()];
 /// The kinds of [`Common`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; 9] = [
+pub(crate) const COMMON: [Kind; 10] = [
     Kind::Route,
     Kind::Upstream,
     Kind::Model,
@@ -104,7 +107,16 @@ pub(crate) const COMMON: [Kind; 9] = [
     Kind::Variant,
     Kind::Outcome,
     Kind::OperationClass,
+    Kind::UpstreamFacts,
 ];
+
+/// Reads the id and the [`Common`] of every combination.
+pub(crate) fn select_series() -> String {
+    format!(
+        "SELECT id, {} FROM series",
+        COMMON.map(Kind::as_str).join(", ")
+    )
+}
 
 /// The numbers that are taken. Only good as long as every transaction is committed.
 #[derive(Debug, Default)]
@@ -136,10 +148,7 @@ impl Dictionary {
                 dictionary.took(kind, row.get::<_, String>(2)?.into(), id);
             }
         }
-        let mut statement = connection.prepare(
-            "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome,
-             operation_class FROM series",
-        )?;
+        let mut statement = connection.prepare(&select_series())?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
@@ -223,8 +232,10 @@ impl Dictionary {
             }
         }
         let id = self.next_series + 1;
-        let mut statement = connection
-            .prepare_cached("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+        let columns = COMMON.map(Kind::as_str).join(", ");
+        let places = ", ?".repeat(COMMON.len());
+        let insert = format!("INSERT INTO series (id, {columns}) VALUES (?{places})");
+        let mut statement = connection.prepare_cached(&insert)?;
         statement.raw_bind_parameter(1, id)?;
         for (at, name) in common.iter().enumerate() {
             statement.raw_bind_parameter(at + 2, name)?;

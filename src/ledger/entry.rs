@@ -97,6 +97,7 @@ pub(crate) struct Share {
     pub(crate) tps: Option<f64>,
     /// Seconds.
     pub(crate) ttft: Option<f64>,
+    pub(crate) duration_us: Option<i64>,
 }
 
 impl Share {
@@ -114,6 +115,7 @@ impl Share {
             decode: decode(tps, record.seconds.ttft, record.seconds.last_token),
             tps,
             ttft: record.seconds.ttft,
+            duration_us: record.seconds.duration.and_then(micros),
         }
     }
 }

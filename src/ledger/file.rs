@@ -15,6 +15,7 @@ const STEPS: &[&str] = &[
     // In the order they began, every session in turn would be the first of a page.
     "CREATE INDEX sessions_by_start ON sessions (started_us)",
     include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
 ];
 /// The views, over the tables of the newest version.
 pub(super) const VIEWS: &str = include_str!("views.sql");

@@ -15,7 +15,8 @@ pub(super) const FINE_FOR: i64 = 8 * 86_400;
 /// The columns of `rollups` behind its key, as [`read`] takes them.
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls, priced_output_tokens, decode_tokens, \
-    decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft";
+    decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \
+    ttft_us, waited_us";
 
 /// The sums that a batch adds to.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ impl Rollups {
         ))?;
         let mut put = connection.prepare_cached(&format!(
             "INSERT OR REPLACE INTO rollups (level, start, series, {COLUMNS}) VALUES (?, ?, ?, \
-             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         ))?;
         for ((level, start, series), mut sums) in self.sums {
             let found = |row: &Row<'_>| read(row, &mut sums, true, true);
@@ -64,6 +65,8 @@ pub(super) fn read(row: &Row<'_>, sums: &mut Sums, tps: bool, ttft: bool) -> rus
         priced_output: row.get(7)?,
         decode_tokens: row.get(8)?,
         decode_us: row.get(9)?,
+        ttft_us: row.get(17)?,
+        waited_us: row.get(18)?,
         ..Sums::default()
     };
     for (at, band) in found.bands.iter_mut().enumerate() {
@@ -102,5 +105,7 @@ fn write(put: &mut CachedStatement<'_>, key: [i64; 3], sums: &Sums) -> rusqlite:
         bands[4],
         sums.tps.encode(),
         sums.ttft.encode(),
+        sums.ttft_us,
+        sums.waited_us,
     ])
 }

@@ -50,11 +50,15 @@ impl Sketch {
         counted.map(|(at, times)| (self.first + at as i32, *times))
     }
 
+    /// Values that were counted.
+    pub(crate) fn len(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// The value that a share `q` of all values does not exceed, by nearest rank; `None`
     /// without any.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
-        let all: u64 = self.counts.iter().sum();
-        let rank = (q * all as f64).ceil().max(1.0) as u64;
+        let rank = (q * self.len() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (class, times) in self.classes() {
             seen += times;

@@ -163,6 +163,10 @@ impl Names {
         let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
         let finish = (!record.finish_reasons.is_empty())
             .then(|| serde_json::to_string(&record.finish_reasons).unwrap_or_default());
+        let facts = record
+            .upstream_facts
+            .as_ref()
+            .map(|facts| facts.to_string());
         let common = [
             maybe(Kind::Route, Some(&record.route))?,
             maybe(Kind::Upstream, Some(&record.upstream))?,
@@ -173,6 +177,7 @@ impl Names {
             maybe(Kind::Variant, record.variant.as_deref())?,
             maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
             maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
+            maybe(Kind::UpstreamFacts, facts.as_deref())?,
         ];
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());

@@ -1,7 +1,7 @@
 //! Sums over calls, which can be added up. What nobody told stays unknown.
 
 use super::busy::Busy;
-use super::entry::{BANDS, Share};
+use super::entry::{BANDS, Share, micros};
 use super::sketch::Sketch;
 
 /// Sums over calls.
@@ -22,6 +22,9 @@ pub(crate) struct Sums {
     pub(crate) priced_output: i64,
     pub(crate) decode_tokens: i64,
     pub(crate) decode_us: i64,
+    /// How long calls with a first token waited for it, and how long they took.
+    pub(crate) ttft_us: i64,
+    pub(crate) waited_us: i64,
     pub(crate) bands: [i64; BANDS.len() + 1],
     /// Tokens per second.
     pub(crate) tps: Sketch,
@@ -60,6 +63,8 @@ impl Sums {
         }
         if let Some(ttft) = call.ttft {
             self.ttft.add(ttft);
+            self.ttft_us += micros(ttft).unwrap_or(0);
+            self.waited_us += call.duration_us.unwrap_or(0);
         }
     }
 
@@ -79,6 +84,8 @@ impl Sums {
         self.priced_output += other.priced_output;
         self.decode_tokens = self.decode_tokens.saturating_add(other.decode_tokens);
         self.decode_us = self.decode_us.saturating_add(other.decode_us);
+        self.ttft_us = self.ttft_us.saturating_add(other.ttft_us);
+        self.waited_us = self.waited_us.saturating_add(other.waited_us);
         for (sum, more) in self.bands.iter_mut().zip(other.bands) {
             *sum += more;
         }

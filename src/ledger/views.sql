@@ -11,6 +11,7 @@ SELECT
     || printf('.%03dZ', c.started_ms % 1000) AS started_at,
   route.name AS route,
   upstream.name AS upstream,
+  facts.name AS upstream_facts,
   endpoint.name AS endpoint,
   dialect.name AS dialect,
   operation.name AS operation,
@@ -96,6 +97,7 @@ LEFT JOIN names endpoint ON endpoint.id = c.endpoint
 LEFT JOIN names dialect ON dialect.id = c.dialect
 LEFT JOIN names operation ON operation.id = c.operation
 LEFT JOIN names class ON class.id = s.operation_class
+LEFT JOIN names facts ON facts.id = s.upstream_facts
 LEFT JOIN names method ON method.id = c.method
 LEFT JOIN names path ON path.id = c.path
 LEFT JOIN names tier ON tier.id = c.service_tier

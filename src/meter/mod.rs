@@ -126,6 +126,11 @@ impl Meter {
         Arc::clone(&self.shared.measure.load().prices)
     }
 
+    /// How calls are measured now.
+    pub fn measure(&self) -> Arc<Measure> {
+        self.shared.measure.load_full()
+    }
+
     /// What calls may take now.
     pub fn quotas(&self) -> Arc<Quotas> {
         Arc::clone(&self.shared.measure.load().quotas)

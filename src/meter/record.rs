@@ -184,6 +184,7 @@ fn record(
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
         route: head.lane.route.to_string(),
         upstream: head.lane.upstream.to_string(),
+        upstream_facts: measure.upstream_facts.get(&head.lane.upstream).cloned(),
         endpoint: state.endpoint.as_deref().map(str::to_owned),
         dialect: closing.dialect,
         operation,

@@ -1,11 +1,13 @@
 //! Call records as agents at work leave them behind: sessions of several calls, a few
 //! models behind a few upstreams, some reasoning, some errors. Always the same ones.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::call::{
     Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
     Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
+use tokengauge::upstream_facts::UpstreamFacts;
 
 /// Numbers that look like chance (splitmix64).
 pub struct Dice(pub u64);
@@ -236,6 +238,13 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         started_at: humantime::format_rfc3339_millis(started).to_string(),
         route: upstream.to_owned(),
         upstream: upstream.to_owned(),
+        upstream_facts: (upstream == "vllm").then(|| {
+            Arc::new(UpstreamFacts {
+                hardware: Some("8xH100".to_owned()),
+                engine_version: Some(format!("0.{}", 10 + dice.below(2))),
+                ..UpstreamFacts::default()
+            })
+        }),
         endpoint: Some(format!("{upstream}.example:443")),
         dialect,
         operation: Operation::Chat,

@@ -2,11 +2,13 @@
 
 use super::asked::{Asked, FILTERS, PAGING};
 use super::problem::Problem;
-use super::store::{Store, ask};
+use super::store::{Span, Store, ask};
 use crate::admin::Admin;
 use crate::call::CallRecord;
+use crate::history;
 use crate::ledger::{
-    Dimension, GroupRow, Page, SeriesMetric, SessionQuery, SessionRow, SessionSort, Timeseries,
+    Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionQuery, SessionRow, SessionSort,
+    Tasks, Timeseries,
 };
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -15,7 +17,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A step of a time series when nobody says how long.
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
 /// By what calls are told apart.
-pub(super) const DIMENSIONS: [(&str, Dimension); 8] = [
+pub(super) const DIMENSIONS: [(&str, Dimension); 11] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
     ("route", Dimension::Route),
@@ -46,6 +48,9 @@ pub(super) const DIMENSIONS: [(&str, Dimension); 8] = [
     ("experiment", Dimension::Experiment),
     ("variant", Dimension::Variant),
     ("outcome", Dimension::Outcome),
+    ("upstream_facts", Dimension::UpstreamFacts),
+    ("prompt_length", Dimension::PromptLength),
+    ("output_length", Dimension::OutputLength),
 ];
 /// The parameters of sessions alone.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
@@ -154,8 +159,88 @@ fn under_way(admin: &Admin) -> HashMap<String, u64> {
 }
 
 #[derive(Serialize)]
+struct TasksOf {
+    store: &'static str,
+    #[serde(flatten)]
+    span: Times,
+    #[serde(flatten)]
+    tasks: Tasks,
+}
+
+/// How long sessions take, and how many end.
+pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = Asked::of(query.as_deref(), &[&FILTERS])?;
+        let now = (admin.wall)();
+        let filter = asked.filter(now)?;
+        let question = move |store: &Store| {
+            let span = store.span(&filter, now)?;
+            let seconds = store.task_seconds(&filter)?;
+            Ok(TasksOf {
+                store: store.name(),
+                span: Times::of(span),
+                tasks: history::tasks(seconds, span.and_then(|span| span.length())),
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// What of the time asked for is kept.
+#[derive(Clone, Serialize)]
+struct Times {
+    since: Option<String>,
+    until: Option<String>,
+}
+
+impl Times {
+    fn of(span: Option<Span>) -> Times {
+        let written = |at| humantime::format_rfc3339_millis(at).to_string();
+        Times {
+            since: span.map(|span| written(span.since)),
+            until: span.map(|span| written(span.until)),
+        }
+    }
+}
+
+/// A page of groups, and the time that they are of.
+struct GroupPage {
+    store: &'static str,
+    span: Times,
+    rows: Vec<GroupRow>,
+    next_cursor: Option<String>,
+}
+
+impl GroupPage {
+    fn of(
+        store: &Store,
+        filter: &Filter,
+        by: &[Dimension],
+        paging: &Paging,
+        now: SystemTime,
+    ) -> Result<GroupPage, Problem> {
+        let mut page = store.groups(filter, by, paging)?;
+        let span = store.span(filter, now)?;
+        let seconds = span.and_then(|span| span.length());
+        for row in &mut page.rows {
+            let calls = row.calls as f64;
+            row.requests_per_second = seconds.map(|seconds| calls / seconds.as_secs_f64());
+        }
+        Ok(GroupPage {
+            store: store.name(),
+            span: Times::of(span),
+            rows: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    }
+}
+
+#[derive(Serialize)]
 struct Models {
     store: &'static str,
+    #[serde(flatten)]
+    span: Times,
     models: Vec<GroupRow>,
     next_cursor: Option<String>,
 }
@@ -163,9 +248,10 @@ struct Models {
 /// What calls come to by model.
 pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let (store, page) = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
+        let page = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
         Ok(Models {
-            store,
+            store: page.store,
+            span: page.span,
             models: page.rows,
             next_cursor: page.next_cursor,
         })
@@ -176,6 +262,8 @@ pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery
 #[derive(Serialize)]
 struct Workloads {
     store: &'static str,
+    #[serde(flatten)]
+    span: Times,
     workloads: Vec<GroupRow>,
     next_cursor: Option<String>,
 }
@@ -183,9 +271,10 @@ struct Workloads {
 /// What calls come to by workload.
 pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let (store, page) = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
+        let page = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
         Ok(Workloads {
-            store,
+            store: page.store,
+            span: page.span,
             workloads: page.rows,
             next_cursor: page.next_cursor,
         })
@@ -196,6 +285,8 @@ pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQu
 #[derive(Serialize)]
 struct Groups {
     store: &'static str,
+    #[serde(flatten)]
+    span: Times,
     groups: Vec<NamedGroup>,
     next_cursor: Option<String>,
 }
@@ -212,7 +303,8 @@ struct NamedGroup {
 pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
-        let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
+        let now = (admin.wall)();
+        let (filter, paging) = (asked.filter(now)?, asked.paging()?);
         // Without any they are one group: everything that the filters mean.
         let by = match asked.text("by") {
             Some(_) => asked.words("by", &DIMENSIONS)?,
@@ -220,8 +312,8 @@ pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery
         };
         let dimensions: Vec<Dimension> = by.iter().map(|(_, dimension)| *dimension).collect();
         let question =
-            move |store: &Store| Ok((store.name(), store.groups(&filter, &dimensions, &paging)?));
-        let (store, page) = ask(&admin, question).await?;
+            move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
+        let page = ask(&admin, question).await?;
         let named = |row: GroupRow| NamedGroup {
             by: by
                 .iter()
@@ -231,7 +323,8 @@ pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery
             row,
         };
         Ok(Groups {
-            store,
+            store: page.store,
+            span: page.span,
             groups: page.rows.into_iter().map(named).collect(),
             next_cursor: page.next_cursor,
         })
@@ -243,10 +336,11 @@ async fn one_dimension(
     admin: &Admin,
     query: Option<&str>,
     by: Dimension,
-) -> Result<(&'static str, Page<GroupRow>), Problem> {
+) -> Result<GroupPage, Problem> {
     let asked = Asked::of(query, &[&FILTERS, &PAGING])?;
-    let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
-    let question = move |store: &Store| Ok((store.name(), store.groups(&filter, &[by], &paging)?));
+    let now = (admin.wall)();
+    let (filter, paging) = (asked.filter(now)?, asked.paging()?);
+    let question = move |store: &Store| GroupPage::of(store, &filter, &[by], &paging, now);
     ask(admin, question).await
 }
 

@@ -24,6 +24,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/calls", get(finished::calls)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),
+        ("/api/v1/tasks", get(finished::tasks)),
         ("/api/v1/models", get(finished::models)),
         ("/api/v1/workloads", get(finished::workloads)),
         ("/api/v1/groups", get(finished::groups)),

@@ -12,7 +12,7 @@ use crate::ledger::{
 use crate::meter::{Finding, RecentCalls};
 use axum::http::StatusCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How long an answer may take. The ledger has a limit of its own, which is shorter.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,6 +22,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) enum Store {
     Memory(Arc<RecentCalls>),
     Ledger(Arc<Reader>),
+}
+
+/// A part of the time that calls are kept of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) since: SystemTime,
+    pub(super) until: SystemTime,
+}
+
+impl Span {
+    pub(super) fn length(&self) -> Option<Duration> {
+        let length = self.until.duration_since(self.since).ok();
+        length.filter(|length| !length.is_zero())
+    }
 }
 
 type Answer<T> = Result<T, Problem>;
@@ -72,6 +86,45 @@ impl Store {
                 let findings = recent.newest(usize::MAX);
                 let all = history::sessions(all(&findings), query);
                 part_of(all, &query.page)
+            }
+        }
+    }
+
+    /// What of the time asked for is kept, up to `now`; `None` where no call is.
+    pub(super) fn span(&self, filter: &Filter, now: SystemTime) -> Answer<Option<Span>> {
+        let oldest = match self {
+            Store::Ledger(reader) => reader.oldest().map_err(problem)?,
+            Store::Memory(recent) => {
+                let findings = recent.newest(usize::MAX);
+                all(&findings).map(|past| past.started).min()
+            }
+        };
+        let span = |oldest: SystemTime| Span {
+            since: filter.since.map_or(oldest, |since| since.max(oldest)),
+            until: filter.until.map_or(now, |until| until.min(now)),
+        };
+        Ok(oldest.map(span))
+    }
+
+    /// How long the sessions took whose last call ended within the time, in seconds.
+    pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
+        match self {
+            Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            Store::Memory(recent) => {
+                let findings = recent.newest(usize::MAX);
+                let query = SessionQuery {
+                    filter: filter.clone(),
+                    ..SessionQuery::default()
+                };
+                let over = |session: &SessionRow| {
+                    let last = humantime::parse_rfc3339(&session.last_at).ok();
+                    filter
+                        .until
+                        .is_none_or(|until| last.is_some_and(|last| last < until))
+                };
+                let sessions = history::sessions(all(&findings), &query);
+                let over = sessions.iter().filter(|session| over(session));
+                Ok(over.map(|session| session.seconds.wall).collect())
             }
         }
     }

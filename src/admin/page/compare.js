@@ -1,7 +1,7 @@
-// Models, or workloads, side by side.
+// Models, workloads, lengths or upstreams side by side.
 import { h, toggle } from "./dom.js";
 import { Table } from "./table.js";
-import { count, known, percent, rate, seconds, usd } from "./format.js";
+import { count, frequency, known, percent, rate, seconds, usd } from "./format.js";
 import { bandName } from "./words.js";
 
 export class Compare {
@@ -9,7 +9,7 @@ export class Compare {
     this.kind = "models";
     this.scale = 1;
     this.problem = h("p", { class: "note problem" });
-    const head = h("div", { class: "head" }, toggle("What to compare", [["models", "Models"], ["workloads", "Workloads"]], "models", (kind) => {
+    const head = h("div", { class: "head" }, toggle("What to compare", KINDS, "models", (kind) => {
       this.kind = kind;
       this.show();
       picked(kind);
@@ -27,19 +27,23 @@ export class Compare {
         { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, text: (r) => (r.calls > 0 ? percent(r.errors / r.calls) : null), why: () => "no call" },
         { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, text: (r) => rate(r.tps.p50), why, hint: "Half of the calls stream faster than this" },
         { id: "p10", label: "p10", num: true, wide: true, sort: (r) => r.tps.p10, text: (r) => rate(r.tps.p10), why, hint: "One call in ten is slower than this" },
-        { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this" },
+        { id: "p5", label: "p5", num: true, wide: true, sort: (r) => r.tps.p5, text: (r) => rate(r.tps.p5), why, hint: "One call in twenty is slower than this: what others write as the p95 of TPS" },
+        { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this: what others write as the p99 of TPS" },
+        { id: "judged", label: "Judged", num: true, wide: true, sort: (r) => r.tps.calls, text: (r) => `${count(r.tps.calls)} of ${count(r.calls)}`, hint: "Calls with a TPS, of all calls; the others say in their list why they have none" },
         { id: "range", label: "p1 to p50", wide: true, text: (r) => `${r.tps.p1} ${r.tps.p10} ${r.tps.p50} ${this.scale}`, node: (r) => this.range(r) },
         { id: "bands", label: "Experience", wide: true, text: (r) => JSON.stringify(r.bands), node: (r) => bands(r) },
         { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, text: (r) => seconds(r.ttft.p50), why: () => "no streamed call" },
         { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed call" },
         { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed call" },
+        { id: "share", label: "of the wait", num: true, wide: true, sort: (r) => r.ttft.share, text: (r) => percent(r.ttft.share), why: () => "no streamed call", hint: "Time to first token in all the time that these calls took" },
+        { id: "requests", label: "Req/s", num: true, wide: true, sort: (r) => r.requests_per_second, text: (r) => frequency(r.requests_per_second), why: () => "no time to count them over", hint: "Requests per second over the window, or what of it is kept" },
         { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no token was counted", hint: "Output tokens" },
         { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
         { id: "per", label: "$ / M out", num: true, wide: true, sort: (r) => r.usd_per_million_output, text: (r) => usd(r.usd_per_million_output), why: () => "no price is known for it", hint: "Dollars per million output tokens" },
       ],
     });
     host.append(this.problem);
-    this.rows = { models: [], workloads: [] };
+    this.rows = Object.fromEntries(KINDS.map(([kind]) => [kind, []]));
   }
 
   range({ tps }) {
@@ -72,6 +76,8 @@ export class Compare {
   }
 }
 
+/** What can be compared: a word of the API, and ours. */
+const KINDS = [["models", "Models"], ["workloads", "Workloads"], ["prompt_length", "Prompt length"], ["output_length", "Output length"], ["upstream_facts", "Hardware and engine"]];
 const costOf = (row) => (known(row.cost_usd) ? usd(row.cost_usd) + (row.unpriced_calls > 0 ? " +" : "") : null);
 const NAMES = ["frustrating", "slow", "comfortable", "fast", "instant"];
 const LIMITS = ["under 5", "5–15", "15–30", "30–60", "60+ tok/s"];

@@ -27,10 +27,11 @@ function address({ address, tls }) {
 
 function way(base, route) {
   const demands = [route.host ? `host ${route.host}` : null, ...route.headers.map((name) => `header ${name}`)].filter(Boolean);
+  const facts = Object.entries(route.upstream_facts ?? {}).filter(([, said]) => said !== null).map(([name, said]) => `${name.replaceAll("_", " ")} ${said}`);
   return h(
     "div",
     { class: "way" },
-    h("h3", {}, route.name, h("p", { class: "to" }, `→ ${route.urls.join(", ")}`), demands.length > 0 ? h("p", { class: "to" }, `only with ${demands.join(", ")}`) : null),
+    h("h3", {}, route.name, h("p", { class: "to" }, `→ ${route.urls.join(", ")}`), demands.length > 0 ? h("p", { class: "to" }, `only with ${demands.join(", ")}`) : null, facts.length > 0 ? h("p", { class: "to" }, facts.join(", ")) : null),
     copyable(setting(base + route.path, route)),
   );
 }

@@ -13,6 +13,9 @@ export const count = of((n) => (Math.abs(n) < 10_000 ? whole.format(n) : compact
 
 export const rate = of((n) => (n !== 0 && n < 10 ? n.toFixed(1) : whole.format(n)));
 
+/** How often a second. */
+export const frequency = of((n) => (n === 0 || n >= 10 ? whole.format(n) : n < 0.1 ? n.toFixed(4) : n.toFixed(2)));
+
 export const percent = of((n) => {
   const share = n * 100;
   if (share > 0 && share < 0.1) return "<0.1%";

@@ -114,7 +114,7 @@ async function refresh() {
   dirty = false;
   if (view === "sessions") return sessions.load();
   if (view === "session") return session.open(session.id, true);
-  if (view === "now") await Promise.allSettled([showWhole(), showSpeeds(), showGroups("models"), showGroups("workloads"), showCapacity()]);
+  if (view === "now") await Promise.allSettled([showWhole(), showSpeeds(), ...[...new Set(["models", "workloads", compare.kind])].map(showGroups), showCapacity()]);
 }
 
 function showSpeeds() {
@@ -125,12 +125,14 @@ function showSpeeds() {
 async function showGroups(kind) {
   const ours = round;
   try {
-    const answer = await get(kind, { ...filters(), limit: 1000 });
+    const named = kind === "models" || kind === "workloads";
+    const answer = await get(named ? kind : "groups", { ...filters(), ...(named ? {} : { by: kind }), limit: 1000 });
     if (ours !== round) return;
-    const rows = answer[kind];
+    const rows = named ? answer[kind] : answer.groups;
     told(answer.store);
-    offer(kind, rows.map(({ name }) => name));
     compare.update(kind, rows);
+    if (!named) return;
+    offer(kind, rows.map(({ name }) => name));
     cost.update(kind, rows);
   } catch (error) {
     compare.fail(error.message);

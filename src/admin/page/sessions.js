@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { h, text } from "./dom.js";
 import { Table } from "./table.js";
-import { ago, count, list, rate, seconds, short, time, usd } from "./format.js";
+import { ago, count, frequency, known, list, plural, rate, seconds, short, time, usd } from "./format.js";
 
 const SETTLE = 250; // milliseconds after the last key
 
@@ -15,7 +15,8 @@ export class Sessions {
       outcome.append(h("option", { value }, label));
     }
     this.found = h("p", { class: "muted push", role: "status" });
-    host.append(h("div", { class: "head" }, this.search, h("label", { class: "muted" }, "Calls that ended ", outcome), this.found));
+    this.tasks = h("p", { class: "note", id: "tasks" });
+    host.append(h("div", { class: "head" }, this.search, h("label", { class: "muted" }, "Calls that ended ", outcome), this.found), this.tasks);
     this.table = new Table(host, {
       label: "Sessions",
       order: this.order,
@@ -56,8 +57,9 @@ export class Sessions {
     const { id, ascending } = this.order;
     const parameters = { ...this.filters(), q: this.query, outcome: this.outcome, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors.at(-1) };
     try {
-      const answer = await get("sessions", parameters, asking.signal);
+      const [answer, tasks] = await Promise.all([get("sessions", parameters, asking.signal), get("tasks", { ...this.filters(), outcome: this.outcome }, asking.signal)]);
       this.show(answer);
+      text(this.tasks, said(tasks));
     } catch (error) {
       if (asking.signal.aborted) return;
       this.problem.textContent = `Cannot be shown: ${error.message}`;
@@ -75,6 +77,10 @@ export class Sessions {
     text(this.found, sessions.length === 0 ? "" : next_cursor || first > 0 ? `Page ${this.cursors.length}` : `${count(sessions.length)} in this window`);
   }
 }
+
+/** A session as a task, from its first call to its last. */
+const said = ({ tasks, per_minute: often, seconds: took }) =>
+  tasks > 0 ? `${plural(tasks, "task")}${known(often) ? `, ${frequency(often)} a minute` : ""}: half took up to ${seconds(took.p50)}, 95 of 100 up to ${seconds(took.p95)}, from first call to last` : "";
 
 const failed = (s) => (s.errors > 0 ? h("span", { class: "tag bad" }, count(s.errors)) : h("span", {}, "0"));
 

@@ -1,7 +1,7 @@
 // TPS, TTFT and output over time, with their percentiles.
 import { get } from "./api.js";
 import { Chart } from "./chart.js";
-import { count, rate, seconds } from "./format.js";
+import { frequency, rate, seconds } from "./format.js";
 import { step } from "./filters.js";
 
 export class Speeds {
@@ -22,10 +22,14 @@ export class Speeds {
       nothing: "No streamed call in this window.",
     });
     this.output = new Chart(output, {
-      label: "Output tokens per second of all calls, and calls",
-      series: [{ key: "tokens_per_second", label: "tok/s", colour: "--accent", fill: "--band" }, { key: "calls", label: "calls (right)", colour: "--second", scale: "right", width: 1.25 }],
+      label: "Output tokens, requests and failed calls per second",
+      series: [
+        { key: "tokens_per_second", label: "tok/s", colour: "--accent", fill: "--band" },
+        { key: "requests_per_second", label: "requests/s (right)", colour: "--second", scale: "right", width: 1.25 },
+        { key: "failed_per_second", label: "failed/s (right)", colour: "--bad", scale: "right", width: 1.25 },
+      ],
       write: (value) => rate(value),
-      writeRight: (value) => count(value),
+      writeRight: (value) => frequency(value),
     });
   }
 
@@ -56,4 +60,4 @@ function from({ points, step }, start, now) {
   return Math.max(start, Math.min(first, now - (now - start) / 5));
 }
 
-const spread = ({ points }) => points.map((point) => ({ ...point, at: Date.parse(point.at) / 1000 }));
+const spread = ({ points, step }) => points.map((point) => ({ ...point, at: Date.parse(point.at) / 1000, failed_per_second: point.errors / step }));

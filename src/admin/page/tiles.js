@@ -1,6 +1,6 @@
 // The first line: how fast is it now, is anything wrong, what does it cost.
 import { h, svg, text } from "./dom.js";
-import { count, known, percent, plural, rate, seconds, usd } from "./format.js";
+import { count, frequency, known, percent, plural, rate, seconds, usd } from "./format.js";
 import { budget } from "./words.js";
 
 const HISTORY = 120; // seconds of output behind the first number
@@ -56,12 +56,12 @@ export class Tiles {
 
   /** Everything in the window in one row of the API; null without a call. */
   whole(row) {
-    const { tps, ttft, calls = 0, errors, cost_usd: cost } = row ?? {};
+    const { tps, ttft, calls = 0, errors, cost_usd: cost, requests_per_second: often } = row ?? {};
     const nothing = "no call in this window";
-    this.show("tps", rate(tps?.p50), "tok/s", known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s` : calls > 0 ? "no call with a speed" : nothing);
+    this.show("tps", rate(tps?.p50), "tok/s", known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s; of ${count(tps.calls)} of ${plural(calls, "call")}` : calls > 0 ? "no call with a speed" : nothing);
     this.show("ttft", seconds(ttft?.p50), "", known(ttft?.p95) ? `p95 ${seconds(ttft.p95)}, p99 ${seconds(ttft.p99)}` : calls > 0 ? "no streamed call" : nothing);
     const share = calls > 0 ? errors / calls : null;
-    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}` : nothing, severity(share));
+    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}${known(often) ? `; ${frequency(often)} requests a second` : ""}` : nothing, severity(share));
     const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million out` : null;
     const missing = row?.unpriced_calls > 0 ? `no price for ${plural(row.unpriced_calls, "call")}` : null;
     this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || (calls > 0 ? "no token to pay for" : nothing));

@@ -12,6 +12,7 @@ export function unavailable(word, measure = {}) {
     buffered: ["held back", `More than ${most} tokens per second arrived: something upstream held the stream back and let it go in a burst.`],
     multiple_choices: ["several choices", "Several choices were asked for and interleave: there is no speed of one stream."],
     hidden_output: ["hidden output", "Far more output was reported than streamed: the model thought where nobody could see it."],
+    agent_limited: ["agent too slow", "The agent read so slowly that the proxy had to wait for it: what came says nothing of the model's speed."],
     lagged: ["not measured", "The proxy was too busy to look at every frame. Traffic went first."],
     unparsed: ["not understood", "The body's format is unknown, or it could not be decoded. It was forwarded all the same."],
     ended_early: ["ended early", "An error or a cancel came before there were enough tokens."],

@@ -1,11 +1,12 @@
 //! What a report holds.
 
 use crate::call::CallRecord;
-use crate::history::{Groups, Past, quantile};
-use crate::ledger::{Dimension, GroupRow};
+use crate::history::{Groups, Past, quantile, tasks};
+use crate::ledger::{Dimension, GroupRow, Tasks};
 use crate::slo::since_1970;
 use serde_json::{Map, Value, json};
-use std::time::SystemTime;
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
 
 /// Points over time.
 const POINTS: f64 = 60.0;
@@ -25,6 +26,8 @@ pub(super) struct Report {
     groups: Groups,
     /// Start, decode speed, time to first token.
     samples: Vec<(f64, Option<f64>, Option<f64>)>,
+    /// When each session's first call began and its last ended.
+    sessions: HashMap<String, (SystemTime, SystemTime)>,
 }
 
 /// Quantiles of one step in time: where it begins, and the 10th, 50th and 90th.
@@ -44,6 +47,7 @@ impl Report {
             with_warm_up,
             groups: Groups::by(by),
             samples: Vec::new(),
+            sessions: HashMap::new(),
         }
     }
 
@@ -58,6 +62,12 @@ impl Report {
                 .map_or(past.started, |first| first.min(past.started)),
         );
         self.last = Some(self.last.map_or(past.ended, |last| last.max(past.ended)));
+        if let Some(session) = &call.session {
+            let known = self.sessions.entry(session.clone());
+            let (began, ended) = known.or_insert((past.started, past.ended));
+            *began = past.started.min(*began);
+            *ended = past.ended.max(*ended);
+        }
         let group = self.groups.of(&past);
         if call.warm_up && !self.with_warm_up {
             self.left_out += 1;
@@ -77,7 +87,26 @@ impl Report {
 
     /// What each group comes to; most calls first.
     pub(super) fn rows(&self) -> Vec<GroupRow> {
-        self.groups.clone().rows()
+        let mut rows = self.groups.clone().rows();
+        let seconds = self.length().map(|length| length.as_secs_f64());
+        for row in &mut rows {
+            let calls = row.calls as f64;
+            row.requests_per_second = seconds.map(|seconds| calls / seconds);
+        }
+        rows
+    }
+
+    /// How long its sessions took, each from its first call here to its last.
+    pub(super) fn tasks(&self) -> Tasks {
+        let took = self.sessions.values();
+        let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
+        tasks(took.map(|took| took.as_secs_f64()), self.length())
+    }
+
+    /// From the first call's start to the last one's end.
+    fn length(&self) -> Option<Duration> {
+        let length = self.last?.duration_since(self.first?).ok();
+        length.filter(|length| !length.is_zero())
     }
 
     /// Decode speeds over time.
@@ -135,6 +164,7 @@ impl Report {
             "last_call_ended_at": self.last.map(instant),
             "calls": self.calls,
             "warm_up_calls_left_out": self.left_out,
+            "tasks": self.tasks(),
             "by": dimensions,
             "groups": rows.collect::<Vec<_>>(),
         })
@@ -151,5 +181,8 @@ fn word(by: Dimension) -> &'static str {
         Dimension::Experiment => "experiment",
         Dimension::Variant => "variant",
         Dimension::Outcome => "outcome",
+        Dimension::UpstreamFacts => "upstream_facts",
+        Dimension::PromptLength => "prompt_length",
+        Dimension::OutputLength => "output_length",
     }
 }

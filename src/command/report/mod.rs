@@ -75,5 +75,8 @@ fn dimension(by: By) -> Dimension {
         By::Route => Dimension::Route,
         By::Experiment => Dimension::Experiment,
         By::Variant => Dimension::Variant,
+        By::UpstreamFacts => Dimension::UpstreamFacts,
+        By::PromptLength => Dimension::PromptLength,
+        By::OutputLength => Dimension::OutputLength,
     }
 }

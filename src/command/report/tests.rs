@@ -70,9 +70,9 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     assert_eq!(
         lines[..3],
         [
-            "MODEL  WORKLOAD  CALLS  ERRORS  TPS P50    P10     P1   MEAN  TTFT P50     P95     P99  IN TOKENS  OUT TOKENS      COST  PER 1M OUT       BANDS %",
-            "a|b    –             4       0     20.0   10.0   10.0   20.0    1.00 s  1.00 s  1.00 s        400         200  $0.00800      $40.00  0/33/33/33/0",
-            "<c>    –             1       0    100.0  100.0  100.0  100.0    1.00 s  1.00 s  1.00 s        100          50  $0.00200      $40.00   0/0/0/0/100",
+            "MODEL  WORKLOAD  CALLS  ERRORS   REQ/S  TPS P50    P10     P5     P1   MEAN  JUDGED  TTFT P50     P95     P99  SHARE  IN TOKENS  OUT TOKENS      COST  PER 1M OUT       BANDS %",
+            "a|b    –             4       0  0.0196     20.0   10.0   10.0   10.0   20.0  3 of 4    1.00 s  1.00 s  1.00 s   25 %        400         200  $0.00800      $40.00  0/33/33/33/0",
+            "<c>    –             1       0  0.0049    100.0  100.0  100.0  100.0  100.0  1 of 1    1.00 s  1.00 s  1.00 s   25 %        100          50  $0.00200      $40.00   0/0/0/0/100",
         ]
     );
     assert!(

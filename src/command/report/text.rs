@@ -7,16 +7,20 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 /// What stands above the figures of a group.
-pub(super) const HEADS: [&str; 14] = [
+pub(super) const HEADS: [&str; 18] = [
     "calls",
     "errors",
+    "req/s",
     "TPS p50",
     "p10",
+    "p5",
     "p1",
     "mean",
+    "judged",
     "TTFT p50",
     "p95",
     "p99",
+    "share",
     "in tokens",
     "out tokens",
     "cost",
@@ -41,13 +45,18 @@ pub(super) fn cells(row: &GroupRow) -> Vec<String> {
     let figures = [
         row.calls.to_string(),
         row.errors.to_string(),
+        row.requests_per_second
+            .map_or(UNKNOWN.to_owned(), per_second),
         speed(row.tps.p50),
         speed(row.tps.p10),
+        speed(row.tps.p5),
         speed(row.tps.p1),
         speed(row.tps.mean),
+        format!("{} of {}", row.tps.calls, row.calls),
         time(row.ttft.p50),
         time(row.ttft.p95),
         time(row.ttft.p99),
+        row.ttft.share.map_or(UNKNOWN.to_owned(), percent),
         tokens(row.tokens.input),
         tokens(row.tokens.output),
         dollars(row.cost_usd)
@@ -71,6 +80,17 @@ fn bands(row: &GroupRow) -> String {
     let share = |calls: u64| format!("{:.0}", calls as f64 / all as f64 * 100.0);
     let shares = row.bands.iter().map(|band| share(band.calls));
     shares.collect::<Vec<_>>().join("/")
+}
+
+fn per_second(rate: f64) -> String {
+    match rate {
+        rate if rate < 0.1 => format!("{rate:.4}"),
+        rate => format!("{rate:.2}"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 fn speed(value: Option<f64>) -> String {
@@ -124,9 +144,26 @@ pub(super) fn about(report: &Report) -> Vec<String> {
     }
     about.push(
         "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
+         judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
+         fast or faster, which others write as p90, p95 and p99 of TPS; \
          bands are the shares under 5, 15, 30, 60 and from 60 on. `+` after a cost: some calls have no price."
             .to_owned(),
     );
+    about.push(
+        "share is the time to first token in all the time that these calls took; req/s is calls over the time \
+         from the first to the last."
+            .to_owned(),
+    );
+    let tasks = report.tasks();
+    if let (Some(median), Some(per_minute)) = (tasks.seconds.p50, tasks.per_minute) {
+        about.push(format!(
+            "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
+             a minute.",
+            tasks.tasks,
+            time(Some(median)),
+            time(tasks.seconds.p95),
+        ));
+    }
     about
 }
 

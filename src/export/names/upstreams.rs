@@ -9,6 +9,21 @@ pub const UPSTREAM_UP: Metric = gauge(
     &["upstream"],
     "1 where the upstream's own metrics can be read, 0 where nobody listens or three readings in a row failed.",
 );
+/// What an upstream is, for joins.
+pub const UPSTREAM_INFO: Metric = gauge(
+    "tokengauge_upstream_info",
+    Unit::Count,
+    &[
+        "upstream",
+        "hardware",
+        "quantization",
+        "batch_size",
+        "engine",
+        "engine_version",
+        "model_version",
+    ],
+    "1, with what `[upstream.facts]` says of the upstream as labels: to be joined by `upstream`.",
+);
 /// Descriptors that the upstream costs.
 pub const UPSTREAM_CONNECTIONS: Metric = gauge(
     "tokengauge_upstream_connections",

@@ -17,6 +17,7 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
     ("started_at", Cell::Instant),
     ("route", Cell::Text),
     ("upstream", Cell::Text),
+    ("upstream_facts", Cell::Text),
     ("endpoint", Cell::Text),
     ("dialect", Cell::Text),
     ("operation", Cell::Text),

@@ -10,6 +10,7 @@ use crate::call::{
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// Up to so many combinations are looked up each by itself; more are found by going
 /// through all calls.
@@ -150,6 +151,8 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         started_at: row.get("started_at")?,
         route: text("route")?.unwrap_or_default(),
         upstream: text("upstream")?.unwrap_or_default(),
+        upstream_facts: text("upstream_facts")?
+            .and_then(|facts| Some(Arc::new(facts.parse().ok()?))),
         endpoint: text("endpoint")?,
         dialect: parsed(text("dialect")?).unwrap_or_default(),
         operation,

@@ -172,4 +172,10 @@ pub enum Dimension {
     Variant,
     /// How calls ended.
     Outcome,
+    /// What the operator said of the upstream's engine and hardware.
+    UpstreamFacts,
+    /// The class of the prompt's length.
+    PromptLength,
+    /// The class of the answer's length.
+    OutputLength,
 }

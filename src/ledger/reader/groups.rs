@@ -8,12 +8,13 @@ use super::{
     SpeedRow, Timeseries, TokenSums,
 };
 use crate::ledger::dictionary::Common;
-use crate::ledger::entry::{BANDS, milliseconds, written};
+use crate::ledger::entry::{BANDS, Share, milliseconds, started_ms, written};
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
 use crate::ledger::sums::Sums;
+use crate::lengths::{output_length, prompt_length};
 use rusqlite::Connection;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Points of a time series at most: the newest.
 const MAX_POINTS: i64 = 1_000;
@@ -32,9 +33,9 @@ pub(super) fn groups(
         });
     };
     let mut slots = Slots::default();
-    let mut known: HashMap<Vec<Option<i64>>, usize> = HashMap::new();
-    for part in plan(&matching) {
-        let slot = |_, common: &_| group(&mut known, by, common);
+    let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
+    for part in plan(&matching, by) {
+        let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
         let both = Want {
             tps: true,
             ttft: true,
@@ -46,7 +47,7 @@ pub(super) fn groups(
     let rest = groups.len() > skip.saturating_add(page.limit);
     let mut rows = Vec::new();
     for (names, slot) in groups.into_iter().skip(skip).take(page.limit) {
-        let names = names.into_iter().map(|id| text(connection, id));
+        let names = names.into_iter().map(|value| value.text(connection));
         rows.push(row(names.collect::<Result<_, _>>()?, &slots.0[slot]));
     }
     Ok(Page {
@@ -55,18 +56,51 @@ pub(super) fn groups(
     })
 }
 
-fn group(known: &mut HashMap<Vec<Option<i64>>, usize>, by: &[Dimension], common: &Common) -> usize {
-    let names: Vec<_> = by
-        .iter()
-        .map(|dimension| common[dimension.place()])
-        .collect();
+/// What calls have of a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Value {
+    /// The name with this id.
+    Name(Option<i64>),
+    /// A class of length.
+    Length(Option<&'static str>),
+}
+
+impl Value {
+    fn of(by: Dimension, common: &Common, share: Option<&Share>) -> Value {
+        let length = |tokens: Option<i64>, class: fn(u64) -> &'static str| {
+            Value::Length(tokens.map(|tokens| class(count(tokens))))
+        };
+        match (by.place(), by) {
+            (Some(place), _) => Value::Name(common[place]),
+            (None, Dimension::PromptLength) => {
+                length(share.and_then(|share| share.input), prompt_length)
+            }
+            (None, _) => length(share.and_then(|share| share.output), output_length),
+        }
+    }
+
+    fn text(self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        match self {
+            Value::Name(id) => text(connection, id),
+            Value::Length(class) => Ok(class.map(str::to_owned)),
+        }
+    }
+}
+
+fn group(
+    known: &mut HashMap<Vec<Value>, usize>,
+    by: &[Dimension],
+    common: &Common,
+    share: Option<&Share>,
+) -> usize {
+    let values = by.iter().map(|by| Value::of(*by, common, share));
     let next = known.len();
-    *known.entry(names).or_insert(next)
+    *known.entry(values.collect()).or_insert(next)
 }
 
 /// Where sums by time cannot answer, the calls do.
-fn plan(matching: &Matching) -> Vec<Part> {
-    if matching.summed() {
+fn plan(matching: &Matching, by: &[Dimension]) -> Vec<Part> {
+    if matching.summed() && by.iter().all(|by| by.place().is_some()) {
         return parts(matching.since, matching.until);
     }
     vec![Part {
@@ -97,18 +131,23 @@ pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
         tps: SpeedRow {
             p50: sums.tps.quantile(0.5),
             p10: sums.tps.quantile(0.1),
+            p5: sums.tps.quantile(0.05),
             p1: sums.tps.quantile(0.01),
             mean: mean_speed(sums),
+            calls: sums.bands.iter().copied().map(count).sum(),
         },
         ttft: LatencyRow {
             p50: sums.ttft.quantile(0.5),
             p95: sums.ttft.quantile(0.95),
             p99: sums.ttft.quantile(0.99),
+            calls: sums.ttft.len(),
+            share: (sums.waited_us > 0).then(|| sums.ttft_us as f64 / sums.waited_us as f64),
         },
         tokens: tokens(sums),
         cost_usd: usd,
         unpriced_calls: count(sums.unpriced),
         usd_per_million_output: per_million,
+        requests_per_second: None,
         bands: bands(sums),
     }
 }
@@ -144,6 +183,24 @@ fn bands(sums: &Sums) -> Vec<Band> {
         .collect()
 }
 
+/// When the oldest call began, to the length of the sums where those are older than the calls.
+pub(super) fn oldest(connection: &Connection) -> Result<Option<SystemTime>, QueryError> {
+    let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))
+    };
+    let mut oldest = first("SELECT min(key) FROM calls")?.map(started_ms);
+    for level in [LEVELS[1], LEVELS[2]] {
+        let sql = format!("SELECT min(start) FROM rollups WHERE level = {level}");
+        let summed = first(&sql)?.map(|start| start * 1000);
+        let older = summed.filter(|start| oldest.is_none_or(|at| start + level * 1000 <= at));
+        oldest = older.or(oldest);
+    }
+    let since = oldest.and_then(|ms| u64::try_from(ms).ok());
+    Ok(since.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms)))
+}
+
 pub(super) fn timeseries(
     connection: &Connection,
     filter: &Filter,
@@ -175,13 +232,13 @@ pub(super) fn timeseries(
             tps: metric == SeriesMetric::Tps,
             ttft: metric == SeriesMetric::Ttft,
         };
-        let slot = |ms: i64, _: &_| ((ms.div_euclid(1000) - from) / step) as usize;
+        let slot = |ms: i64, _: &_, _: Option<&_>| ((ms.div_euclid(1000) - from) / step) as usize;
         visit(connection, &matching, part, want, slot, &mut slots)?;
         tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
     }
     let points = slots.0.iter().enumerate().map(|(at, sums)| {
         let tokens = tokens.get(at).copied().flatten();
-        point(from + at as i64 * step, metric, sums, tokens)
+        point(from + at as i64 * step, step, metric, sums, tokens)
     });
     Ok(Timeseries {
         step: step as u64,
@@ -241,7 +298,13 @@ fn level(
     Ok(LEVELS.into_iter().rev().find(fits))
 }
 
-fn point(at: i64, metric: SeriesMetric, sums: &Sums, tokens: Option<(f64, f64)>) -> Point {
+fn point(
+    at: i64,
+    step: i64,
+    metric: SeriesMetric,
+    sums: &Sums,
+    tokens: Option<(f64, f64)>,
+) -> Point {
     let sketch = match metric {
         SeriesMetric::Tps => &sums.tps,
         SeriesMetric::Ttft => &sums.ttft,
@@ -249,6 +312,8 @@ fn point(at: i64, metric: SeriesMetric, sums: &Sums, tokens: Option<(f64, f64)>)
     Point {
         at: written(at * 1000),
         calls: count(sums.calls),
+        errors: count(sums.errors),
+        requests_per_second: sums.calls as f64 / step as f64,
         p10: sketch.quantile(0.1),
         p50: sketch.quantile(0.5),
         p90: sketch.quantile(0.9),

@@ -1,7 +1,7 @@
 //! From the words of a filter to the numbers of the file.
 
 use super::{Dimension, Filter, QueryError};
-use crate::ledger::dictionary::{COMMON, Common, Kind};
+use crate::ledger::dictionary::{COMMON, Common, Kind, select_series};
 use crate::ledger::entry::{key_at, milliseconds};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -127,10 +127,7 @@ fn series(
     names: &[(Kind, i64)],
     classes: Option<&[i64]>,
 ) -> rusqlite::Result<HashMap<i64, Common>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, route, upstream, model, workload, agent, experiment, variant, outcome,
-         operation_class FROM series",
-    )?;
+    let mut statement = connection.prepare_cached(&select_series())?;
     let mut rows = statement.query([])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
@@ -157,9 +154,9 @@ fn place(kind: Kind) -> usize {
 }
 
 impl Dimension {
-    /// Where it is among what calls have in common.
-    pub(super) fn place(self) -> usize {
-        place(match self {
+    /// Where it is among what calls have in common; `None` where each call has its own.
+    pub(super) fn place(self) -> Option<usize> {
+        Some(place(match self {
             Dimension::Model => Kind::Model,
             Dimension::Workload => Kind::Workload,
             Dimension::Route => Kind::Route,
@@ -168,7 +165,9 @@ impl Dimension {
             Dimension::Experiment => Kind::Experiment,
             Dimension::Variant => Kind::Variant,
             Dimension::Outcome => Kind::Outcome,
-        })
+            Dimension::UpstreamFacts => Kind::UpstreamFacts,
+            Dimension::PromptLength | Dimension::OutputLength => return None,
+        }))
     }
 }
 

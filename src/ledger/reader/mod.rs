@@ -20,7 +20,7 @@ use crate::call::CallRecord;
 use connections::Connections;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a query may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -92,6 +92,24 @@ impl Reader {
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
         let ask = |connection: &_| sessions::sessions(connection, query);
         self.connections.ask(ask)
+    }
+
+    /// How long the sessions took that a filter means and whose last call ended before its end, in
+    /// seconds.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn task_seconds(&self, filter: &Filter) -> Result<Vec<f64>, QueryError> {
+        self.connections
+            .ask(|connection| sessions::task_seconds(connection, filter))
+    }
+
+    /// When the oldest call began that is kept, or summed up; `None` without calls.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn oldest(&self) -> Result<Option<SystemTime>, QueryError> {
+        self.connections.ask(groups::oldest)
     }
 
     /// One session and a page of its calls; `None` where it is not known.

@@ -76,6 +76,29 @@ pub struct SessionTps {
     pub output: Option<f64>,
 }
 
+/// The tasks of a time. A session is one task, from the start of its first call to the end of
+/// its last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tasks {
+    /// Sessions whose last call so far ended within the time.
+    pub tasks: u64,
+    /// The same over the minutes of the time that was asked for and is kept.
+    pub per_minute: Option<f64>,
+    /// How long they took.
+    pub seconds: TaskSeconds,
+}
+
+/// How long tasks took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskSeconds {
+    /// The median.
+    pub p50: Option<f64>,
+    /// 95 of 100 took as long or less.
+    pub p95: Option<f64>,
+    /// The mean.
+    pub mean: Option<f64>,
+}
+
 /// A session and a page of its calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionDetail {
@@ -188,6 +211,9 @@ pub struct GroupRow {
     pub usd_per_million_output: Option<f64>,
     /// Calls with a decode speed by class of it.
     pub bands: Vec<Band>,
+    /// Calls over the seconds of the time that was asked for and is kept.
+    #[serde(default)]
+    pub requests_per_second: Option<f64>,
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.
@@ -197,10 +223,16 @@ pub struct SpeedRow {
     pub p50: Option<f64>,
     /// Nine of ten calls are as fast or faster.
     pub p10: Option<f64>,
-    /// 99 of 100 calls are.
+    /// 95 of 100 calls are; what others write as the p95 of TPS.
+    #[serde(default)]
+    pub p5: Option<f64>,
+    /// 99 of 100 calls are; what others write as the p99 of TPS.
     pub p1: Option<f64>,
     /// All tokens over all seconds of decoding.
     pub mean: Option<f64>,
+    /// Calls with a decode speed, which all of this is of.
+    #[serde(default)]
+    pub calls: u64,
 }
 
 /// Times to first token in seconds, within 1 %.
@@ -212,6 +244,12 @@ pub struct LatencyRow {
     pub p95: Option<f64>,
     /// 99 of 100 calls are.
     pub p99: Option<f64>,
+    /// Calls with a first token, which all of this is of.
+    #[serde(default)]
+    pub calls: u64,
+    /// All seconds until first tokens over all seconds of these calls, from 0 to 1.
+    #[serde(default)]
+    pub share: Option<f64>,
 }
 
 /// Calls whose decode speed is of one class; counted exactly.
@@ -241,6 +279,12 @@ pub struct Point {
     pub at: String,
     /// Calls that have ended.
     pub calls: u64,
+    /// Those that did not end well.
+    #[serde(default)]
+    pub errors: u64,
+    /// Calls over the step's length.
+    #[serde(default)]
+    pub requests_per_second: f64,
     /// A tenth of the calls are below.
     pub p10: Option<f64>,
     /// The median.

@@ -73,13 +73,14 @@ fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
 }
 
 /// Tells `visit` the sums of everything that matches within `part`: the start in
-/// milliseconds, what the calls have in common, and where to add them.
+/// milliseconds, what the calls have in common and, of a single call, its own; and where to add
+/// them.
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
     part: Part,
     want: Want,
-    mut slot: impl FnMut(i64, &Common) -> SlotId,
+    mut slot: impl FnMut(i64, &Common, Option<&Share>) -> SlotId,
     slots: &mut Slots,
 ) -> Result<(), QueryError> {
     let errors = error_names(connection)?;
@@ -100,10 +101,10 @@ pub(super) fn visit(
             };
             let mut rows = statement.query([level, part.from / 1000, to])?;
             while let Some(row) = rows.next()? {
-                let Some(common) = matching.series.get(&row.get(18)?) else {
+                let Some(common) = matching.series.get(&row.get(20)?) else {
                     continue;
                 };
-                let sums = slots.at(slot(row.get::<_, i64>(17)? * 1000, common));
+                let sums = slots.at(slot(row.get::<_, i64>(19)? * 1000, common, None));
                 let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
                 rollups::read(row, sums, want.tps, want.ttft)?;
                 if common[7].is_some_and(|outcome| errors.contains(&outcome)) {
@@ -119,7 +120,8 @@ pub(super) fn visit(
             each_call(connection, matching, part, |key, common, mut share| {
                 share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
                 share.generates = generates(common);
-                slots.at(slot(started_ms(key), common)).add(&share);
+                let at = slot(started_ms(key), common, Some(&share));
+                slots.at(at).add(&share);
             })?;
         }
     }
@@ -181,7 +183,7 @@ fn each_call(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
          coalesce(reported_output, normalised_output),
          coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
-         ttft_us, last_token_us FROM calls WHERE key >= ? AND key < ?",
+         ttft_us, last_token_us, duration_us FROM calls WHERE key >= ? AND key < ?",
     );
     let to = if part.to == i64::MAX {
         i64::MAX
@@ -223,6 +225,7 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
         decode: decode(tps, ttft, scaled(9, 1e6)?),
         tps,
         ttft,
+        duration_us: row.get(10)?,
     })
 }
 

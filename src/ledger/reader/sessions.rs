@@ -3,8 +3,8 @@
 use super::groups::{count, mean_speed, tokens};
 use super::matching::{name, text, wanted};
 use super::{
-    Page, Paging, QueryError, SessionDetail, SessionQuery, SessionRow, SessionSeconds, SessionSort,
-    SessionTps, WaterfallCall, calls,
+    Filter, Page, Paging, QueryError, SessionDetail, SessionQuery, SessionRow, SessionSeconds,
+    SessionSort, SessionTps, WaterfallCall, calls,
 };
 use crate::call::CallRecord;
 use crate::history::{model_of, phases};
@@ -31,6 +31,14 @@ impl Where {
     fn and(&mut self, sql: impl Into<String>, values: impl IntoIterator<Item = Value>) {
         self.sql.push(sql.into());
         self.values.extend(values);
+    }
+
+    /// All of them in SQL.
+    fn all(&self) -> String {
+        match self.sql.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", self.sql.join(" AND ")),
+        }
     }
 }
 
@@ -59,10 +67,7 @@ pub(super) fn sessions(
     } else {
         String::new()
     };
-    let condition = match conditions.sql.is_empty() {
-        true => String::new(),
-        false => format!("WHERE {}", conditions.sql.join(" AND ")),
-    };
+    let condition = conditions.all();
     let more = query.page.limit.saturating_add(1);
     let sql = format!(
         "SELECT {COLUMNS}, id, name, workload, user, experiment, variant, {by} FROM sessions s \
@@ -85,6 +90,35 @@ pub(super) fn sessions(
         rows: found,
         next_cursor: next,
     })
+}
+
+/// How long the sessions took whose last call ended within the time asked for, in seconds.
+pub(super) fn task_seconds(
+    connection: &Connection,
+    filter: &Filter,
+) -> Result<Vec<f64>, QueryError> {
+    let mut conditions = Where::default();
+    let query = SessionQuery {
+        filter: filter.clone(),
+        ..SessionQuery::default()
+    };
+    if !narrow(connection, &query, &mut conditions)? {
+        return Ok(Vec::new());
+    }
+    if let Some(until) = filter.until {
+        let until = milliseconds(until).saturating_mul(1000);
+        conditions.and("last_us < ?", [Value::Integer(until)]);
+    }
+    let sql = format!(
+        "SELECT last_us - started_us FROM sessions s {}",
+        conditions.all()
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let rows = statement.query_map(params_from_iter(conditions.values), |row| {
+        row.get::<_, i64>(0)
+    })?;
+    let seconds = rows.map(|us| us.map(|us| us as f64 / 1e6));
+    Ok(seconds.collect::<Result<_, _>>()?)
 }
 
 /// Adds what the filter asks for; `false` where nothing can match.

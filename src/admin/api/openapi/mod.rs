@@ -12,7 +12,7 @@ use super::live::OF_STREAMS;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
-use words::{count, list, maybe, object, of, text};
+use words::{count, instant, list, maybe, number, object, of, text};
 
 /// One question.
 struct Operation {
@@ -104,6 +104,25 @@ fn page(name: &'static str, row: &str) -> Value {
     ]))
 }
 
+/// The same for groups, with the time that they are of.
+fn group_page(name: &'static str, row: &str) -> Value {
+    in_json(object(&[
+        ("store", of("Store"), "Who answered."),
+        ("since", maybe(instant()), SINCE),
+        ("until", maybe(instant()), UNTIL),
+        (name, list(of(row)), "A page of rows."),
+        (
+            "next_cursor",
+            maybe(text()),
+            "Names the next page; null where this is the last.",
+        ),
+    ]))
+}
+
+const SINCE: &str = "From when on calls are in it: what was asked for, or when the oldest call that \
+                     is kept began; null without calls.";
+const UNTIL: &str = "Until when: what was asked for, or now; null without calls.";
+
 fn operations() -> Vec<Operation> {
     let operation = |path, id, summary, parameters, answer| Operation {
         path,
@@ -142,25 +161,47 @@ fn operations() -> Vec<Operation> {
             in_json(of("SessionDetail")),
         ),
         operation(
+            "/api/v1/tasks",
+            "tasks",
+            "How long sessions took from their first call to their last, of those whose last call so far ended within the time.",
+            &[&FILTERS],
+            in_json(object(&[
+                ("store", of("Store"), "Who answered."),
+                ("since", maybe(instant()), SINCE),
+                ("until", maybe(instant()), UNTIL),
+                ("tasks", count(), "Such sessions."),
+                ("per_minute", maybe(number()), "The same a minute."),
+                (
+                    "seconds",
+                    object(&[
+                        ("p50", maybe(number()), "The median."),
+                        ("p95", maybe(number()), "5 % took longer."),
+                        ("mean", maybe(number()), "The mean."),
+                    ]),
+                    "How long they took.",
+                ),
+            ])),
+        ),
+        operation(
             "/api/v1/models",
             "models",
             "Calls by model, those with most calls first.",
             &[&FILTERS, &PAGING],
-            page("models", "Group"),
+            group_page("models", "Group"),
         ),
         operation(
             "/api/v1/workloads",
             "workloads",
             "Calls by workload, those with most calls first.",
             &[&FILTERS, &PAGING],
-            page("workloads", "Group"),
+            group_page("workloads", "Group"),
         ),
         operation(
             "/api/v1/groups",
             "groups",
             "Calls by anything they have in common, those with most calls first.",
             &[&FILTERS, &OF_GROUPS, &PAGING],
-            page("groups", "NamedGroup"),
+            group_page("groups", "NamedGroup"),
         ),
         operation(
             "/api/v1/timeseries",

@@ -5,6 +5,27 @@ use crate::admin::api::asked::OUTCOMES;
 use crate::admin::api::openapi::words::{
     count, flag, instant, list, maybe, number, object, of, text, words,
 };
+use serde_json::Value;
+
+/// What is said of an upstream.
+fn upstream_facts() -> Value {
+    object(&[
+        ("hardware", maybe(text()), "Accelerators and how many."),
+        ("quantization", maybe(text()), "How weights are stored."),
+        (
+            "batch_size",
+            maybe(text()),
+            "Sequences decoded at once, at most.",
+        ),
+        ("engine", maybe(text()), "The engine."),
+        ("engine_version", maybe(text()), "Its version."),
+        (
+            "model_version",
+            maybe(text()),
+            "The revision of the weights.",
+        ),
+    ])
+}
 
 pub(super) fn schemas() -> Named {
     let outcomes = OUTCOMES.map(|outcome| outcome.as_str());
@@ -18,6 +39,11 @@ pub(super) fn schemas() -> Named {
         ),
         ("route", text(), "The route that matched."),
         ("upstream", text(), "The upstream it went to."),
+        (
+            "upstream_facts",
+            maybe(of("UpstreamFacts")),
+            "What the operator said of its engine and hardware then.",
+        ),
         ("endpoint", maybe(text()), "The endpoint of that upstream."),
         ("dialect", text(), "The shapes on the wire."),
         ("operation", text(), "What was asked for."),
@@ -122,6 +148,7 @@ pub(super) fn schemas() -> Named {
     vec![
         ("Outcome", words(&outcomes)),
         ("Call", call),
+        ("UpstreamFacts", upstream_facts()),
         (
             "CallTokens",
             object(&[

@@ -176,6 +176,11 @@ fn groups() -> Named {
                 list(of("Band")),
                 "Calls by class of their decode speed.",
             ),
+            (
+                "requests_per_second",
+                maybe(number()),
+                "Calls over the seconds from since to until.",
+            ),
         ]
     };
     let mut named = group();
@@ -188,7 +193,21 @@ fn groups() -> Named {
             object(&[
                 ("p50", maybe(number()), "The median."),
                 ("p10", maybe(number()), "10 % are slower."),
-                ("p1", maybe(number()), "1 % are slower."),
+                (
+                    "p5",
+                    maybe(number()),
+                    "5 % are slower: what others write as the p95 of TPS.",
+                ),
+                (
+                    "p1",
+                    maybe(number()),
+                    "1 % are slower: what others write as the p99 of TPS.",
+                ),
+                (
+                    "calls",
+                    count(),
+                    "Calls with a decode speed, which all of this is of.",
+                ),
                 (
                     "mean",
                     maybe(number()),
@@ -202,6 +221,16 @@ fn groups() -> Named {
                 ("p50", maybe(number()), "The median."),
                 ("p95", maybe(number()), "5 % take longer."),
                 ("p99", maybe(number()), "1 % take longer."),
+                (
+                    "calls",
+                    count(),
+                    "Calls with a first token, which all of this is of.",
+                ),
+                (
+                    "share",
+                    maybe(number()),
+                    "All seconds until first tokens over all seconds of these calls.",
+                ),
             ]),
         ),
         (
@@ -291,6 +320,12 @@ fn series() -> Named {
                     "calls",
                     count(),
                     "Calls that began within it and have ended.",
+                ),
+                ("errors", count(), "Those of them that went wrong."),
+                (
+                    "requests_per_second",
+                    number(),
+                    "Calls that began within it over its length.",
                 ),
                 ("p10", maybe(number()), "10 % are lower."),
                 ("p50", maybe(number()), "The median."),

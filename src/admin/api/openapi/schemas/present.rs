@@ -272,6 +272,11 @@ fn process() -> Named {
                 ("workload", maybe(text()), "The workload of its calls."),
                 ("upstream", text(), "The upstream."),
                 ("urls", list(text()), "Its endpoints."),
+                (
+                    "upstream_facts",
+                    maybe(of("UpstreamFacts")),
+                    "What is said of its engine and hardware.",
+                ),
             ]),
         ),
         (

@@ -1,0 +1,24 @@
+//! The tasks of a time: what a session took from its first call to its last.
+
+use super::quantile::{quantile, sorted};
+use crate::ledger::{TaskSeconds, Tasks};
+use std::time::Duration;
+
+/// The tasks that took so many `seconds` each, in a time of that length.
+pub fn tasks(seconds: impl IntoIterator<Item = f64>, within: Option<Duration>) -> Tasks {
+    let seconds = sorted(seconds);
+    let count = seconds.len();
+    let minutes = within.map(|within| within.as_secs_f64() / 60.0);
+    let sum: f64 = seconds.iter().sum();
+    Tasks {
+        tasks: count as u64,
+        per_minute: minutes
+            .filter(|minutes| *minutes > 0.0)
+            .map(|minutes| count as f64 / minutes),
+        seconds: TaskSeconds {
+            p50: quantile(&seconds, 0.5),
+            p95: quantile(&seconds, 0.95),
+            mean: (count > 0).then(|| sum / count as f64),
+        },
+    }
+}

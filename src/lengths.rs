@@ -1,0 +1,54 @@
+//! Classes of length of prompts and answers, in tokens.
+
+/// The classes of prompts, ascending.
+pub const PROMPT_LENGTHS: [&str; 5] = ["under_1k", "1k_8k", "8k_32k", "32k_128k", "over_128k"];
+/// The classes of answers, ascending.
+pub const OUTPUT_LENGTHS: [&str; 5] = ["under_128", "128_512", "512_2k", "2k_8k", "over_8k"];
+
+/// The class of a prompt of so many tokens; each begins with its lower bound.
+pub fn prompt_length(tokens: u64) -> &'static str {
+    class(tokens, [1_000, 8_000, 32_000, 128_000], PROMPT_LENGTHS)
+}
+
+/// The class of an answer of so many tokens, reasoning included.
+pub fn output_length(tokens: u64) -> &'static str {
+    class(tokens, [128, 512, 2_000, 8_000], OUTPUT_LENGTHS)
+}
+
+fn class(tokens: u64, bounds: [u64; 4], names: [&'static str; 5]) -> &'static str {
+    names[bounds.partition_point(|bound| *bound <= tokens)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_begins_with_its_lower_bound() {
+        let prompts = [0, 999, 1_000, 8_000, 31_999, 32_000, 128_000].map(prompt_length);
+        assert_eq!(
+            prompts,
+            [
+                "under_1k",
+                "under_1k",
+                "1k_8k",
+                "8k_32k",
+                "8k_32k",
+                "32k_128k",
+                "over_128k"
+            ]
+        );
+        let outputs = [127, 128, 511, 512, 2_000, 8_000].map(output_length);
+        assert_eq!(
+            outputs,
+            [
+                "under_128",
+                "128_512",
+                "128_512",
+                "512_2k",
+                "2k_8k",
+                "over_8k"
+            ]
+        );
+    }
+}
