@@ -20,7 +20,7 @@ SHOTS = PROJECT / "target/page"
 SESSIONS = 10_000
 SECRET = "correct-horse-battery-staple"
 SCENARIOS = (
-    "start liveUpdate polling filter sort waterfall dark empty token phone keyboard accessible "
+    "start liveUpdate polling filter sort compare waterfall dark empty token phone keyboard accessible "
     "tenThousandSessions unavailable pictures"
 ).split()
 

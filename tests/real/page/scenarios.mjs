@@ -104,6 +104,28 @@ async function sort(world) {
   clean(wrong);
 }
 
+/** Lengths and hardware side by side, how many calls were judged, how often and how long. */
+async function compare(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  for (const [button, kind] of [["Prompt length", "prompt_length"], ["Output length", "output_length"], ["Hardware and engine", "upstream_facts"]]) {
+    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByRole("button", { name: button, exact: true }).click());
+    const named = async () => (await api(world, `groups?since=15m&by=${kind}`)).groups.map(({ name }) => name ?? "–");
+    await until(`rows by ${kind}`, async () => {
+      const rows = (await cells(page, "#models", 1)).map((row) => row.replace(/^–.*/, "–"));
+      return rows.length > 0 && rows.toSorted().join() === (await named()).toSorted().join();
+    });
+  }
+  assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge sim"));
+  const columns = await page.locator("#models thead th").allTextContents();
+  const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Judged")) + 1);
+  assert.match(judged[0], /^\d[\d.,KM]* of \d[\d.,KM]*$/);
+  await until("requests a second", async () => /requests a second/.test(await page.locator("#tile-errors .sub").textContent()));
+  await page.goto(`${world.full.admin}/#/sessions`);
+  await until("tasks", async () => /tasks?, .* a minute: half took up to/.test(await page.locator("#tasks").textContent()));
+  clean(wrong);
+}
+
 async function waterfall(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
   await page.getByLabel("Session or agent contains").fill("waterfall");
@@ -322,4 +344,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, pictures };
