@@ -161,7 +161,16 @@ async fn calls_are_grouped_and_laid_out_over_time() {
     let workloads = server.json("/api/v1/workloads?agent=chat%2F1").await;
     assert_eq!(workloads["workloads"][0]["name"], Value::Null);
     assert_eq!(workloads["workloads"][0]["calls"], 1);
+    // Of a time before anything is kept there is no span.
+    let before = server
+        .json("/api/v1/groups?since=100000d&until=100000d")
+        .await;
+    assert_eq!(
+        (&before["since"], &before["until"]),
+        (&Value::Null, &Value::Null)
+    );
     let whole = server.json("/api/v1/groups").await;
+    assert_eq!(whole["groups"][0]["tps"]["calls"], 2);
     let models = server.json("/api/v1/models").await;
     let calls = |row: &Value| row["calls"].as_u64().expect("a number");
     let all = models["models"].as_array().expect("rows").iter().map(calls);

@@ -167,7 +167,15 @@ async fn calls_keep_what_was_said_of_their_upstream_then() {
 
     let report = |by: &str, format: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-            .args(["report", "--with-warm-up", "--by", by, "--format", format, "--ledger"])
+            .args([
+                "report",
+                "--with-warm-up",
+                "--by",
+                by,
+                "--format",
+                format,
+                "--ledger",
+            ])
             .arg(folder.path().join("ledger.sqlite"))
             .output()
             .expect("runs");

@@ -24,7 +24,7 @@ pub(super) enum Store {
     Ledger(Arc<Reader>),
 }
 
-/// A part of the time that calls are kept of.
+/// A part of the time that calls are kept of; it ends behind its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) since: SystemTime,
@@ -33,8 +33,7 @@ pub(super) struct Span {
 
 impl Span {
     pub(super) fn length(&self) -> Option<Duration> {
-        let length = self.until.duration_since(self.since).ok();
-        length.filter(|length| !length.is_zero())
+        self.until.duration_since(self.since).ok()
     }
 }
 
@@ -90,7 +89,7 @@ impl Store {
         }
     }
 
-    /// What of the time asked for is kept, up to `now`; `None` where no call is.
+    /// What of the time asked for is kept, up to `now`; `None` where nothing of it is.
     pub(super) fn span(&self, filter: &Filter, now: SystemTime) -> Answer<Option<Span>> {
         let oldest = match self {
             Store::Ledger(reader) => reader.oldest().map_err(problem)?,
@@ -103,7 +102,7 @@ impl Store {
             since: filter.since.map_or(oldest, |since| since.max(oldest)),
             until: filter.until.map_or(now, |until| until.min(now)),
         };
-        Ok(oldest.map(span))
+        Ok(oldest.map(span).filter(|span| span.since < span.until))
     }
 
     /// How long the sessions took whose last call ended within the time, in seconds.

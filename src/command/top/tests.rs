@@ -143,11 +143,18 @@ fn the_other_views_are_asked_for_and_shown() {
         ..GroupRow::default()
     };
     row.tps.p50 = Some(14.9);
+    row.tps.calls = 9;
+    row.requests_per_second = Some(0.25);
     state.heard(news(Content::Models("memory".to_owned(), vec![row])));
     let lines = screen(&state, 110, 6);
     assert!(lines[0].ends_with("from memory"), "{lines:#?}");
     let cells: Vec<_> = lines[3].split_whitespace().collect();
-    assert_eq!(cells, ["big-1", "12", "2", "14.9", "–", "–", "–", "–", "–"]);
+    assert_eq!(
+        cells,
+        [
+            "big-1", "12", "0.25", "2", "14.9", "–", "9", "of", "12", "–", "–", "–", "–"
+        ]
+    );
     assert_eq!(
         state.key(KeyEvent::new(KeyCode::Char('4'), KeyModifiers::NONE)),
         Next::Ask

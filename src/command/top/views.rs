@@ -124,12 +124,14 @@ fn stream(stream: &StreamNow) -> Vec<Cell> {
     ]
 }
 
-const MODELS: [Column; 9] = [
+const MODELS: [Column; 11] = [
     wide("MODEL", 14),
     column("CALLS", 7),
+    column("REQ/S", 7),
     column("ERRORS", 6),
     column("TPS P50", 7),
     column("TPS P10", 7),
+    column("JUDGED", 11),
     column("TTFT P50", 8),
     column("TTFT P95", 8),
     column("OUT TOKENS", 10),
@@ -140,9 +142,11 @@ fn model(row: &GroupRow) -> Vec<Cell> {
     vec![
         Cell::maybe(row.name.as_deref()),
         Cell::count(row.calls),
+        Cell::number(row.requests_per_second, |rate| format!("{rate:.2}")),
         errors(row.errors),
         speed(row.tps.p50),
         speed(row.tps.p10),
+        Cell::text(format!("{} of {}", row.tps.calls, row.calls)),
         seconds(row.ttft.p50),
         seconds(row.ttft.p95),
         Cell::number(row.tokens.output.map(|count| count as f64), |count| {
