@@ -75,6 +75,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
             .map(|record| Kept {
                 record,
                 concurrency: Some(4),
+                nested: false,
             })
             .collect();
         let started = Instant::now();

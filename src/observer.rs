@@ -111,6 +111,10 @@ pub trait CallObserver: Send + Sync {
     fn request_frame(&self, bytes: &Bytes);
     /// The last byte of the request body has been passed on.
     fn sent(&self, at: Instant);
+    /// A piece of the body of a request that goes nowhere.
+    fn unsent_frame(&self, _bytes: &Bytes) {}
+    /// All of that body has come.
+    fn unsent_whole(&self) {}
     /// The final response head has arrived.
     fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap);
     /// Asked once: where to note frames of the response that wait to be shown.
@@ -170,6 +174,8 @@ pub trait CallObserver: Send + Sync {
 pub struct UpstreamTrace {
     /// Goes in the place of the agent's `traceparent`.
     pub traceparent: HeaderValue,
+    /// Goes first in `tracestate`, in the place of an older member with its key.
+    pub member: HeaderValue,
     /// Whether the agent's `tracestate` belongs to this trace. It is taken out where not.
     pub keeps_state: bool,
 }

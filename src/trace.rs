@@ -105,6 +105,49 @@ impl CallTrace {
     }
 }
 
+/// The key under which proxies of this kind tell of themselves in `tracestate`.
+pub const STATE_KEY: &str = "tokengauge";
+
+/// What the last proxy of this kind that a call has passed says of itself in `tracestate`:
+/// `tokengauge=<hop>-<span>`, the hop decimal, the span of its upstream request in 16
+/// hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// How many such proxies the call had passed before that one.
+    pub hop: u32,
+    /// The span of its upstream request.
+    pub span_id: u64,
+}
+
+impl Passed {
+    /// More hops than this are not believed.
+    const MAX_HOP: u32 = 99;
+
+    /// What the caller's `tracestate` says; a malformed member counts as absent.
+    pub fn of_headers(headers: &HeaderMap) -> Option<Passed> {
+        let lines = headers.get_all("tracestate").into_iter();
+        let mut members = lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(','));
+        let ours = |member: &str| {
+            let (key, value) = member.trim().split_once('=')?;
+            (key == STATE_KEY).then(|| value.to_owned())
+        };
+        let (hop, span_id) = members.find_map(ours).and_then(|value| {
+            let (hop, span) = value.split_once('-')?;
+            Some((hop.parse().ok()?, hexadecimal(span, 16)? as u64))
+        })?;
+        (hop <= Passed::MAX_HOP).then_some(Passed { hop, span_id })
+    }
+
+    /// Itself as a member of `tracestate`.
+    pub fn member(&self) -> HeaderValue {
+        let (hop, span) = (self.hop, self.span_id);
+        let member = format!("{STATE_KEY}={hop}-{span:016x}");
+        HeaderValue::from_str(&member).expect("letters, digits, an equals sign and a dash")
+    }
+}
+
 /// Bytes of a `tracestate` that is kept: what everybody must be able to pass on.
 const MAX_STATE: usize = 512;
 
@@ -178,6 +221,41 @@ mod tests {
             String::new(),
         ] {
             assert_eq!(TraceContext::parse(&invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn what_a_proxy_says_of_itself_is_read_and_what_is_malformed_is_absent() {
+        let of = |lines: &[&str]| {
+            let value = |line: &&str| HeaderValue::from_str(line).expect("a header");
+            let name = http::HeaderName::from_static("tracestate");
+            let lines = lines.iter().map(|line| (name.clone(), value(line)));
+            Passed::of_headers(&HeaderMap::from_iter(lines))
+        };
+        let passed = Passed {
+            hop: 2,
+            span_id: 0x00f0_67aa_0ba9_02b7,
+        };
+        let member = passed.member();
+        let member = member.to_str().expect("text");
+        assert_eq!(member, "tokengauge=2-00f067aa0ba902b7");
+        assert_eq!(of(&[member]), Some(passed));
+        assert_eq!(
+            of(&["a=1, b=2", &format!("c=3 ,{member} ,d=4")]),
+            Some(passed)
+        );
+        for none in [
+            "",
+            "a=tokengauge",
+            "tokengauge",
+            "tokengauge=1",
+            "tokengauge=x-00f067aa0ba902b7",
+            "tokengauge=-1-00f067aa0ba902b7",
+            "tokengauge=100-00f067aa0ba902b7",
+            "tokengauge=1-00F067AA0BA902B7",
+            "tokengauge=1-00f0",
+        ] {
+            assert_eq!(of(&[none]), None, "{none}");
         }
     }
 

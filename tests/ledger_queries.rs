@@ -37,6 +37,7 @@ fn written(records: Vec<CallRecord>, dice: &mut Dice) -> Ledger {
             .map(|record| Kept {
                 record,
                 concurrency: Some(3),
+                nested: false,
             })
             .collect();
         let done = store.write(&kept).expect("written");

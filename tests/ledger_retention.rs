@@ -19,6 +19,7 @@ fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
         let kept = batch.iter().map(|record| Kept {
             record,
             concurrency: None,
+            nested: false,
         });
         store.write(&kept.collect::<Vec<_>>()).expect("written");
     }

@@ -81,6 +81,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let kept = Kept {
             record: &record,
             concurrency: None,
+            nested: false,
         };
         store.write(&[kept]).expect("written");
         let ids = calls(&path).into_iter().map(|call| call.response_id);

@@ -40,6 +40,7 @@ impl World {
         let kept = records.iter().map(|record| Kept {
             record,
             concurrency: None,
+            nested: false,
         });
         let kept: Vec<_> = kept.collect();
         let mut store = Store::open(&ledger).expect("opens");

@@ -30,6 +30,7 @@ pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()>
             .map(|record| Kept {
                 record,
                 concurrency: None,
+                nested: false,
             })
             .collect();
         store.write(&kept)?;

@@ -71,6 +71,7 @@ fn ledger() -> Option<Arc<Reader>> {
     let kept = |record| Kept {
         record,
         concurrency: Some(1),
+        nested: false,
     };
     let mut store = Store::open(&path).expect("a ledger");
     let batch: Vec<_> = records.iter().map(kept).collect();

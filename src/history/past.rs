@@ -1,6 +1,7 @@
 //! A finished call on the wall clock.
 
 use crate::call::{CallRecord, Outcome};
+use crate::meter::Finding;
 use std::time::{Duration, SystemTime};
 
 /// A finished call on the wall clock.
@@ -12,6 +13,8 @@ pub struct Past<'a> {
     pub started: SystemTime,
     /// When it ended.
     pub ended: SystemTime,
+    /// Whether it was made for another call, which counts for the session.
+    pub nested: bool,
 }
 
 impl<'a> Past<'a> {
@@ -24,7 +27,15 @@ impl<'a> Past<'a> {
             record,
             started,
             ended: started.checked_add(duration)?,
+            nested: false,
         })
+    }
+
+    /// The same, where the call is a finding.
+    pub fn of_finding(finding: &'a Finding) -> Option<Past<'a>> {
+        let past = Past::of(&finding.record)?;
+        let nested = finding.nested;
+        Some(Past { nested, ..past })
     }
 
     /// Whether it went wrong, and not because the agent left.

@@ -17,7 +17,7 @@ pub fn sessions<'a>(
     query: &SessionQuery,
 ) -> Vec<SessionRow> {
     let mut by_id: HashMap<&str, Vec<Past<'a>>> = HashMap::new();
-    for past in calls {
+    for past in calls.filter(|past| !past.nested) {
         if let Some(id) = past.record.session.as_deref() {
             by_id.entry(id).or_default().push(past);
         }
@@ -34,20 +34,21 @@ pub fn sessions<'a>(
     all
 }
 
-/// What the `calls` of one session come to; at least one.
+/// What the `calls` of one session come to; at least one. Calls within others add nothing.
 pub(super) fn session(id: &str, mut calls: Vec<Past<'_>>) -> SessionRow {
     calls.sort_by(|one, other| {
         (one.started, &one.record.id).cmp(&(other.started, &other.record.id))
     });
+    let started = calls
+        .first()
+        .map_or(SystemTime::UNIX_EPOCH, |past| past.started);
+    let last = calls.iter().map(|past| past.ended).max().unwrap_or(started);
+    calls.retain(|past| !past.nested);
     let mut totals = Totals::default();
     for past in &calls {
         totals.add(past);
         totals.add_decode(past);
     }
-    let started = calls
-        .first()
-        .map_or(SystemTime::UNIX_EPOCH, |past| past.started);
-    let last = calls.iter().map(|past| past.ended).max().unwrap_or(started);
     let wall = last.duration_since(started).unwrap_or_default();
     let model = under_way(&calls);
     let ttft = sorted(calls.iter().filter_map(|past| past.record.seconds.ttft));

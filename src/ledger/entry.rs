@@ -43,6 +43,8 @@ pub(super) struct Entry<'a> {
     pub(super) record: &'a CallRecord,
     /// Streams in flight on the upstream when it began.
     pub(super) concurrency: Option<u32>,
+    /// Whether it was made for another call, which counts for the session.
+    pub(super) nested: bool,
     pub(super) id: [u8; 16],
     pub(super) key: i64,
     pub(super) started_us: i64,
@@ -52,7 +54,11 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// `None` where the record's id or start is none of ours.
-    pub(super) fn of(record: &'a CallRecord, concurrency: Option<u32>) -> Option<Entry<'a>> {
+    pub(super) fn of(
+        record: &'a CallRecord,
+        concurrency: Option<u32>,
+        nested: bool,
+    ) -> Option<Entry<'a>> {
         let id = Uuid::parse_str(&record.id).ok()?.into_bytes();
         let started = humantime::parse_rfc3339(&record.started_at).ok()?;
         let ms = milliseconds(started);
@@ -62,6 +68,7 @@ impl<'a> Entry<'a> {
         Some(Entry {
             record,
             concurrency,
+            nested,
             id,
             key: key_at(ms) | i64::from(low),
             started_us,

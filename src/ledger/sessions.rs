@@ -63,6 +63,11 @@ impl Sessions {
         let Some(open) = self.open.get_mut(name) else {
             return Ok(None);
         };
+        if entry.nested {
+            // The call around it, which ends later, adds the rest.
+            open.sums.lasted(entry.started_us, entry.ended_us);
+            return Ok(Some(open.id));
+        }
         open.sums
             .add(&entry.share, entry.started_us, entry.ended_us);
         let [_, _, _, workload, _, experiment, variant, ..] = names.common;

@@ -35,6 +35,8 @@ pub struct Kept<'a> {
     pub record: &'a CallRecord,
     /// Streams in flight on its upstream when it began, itself included.
     pub concurrency: Option<u32>,
+    /// Whether it was made for another call, which counts for the session.
+    pub nested: bool,
 }
 
 /// What a batch did.
@@ -101,7 +103,7 @@ impl Store {
     ) -> Result<Written, Trouble> {
         let entries = batch
             .iter()
-            .filter_map(|kept| Entry::of(kept.record, kept.concurrency));
+            .filter_map(|kept| Entry::of(kept.record, kept.concurrency, kept.nested));
         let entries: Vec<Entry<'_>> = entries.collect();
         let transaction = self.opened.connection.unchecked_transaction()?;
         let mut sessions = Sessions::new(self.next_session);

@@ -128,8 +128,13 @@ impl SessionSums {
     /// Adds one call that was under way from `start` to `end`.
     pub(crate) fn add(&mut self, call: &Share, start: i64, end: i64) {
         self.sums.add(call);
+        self.lasted(start, end);
+        self.busy.add(start, end);
+    }
+
+    /// Something of it was under way from `start` to `end`.
+    pub(crate) fn lasted(&mut self, start: i64, end: i64) {
         self.started_us = self.started_us.min(start);
         self.last_us = self.last_us.max(end);
-        self.busy.add(start, end);
     }
 }

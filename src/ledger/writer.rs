@@ -167,6 +167,7 @@ impl Writer {
         let kept = batch.findings.iter().map(|finding| Kept {
             record: &finding.record,
             concurrency: Some(finding.concurrency),
+            nested: finding.nested,
         });
         let kept: Vec<_> = kept.collect();
         let Some(store) = &mut self.store else {

@@ -342,6 +342,18 @@ impl CallObserver for Call {
         });
     }
 
+    fn unsent_frame(&self, bytes: &Bytes) {
+        self.with(|head, _| {
+            if !head.request().push(bytes) {
+                head.shared.tally.body_skipped();
+            }
+        });
+    }
+
+    fn unsent_whole(&self) {
+        self.with(|head, _| head.request_complete());
+    }
+
     fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap) {
         self.with(|head, state| {
             state.saw(at);
@@ -450,8 +462,10 @@ impl CallObserver for Call {
 
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         let trace = self.head.trace.as_ref()?;
+        let hop = self.head.hop.as_ref()?;
         trace.propagates.then(|| UpstreamTrace {
             traceparent: trace.upstream().header(),
+            member: hop.passed().member(),
             keeps_state: trace.continues(),
         })
     }

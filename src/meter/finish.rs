@@ -6,6 +6,7 @@ use super::guard;
 use super::head::Head;
 use super::reading::Reading;
 use super::record::{self, Closing};
+use super::verdict;
 use super::worker::Place;
 use crate::background::give_way;
 use crate::call::Outcome;
@@ -25,7 +26,7 @@ pub(crate) fn end(head: &Arc<Head>, mut state: State, at: Instant, end: End) {
         return;
     }
     guarded(head, &mut state, |state| finish_stream(head, state, at));
-    if !needs_background(head, &state) {
+    if !needs_background(head, &state, &end) {
         conclude(head, state, at, &end, None);
         return;
     }
@@ -61,7 +62,7 @@ fn finish_stream(head: &Head, state: &mut State, at: Instant) {
 }
 
 /// Whether anything is left to do that takes its time.
-fn needs_background(head: &Head, state: &State) -> bool {
+fn needs_background(head: &Head, state: &State, end: &End) -> bool {
     let whole = state
         .reading
         .decoder()
@@ -70,9 +71,22 @@ fn needs_background(head: &Head, state: &State) -> bool {
     let request = head.request.try_lock();
     let busy = request.is_err();
     let reported = state.run.generation.usage().input.is_some();
-    let refused = state.status.is_some_and(|status| status >= 400);
-    let count = request.is_ok_and(|request| request.countable() && !reported) && !refused;
-    whole || later || busy || count
+    let counts = !reported && !is_refused(state, end);
+    let unread = request.is_ok_and(|request| request.is_unread() || request.countable() && counts);
+    whole || later || busy || unread
+}
+
+/// Whether nobody read the prompt: the upstream refused it, or it never got there.
+fn is_refused(state: &State, end: &End) -> bool {
+    let here = |kind| {
+        let outcome = verdict::failed(kind);
+        matches!(outcome, Outcome::Rejected | Outcome::Unreachable)
+    };
+    match (state.status, end) {
+        (Some(status), _) => status >= 400,
+        (None, End::Failed(kind)) => here(*kind),
+        (None, _) => false,
+    }
 }
 
 fn later(head: &Head, mut state: State, at: Instant, end: &End, place: Place) {
@@ -91,7 +105,9 @@ fn later(head: &Head, mut state: State, at: Instant, end: &End, place: Place) {
     }
     guarded(head, &mut state, |state| read_rest(head, state));
     let mut input = None;
-    guarded(head, &mut state, |state| input = count_input(head, state));
+    guarded(head, &mut state, |state| {
+        input = count_input(head, state, end)
+    });
     conclude(head, state, at, end, input);
 }
 
@@ -132,10 +148,11 @@ fn read_rest(head: &Head, state: &mut State) {
 }
 
 /// Counts the prompt where the provider did not.
-fn count_input(head: &Head, state: &State) -> Option<u64> {
+fn count_input(head: &Head, state: &State, end: &End) -> Option<u64> {
     let request = head.request.lock().unwrap_or_else(PoisonError::into_inner);
     let reported = state.run.generation.usage().input.is_some();
-    if reported { None } else { request.count() }
+    let counts = !reported && !is_refused(state, end);
+    counts.then(|| request.count()).flatten()
 }
 
 /// Makes the record and hands it on.

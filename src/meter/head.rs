@@ -1,8 +1,9 @@
 //! A call from its request head on.
 
 use super::lane::Lane;
+use super::nesting::Hop;
 use super::operation;
-use super::request::{INLINE_BYTES, Request};
+use super::request::Request;
 use super::shared::Shared;
 use super::worker::Place;
 use super::workload::Assignment;
@@ -12,7 +13,7 @@ use crate::config::Measure;
 use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
 use crate::quota::{self, Permit};
-use crate::trace::{self, CallTrace, TraceContext};
+use crate::trace::{self, CallTrace, Passed, TraceContext};
 use crate::wire::{self, BodyHead, HeadModels};
 use http::{HeaderMap, Method, header};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -47,6 +48,8 @@ pub(crate) struct Head {
     /// What quotas and budgets know of the call, where there are any.
     pub(super) limited: Option<Box<Limited>>,
     pub(crate) trace: Option<Box<CallTrace>>,
+    /// Where it stands among calls within each other, where the trace tells.
+    pub(crate) hop: Option<Hop>,
     /// The agent's `tracestate`, where its trace goes on and is recorded.
     pub(crate) trace_state: Option<Box<str>>,
     /// Locked by the worker for as long as it reads: others must only try.
@@ -93,21 +96,26 @@ impl Head {
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
         let limited = Limited::new(&measure, start);
         let limit = copied(start.headers, measure.body_bytes);
-        let mut request = Request::new(dialect, &shared.memory, limit);
-        if start.headers.contains_key(header::CONTENT_ENCODING) {
-            request.release();
-        }
+        let encoding = wire::content_encoding(start.headers);
+        let request = Request::new(dialect, &shared.memory, limit);
+        let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
         let parent = || TraceContext::of_headers(start.headers);
         let tracer = shared.tracer.as_ref();
         let trace = tracer.map(|tracer| Box::new(tracer(parent())));
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
+        let told = trace.as_ref().filter(|trace| trace.propagates);
+        let hop = told.map(|trace| {
+            let passed = Passed::of_headers(start.headers).filter(|_| trace.continues());
+            shared.spans.enter(trace, passed)
+        });
         let continued = sampled.filter(|trace| trace.continues());
         Head {
             shared: Arc::clone(shared),
             measure,
             trace_state: continued.and_then(|_| trace::state(start.headers)),
             trace,
+            hop,
             lane: shared.lanes.lane(start.route, start.upstream),
             assignment,
             id: id(start.started_at),
@@ -205,15 +213,16 @@ impl Head {
             return;
         };
         request.complete();
-        if request.length() <= INLINE_BYTES {
+        if !request.is_long() {
             request.read(&self.measure.attribution);
             return;
         }
         drop(request);
         let head = Arc::clone(self);
         let read = move |place| {
-            if place == Place::Background {
-                head.request().read(&head.measure.attribution);
+            let read = place == Place::Background;
+            if read && !head.request().read(&head.measure.attribution) {
+                head.shared.tally.body_skipped();
             }
         };
         if let Err(refused) = self.shared.worker.queue(Box::new(read)) {

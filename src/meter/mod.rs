@@ -20,6 +20,7 @@ mod head;
 mod hidden;
 mod lane;
 mod live;
+mod nesting;
 mod operation;
 mod reading;
 mod recent;
@@ -112,6 +113,7 @@ impl Meter {
             registry: Arc::default(),
             throughput,
             background: background::BackgroundResponses::default(),
+            spans: Arc::default(),
             bands: bands::Bands::default(),
             tally: shared::Tally::default(),
             tracer,

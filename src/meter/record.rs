@@ -139,6 +139,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     price(&mut record, &measure.prices, known);
     Finding {
         guessed_session,
+        nested: head.hop.as_ref().is_some_and(|hop| hop.nested),
         charges: head.charges(),
         ended: closing.ended,
         moments: moments(&closing, state),
@@ -209,7 +210,7 @@ fn record(
             .trace
             .map(|trace| trace.server.trace())
             .or(who.trace_id),
-        hop: None,
+        hop: head.hop.as_ref().map(|hop| hop.number),
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,
         warm_up: state.warm_up,

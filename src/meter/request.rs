@@ -19,7 +19,11 @@ const TURN_BYTES: usize = 4 * 1024;
 pub(crate) struct Request {
     dialect: Dialect,
     copy: Option<Buffer>,
+    /// How the copy is encoded, until it has been decoded.
+    encoded: Option<Box<Encoded>>,
     complete: bool,
+    /// Whether the facts have been looked for.
+    read: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
     /// What a span tells of it; read where one is recorded.
     pub(crate) settings: Option<Box<GenerationSettings>>,
@@ -34,10 +38,31 @@ impl Request {
         Request {
             dialect,
             copy: prompts.then(|| Buffer::new(memory, limit)),
+            encoded: None,
             complete: false,
+            read: false,
             facts: None,
             settings: None,
             traced: false,
+        }
+    }
+
+    /// The same request, whose body has these content encodings, if any, and without them at
+    /// most `limit` bytes.
+    pub(crate) fn encoded(
+        self,
+        names: Option<Box<str>>,
+        memory: &Arc<Memory>,
+        limit: usize,
+    ) -> Request {
+        let encoded = names.map(|names| Encoded {
+            names,
+            memory: Arc::clone(memory),
+            limit,
+        });
+        Request {
+            encoded: encoded.map(Box::new),
+            ..self
         }
     }
 
@@ -71,17 +96,43 @@ impl Request {
         self.copy.as_ref().map_or(0, Buffer::len)
     }
 
-    /// Reads the facts, once.
-    pub(crate) fn read(&mut self, rules: &Rules) {
-        let Some(copy) = self.copy.as_ref().filter(|_| self.complete) else {
-            return;
-        };
-        if self.facts.is_none() {
-            let _scratch = scratch(copy);
-            self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
-            let body = Some(copy.as_slice()).filter(|_| self.traced);
-            self.settings = body.and_then(wire::generation_settings).map(Box::new);
+    /// Whether reading the body takes its time.
+    pub(crate) fn is_long(&self) -> bool {
+        self.encoded.is_some() || self.length() > INLINE_BYTES
+    }
+
+    /// Whether there is a whole body whose facts have not been looked for.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.countable() && !self.read
+    }
+
+    /// Reads the facts, once. Says `false` where the body's encoding cannot be undone, within
+    /// its bounds; it is dropped then.
+    pub(crate) fn read(&mut self, rules: &Rules) -> bool {
+        if !self.is_unread() {
+            return true;
         }
+        self.read = true;
+        let decodes = self.decode();
+        let Some(copy) = &self.copy else {
+            return decodes;
+        };
+        let _scratch = scratch(copy);
+        self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
+        let body = Some(copy.as_slice()).filter(|_| self.traced);
+        self.settings = body.and_then(wire::generation_settings).map(Box::new);
+        decodes
+    }
+
+    /// Puts the decoded body in the place of the copy.
+    fn decode(&mut self) -> bool {
+        let Some(encoded) = self.encoded.take() else {
+            return true;
+        };
+        let copy = self.copy.take();
+        let decoded = copy.and_then(|copy| encoded.decode(copy.as_slice()));
+        self.copy = decoded;
+        self.copy.is_some()
     }
 
     /// The input tokens are known, or nobody will ask: gives the memory back.
@@ -109,6 +160,21 @@ impl Request {
             total += count_giving_way(text);
         });
         Some(total).filter(|total| *total > 0)
+    }
+}
+
+/// How a body is encoded.
+#[derive(Debug)]
+struct Encoded {
+    names: Box<str>,
+    memory: Arc<Memory>,
+    /// Bytes that may come out of it.
+    limit: usize,
+}
+
+impl Encoded {
+    fn decode(&self, body: &[u8]) -> Option<Buffer> {
+        wire::decoded(&self.names, body, &self.memory, self.limit).ok()
     }
 }
 

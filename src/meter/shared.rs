@@ -4,6 +4,7 @@ use super::background::BackgroundResponses;
 use super::bands::Bands;
 use super::lane::Lanes;
 use super::live::Registry;
+use super::nesting::OpenSpans;
 use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::config::Measure;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
+    /// Calls under way whose upstream knows their span.
+    pub(crate) spans: Arc<OpenSpans>,
     /// How models count their tokens.
     pub(crate) bands: Bands,
     pub(crate) tally: Tally,

@@ -78,6 +78,8 @@ pub struct Finding {
     pub response_id: Option<String>,
     /// Whether the session is no more than a guess.
     pub guessed_session: bool,
+    /// Whether it was made for another call of this process, which counts for the session.
+    pub nested: bool,
     /// Under which names it counts for budgets that block.
     pub charges: Arc<[Charge]>,
     /// Streams in flight on the upstream when the call began, itself included.

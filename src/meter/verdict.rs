@@ -43,7 +43,8 @@ pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outc
     }
 }
 
-fn failed(kind: FailureKind) -> Outcome {
+/// How a call ended that the proxy could not forward.
+pub(crate) fn failed(kind: FailureKind) -> Outcome {
     match kind {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls => Outcome::Unreachable,
         FailureKind::ConnectTimeout

@@ -6,8 +6,8 @@ use super::body::Body;
 use super::direct::Past;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
-use super::lingering::{linger, sends_unasked};
-use super::refusal::{blame, failure, refuse, too_many};
+use super::lingering::{Reads, Rest};
+use super::refusal::{blame, failure, refuse, refuse_unread, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
 use super::routing::Routing;
@@ -124,14 +124,13 @@ impl Forwarder {
         let chosen = place.map(|place| &*routing.config.routes[place]);
         let agent = AgentSide::new(&connection.sending, stream, connection.drain.call());
         let call = self.begin(received, &parts, chosen, connection, agent);
+        let reads = Reads::of(&parts);
         let Some(place) = place else {
-            return refuse(
-                call,
-                &failure(
-                    FailureKind::NoRoute,
-                    "no route matches this request; see the routes of the configuration",
-                ),
+            let failure = failure(
+                FailureKind::NoRoute,
+                "no route matches this request; see the routes of the configuration",
             );
+            return refuse_unread(call, &failure, Rest::all(body, reads));
         };
         let route = &routing.config.routes[place];
         call.agent().limit(route.upstream.timeouts.send);
@@ -141,20 +140,17 @@ impl Forwarder {
             response.headers_mut().insert(CONNECTION, close);
             return response;
         }
-        let unasked = sends_unasked(parts.version, &parts.headers);
         if let Some(reason) = &routing.config.refusal {
-            linger(body, unasked);
-            return refuse(call, &failure(FailureKind::ConfigRefused, &**reason));
+            let failure = failure(FailureKind::ConfigRefused, &**reason);
+            return refuse_unread(call, &failure, Rest::all(body, reads));
         }
         if let Err(wait) = routing.limiter.check(route) {
-            linger(body, unasked);
-            return too_many(call, route, wait);
+            return refuse_unread(call, &too_many(route, wait), Rest::all(body, reads));
         }
         let known = known(route, &parts, &body);
         let admission = call.watch().ask(|observer| observer.admit(known));
         if let Some(Admission::Refused(failure)) = &admission {
-            linger(body, unasked);
-            return refuse(call, failure);
+            return refuse_unread(call, failure, Rest::all(body, reads));
         }
         let forwarding = Forwarding {
             route,
@@ -166,7 +162,11 @@ impl Forwarder {
         };
         match forwarding.run(parts, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
-            Err(failure) => refuse(call, &failure),
+            Err(Unsent {
+                failure,
+                source: Some(source),
+            }) => refuse_unread(call, &failure, Rest::new(source, reads)),
+            Err(Unsent { failure, .. }) => refuse(call, &failure),
         }
     }
 
@@ -230,6 +230,31 @@ pub(super) struct Sent {
     pub cost: Duration,
 }
 
+/// A request that was not answered.
+struct Unsent {
+    failure: Failure,
+    /// Its body, where none of it was sent.
+    source: Option<upload::Source>,
+}
+
+impl Unsent {
+    fn with(request: Request<Upload>, failure: Failure) -> Unsent {
+        Unsent {
+            failure,
+            source: Some(request.into_body().into_rest()),
+        }
+    }
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Unsent {
+        Unsent {
+            failure,
+            source: None,
+        }
+    }
+}
+
 /// A request ready to be sent anywhere.
 struct Ready {
     request: Request<Upload>,
@@ -246,7 +271,7 @@ impl Forwarding<'_> {
         parts: request::Parts,
         body: Incoming,
         call: &Call,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<Sent, Unsent> {
         let watch = call.watch();
         let mut ready = self.prepare(parts, body, watch).await?;
         let mut wish = Wish {
@@ -256,7 +281,11 @@ impl Forwarding<'_> {
         };
         let mut cost = now().saturating_duration_since(watch.began());
         loop {
-            let (endpoint, Lease { wire, reused, held }) = self.lease(wish, watch).await?;
+            let leased = match self.lease(wish, watch).await {
+                Ok(leased) => leased,
+                Err(failure) => return Err(Unsent::with(ready.request, failure)),
+            };
+            let (endpoint, Lease { wire, reused, held }) = leased;
             let connected = now();
             watch.tell(|observer| observer.connected(connected, reused));
             self.address(&mut ready, &endpoint, &wire)?;
@@ -281,12 +310,21 @@ impl Forwarding<'_> {
                     ready.request = *request;
                     wish.fresh = true;
                 }
-                Err(Unanswered::Unsent(_, failure) | Unanswered::Failed(failure)) => {
-                    let settings = &self.upstream.settings;
-                    return Err(blame(failure, settings, &endpoint.told_as(), watch));
+                Err(Unanswered::Unsent(request, failure)) => {
+                    return Err(Unsent::with(
+                        *request,
+                        self.blame(failure, &endpoint, watch),
+                    ));
+                }
+                Err(Unanswered::Failed(failure)) => {
+                    return Err(self.blame(failure, &endpoint, watch).into());
                 }
             }
         }
+    }
+
+    fn blame(&self, failure: Failure, endpoint: &Endpoint, watch: &Watch) -> Failure {
+        blame(failure, &self.upstream.settings, &endpoint.told_as(), watch)
     }
 
     /// Where interim responses go.
@@ -300,7 +338,7 @@ impl Forwarding<'_> {
         mut parts: request::Parts,
         body: Incoming,
         watch: &Arc<Watch>,
-    ) -> Result<Ready, Failure> {
+    ) -> Result<Ready, Unsent> {
         let uri = parts.uri.clone();
         let upgrade = parts
             .extensions
@@ -345,7 +383,7 @@ impl Forwarding<'_> {
         body: Incoming,
         watch: &Arc<Watch>,
         replacement: bool,
-    ) -> Result<(upload::Source, bool), Failure> {
+    ) -> Result<(upload::Source, bool), Unsent> {
         let idle = self.upstream.settings.timeouts.idle;
         let wish = rewrite::Wish {
             admission: self.admitted_by_body,
@@ -354,18 +392,17 @@ impl Forwarding<'_> {
         match rewrite::rewrite(parts, body, watch, idle, wish).await {
             Rewritten::Kept(source) => Ok((source, false)),
             Rewritten::Replaced(source) => Ok((source, true)),
-            Rewritten::Refused(failure, rest) => {
-                let unasked = sends_unasked(self.agent_version, &parts.headers);
-                rest.into_iter().for_each(|rest| linger(rest, unasked));
-                Err(failure)
+            Rewritten::Refused(failure, source) => Err(Unsent {
+                failure,
+                source: Some(source),
+            }),
+            Rewritten::Broken => {
+                let message = "the request body ended before its time";
+                Err(failure(FailureKind::BadRequest, message).into())
             }
-            Rewritten::Broken => Err(failure(
-                FailureKind::BadRequest,
-                "the request body ended before its time",
-            )),
             Rewritten::Stalled => {
                 let message = format!("nothing of the request body came for {idle:?}");
-                Err(failure(FailureKind::IdleTimeout, message))
+                Err(failure(FailureKind::IdleTimeout, message).into())
             }
         }
     }

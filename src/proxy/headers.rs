@@ -16,6 +16,8 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// More members than this make a `tracestate` invalid.
+const MAX_STATE_MEMBERS: usize = 32;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -122,9 +124,27 @@ pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
 /// Carries a trace on to the upstream.
 pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACEPARENT, trace.traceparent);
-    if !trace.keeps_state {
-        retain(headers, |name| name != TRACESTATE);
-    }
+    let lines = headers.get_all(TRACESTATE).iter();
+    let sent: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();
+    let sent = sent.filter(|_| trace.keeps_state).unwrap_or_default();
+    let key = |member: &str| {
+        member
+            .split('=')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let own = trace.member.to_str().unwrap_or_default();
+    let others = sent.iter().flat_map(|line| line.split(','));
+    let others = others.map(str::trim).filter(|other| !other.is_empty());
+    let others = others.filter(|other| key(other) != key(own));
+    let all: Vec<_> = std::iter::once(own)
+        .chain(others)
+        .take(MAX_STATE_MEMBERS)
+        .collect();
+    let all = HeaderValue::from_str(&all.join(","));
+    headers.insert(TRACESTATE, all.unwrap_or(trace.member));
 }
 
 /// Makes an upstream's head fit for the agent.

@@ -1,39 +1,92 @@
-//! Reads on what an agent still sends of a request that was refused: one that is cut off while
-//! it sends does not read the answer.
+//! Reads on what an agent still sends of a request that was refused: what it says of who sent
+//! it is noted, and an agent that is cut off while it sends does not read the answer.
 
 use super::forward::expects_continue;
-use http::{HeaderMap, Version};
-use http_body::Body as _;
-use http_body_util::BodyExt;
+use super::upload::Source;
+use super::watch::{Call, Watch};
+use crate::observer::End;
+use http::{Version, request};
 use hyper::body::Incoming;
-use std::time::Duration;
+use std::future::poll_fn;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// What is read at most of a body that goes nowhere.
 const BYTES: usize = 64 << 20;
 /// And for how long.
 const TIME: Duration = Duration::from_secs(10);
+/// How long the call waits for its body before its record is made.
+const NOTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whether the agent of a request sends its body without being asked for it, on a connection
-/// that would have to be closed for want of reading it.
-pub(super) fn sends_unasked(version: Version, headers: &HeaderMap) -> bool {
-    version <= Version::HTTP_11 && !expects_continue(headers)
+/// Whether, and why, the body of a request is read that goes nowhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reads {
+    /// The agent sends it without being asked for it: nothing is asked for in vain.
+    comes: bool,
+    /// The connection would have to be closed for want of reading it.
+    lingers: bool,
 }
 
-/// Reads a body that was sent unasked, and throws it away.
-pub(super) fn linger(mut body: Incoming, unasked: bool) {
-    if !unasked || body.is_end_stream() {
-        return;
-    }
-    let reading = async move {
-        let mut left = BYTES;
-        while let Some(Ok(frame)) = body.frame().await {
-            let length = frame.data_ref().map_or(0, bytes::Bytes::len);
-            let Some(less) = left.checked_sub(length) else {
-                return;
-            };
-            left = less;
+impl Reads {
+    /// Of the request with this head.
+    pub fn of(parts: &request::Parts) -> Reads {
+        let comes = !expects_continue(&parts.headers);
+        Reads {
+            comes,
+            lingers: comes && parts.version <= Version::HTTP_11,
         }
-    };
-    tokio::spawn(timeout(TIME, reading));
+    }
+}
+
+/// What is still to come of a request that is refused.
+pub(super) struct Rest {
+    source: Source,
+    reads: Reads,
+}
+
+impl Rest {
+    pub fn new(source: Source, reads: Reads) -> Rest {
+        Rest { source, reads }
+    }
+
+    /// All of the agent's body.
+    pub fn all(body: Incoming, reads: Reads) -> Rest {
+        Rest::new(Source::Agent(body), reads)
+    }
+
+    /// Notes what comes soon, ends the call as of `at`, and throws the rest away.
+    pub fn read(self, call: Call, at: Instant, end: End) {
+        if !self.reads.comes || self.source.is_end_stream() {
+            call.end(at, end);
+            return;
+        }
+        let reading = async move {
+            let Rest { mut source, reads } = self;
+            let noting = read(&mut source, BYTES, Some(call.watch()));
+            let left = timeout(NOTED_WITHIN, noting).await.unwrap_or(Some(BYTES));
+            call.end(at, end);
+            if let Some(left) = left.filter(|_| reads.lingers) {
+                let _ = timeout(TIME, read(&mut source, left, None)).await;
+            }
+        };
+        tokio::spawn(reading);
+    }
+}
+
+/// Reads up to `left` bytes, and says how many of them did not come where something still may.
+async fn read(source: &mut Source, mut left: usize, noted: Option<&Watch>) -> Option<usize> {
+    while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {
+        let frame = frame.ok()?;
+        let Some(bytes) = frame.data_ref() else {
+            continue;
+        };
+        left = left.checked_sub(bytes.len())?;
+        if let Some(watch) = noted {
+            watch.tell(|call| call.unsent_frame(bytes));
+        }
+    }
+    if let Some(watch) = noted {
+        watch.tell(|call| call.unsent_whole());
+    }
+    None
 }

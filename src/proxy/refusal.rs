@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::limit::RetryAfter;
+use super::lingering::Rest;
 use super::tap::now;
 use super::watch::{Call, Upload, Watch};
 use crate::config::{Route, Upstream};
@@ -15,6 +16,26 @@ const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 /// Answers in the upstream's place.
 pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
+    let (response, end) = (reply(&call, failure), end(&call, failure));
+    call.end(now(), end);
+    response
+}
+
+/// The same, where the request's body says who sent it: it is noted behind the answer.
+pub(super) fn refuse_unread(call: Call, failure: &Failure, rest: Rest) -> Response<Body> {
+    let (response, end) = (reply(&call, failure), end(&call, failure));
+    rest.read(call, now(), end);
+    response
+}
+
+fn end(call: &Call, failure: &Failure) -> End {
+    match call.watch().failed_upload() {
+        Some(Upload::Abandoned) => call.agent().end(),
+        _ => End::Failed(failure.kind),
+    }
+}
+
+fn reply(call: &Call, failure: &Failure) -> Response<Body> {
     let reply = call.watch().ask(|observer| observer.error_reply(failure));
     let (content_type, body) = match reply {
         Some(reply) => (reply.content_type, reply.body),
@@ -36,26 +57,20 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    let end = match call.watch().failed_upload() {
-        Some(Upload::Abandoned) => call.agent().end(),
-        _ => End::Failed(failure.kind),
-    };
-    call.end(now(), end);
     response
 }
 
-/// Answers a request beyond its route's limit.
-pub(super) fn too_many(call: Call, route: &Route, wait: RetryAfter) -> Response<Body> {
+/// Says that a request is beyond its route's limit.
+pub(super) fn too_many(route: &Route, wait: RetryAfter) -> Failure {
     let message = format!(
         "route {} has had its requests of this minute; try again in {} s",
         route.name,
         wait.seconds()
     );
-    let failure = Failure {
+    Failure {
         retry_after: Some(wait.0),
         ..failure(FailureKind::RateLimited, message)
-    };
-    refuse(call, &failure)
+    }
 }
 
 /// Names who failed, and what to do; or the agent, where it was the agent.

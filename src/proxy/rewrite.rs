@@ -27,8 +27,8 @@ pub(super) enum Rewritten {
     Kept(Source),
     /// It was replaced, and the response is to be filtered.
     Replaced(Source),
-    /// It may not leave; the rest of it is still with the agent.
-    Refused(Failure, Option<Incoming>),
+    /// It may not leave; some of it may still be with the agent.
+    Refused(Failure, Source),
     /// The agent did not send the whole of it.
     Broken,
     /// The agent stopped sending.
@@ -91,7 +91,7 @@ pub(super) async fn rewrite(
             None => admit(watch, Ok(&whole)),
         };
         if let Admission::Refused(failure) = admission {
-            return Rewritten::Refused(failure, read.rest);
+            return Rewritten::Refused(failure, Source::Resumed(read));
         }
     }
     if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {

@@ -73,6 +73,11 @@ impl Upload {
         });
     }
 
+    /// What was not passed on.
+    pub fn into_rest(self) -> Source {
+        self.source
+    }
+
     fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let at = now();
         self.watch.moved(at);
@@ -93,7 +98,7 @@ impl Upload {
 }
 
 impl Source {
-    fn poll_frame(
+    pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {

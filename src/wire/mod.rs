@@ -58,7 +58,7 @@ pub use openai_realtime::RealtimeRequests;
 pub use pick::{JsonPath, pick};
 pub use request::{generation_settings, request_facts, request_texts};
 pub use strict::BodyHead;
-pub(crate) use strict::differences;
+pub(crate) use strict::{content_encoding, decoded, differences};
 
 /// Takes events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);

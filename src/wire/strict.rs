@@ -5,7 +5,7 @@ use super::encoding::Encoding;
 use super::json::Text;
 use super::{Broken, Limits, buffer};
 use crate::call::Dialect;
-use crate::memory::Memory;
+use crate::memory::{Buffer, Memory};
 use crate::observer::Unread;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
@@ -42,15 +42,11 @@ pub struct BodyHead {
 impl BodyHead {
     /// What `headers` say of it, where the server reads forms as JSON, too, or does not.
     pub fn of(headers: &HeaderMap, forms_too: bool) -> BodyHead {
-        let encoding = joined(headers, &CONTENT_ENCODING);
-        let coded = |name: &str| !matches!(name.trim(), "" | "identity");
         BodyHead {
             refused: joined(headers, &CONTENT_TYPE)
                 .is_some_and(|media| !reads_as_json(&media, forms_too))
                 .then_some(Unread::MediaType),
-            encoding: encoding
-                .filter(|names| names.split(',').any(coded))
-                .map(String::into_boxed_str),
+            encoding: content_encoding(headers),
         }
     }
 
@@ -68,25 +64,47 @@ impl BodyHead {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        if self.encoding.is_none() {
+        let Some(encoding) = &self.encoding else {
             return read(body);
-        }
+        };
         // A server that does not look at the encoding would read it as it is.
         if body.trim_ascii_start().first() == Some(&b'{') {
             return Err(Unread::Encoding);
         }
-        let limits = Limits {
-            body_bytes: limit,
-            decoded_bytes: limit as u64,
-            ..Limits::default()
-        };
-        let mut decoded = buffer(memory, limit);
-        let encoding = Encoding::new(self.encoding.as_deref(), &limits, memory);
-        let mut encoding = encoding.map_err(unread)?.ok_or(Unread::Encoding)?;
-        let pushed = encoding.push(body, &mut |bytes| Ok(decoded.extend(bytes)?));
-        pushed.map_err(unread)?;
+        let decoded = decoded(encoding, body, memory, limit).map_err(unread)?;
         read(decoded.as_slice())
     }
+}
+
+/// The content encodings of a body, in lower case and in the order in which they were applied;
+/// `None` where it has none.
+pub(crate) fn content_encoding(headers: &HeaderMap) -> Option<Box<str>> {
+    let names = joined(headers, &CONTENT_ENCODING)?;
+    let coded = |name: &str| !matches!(name.trim(), "" | "identity");
+    let encoded = names.split(',').any(coded);
+    encoded.then(|| names.into_boxed_str())
+}
+
+/// A whole body without its content encodings, of at most `limit` bytes.
+///
+/// # Errors
+/// Where an encoding is unknown or not that of the bytes, where more comes out than `limit`,
+/// or where `memory` has no room for it.
+pub(crate) fn decoded(
+    encoding: &str,
+    body: &[u8],
+    memory: &Arc<Memory>,
+    limit: usize,
+) -> Result<Buffer, Broken> {
+    let limits = Limits {
+        body_bytes: limit,
+        decoded_bytes: limit as u64,
+        ..Limits::default()
+    };
+    let mut decoded = buffer(memory, limit);
+    let mut decoder = Encoding::new(Some(encoding), &limits, memory)?.ok_or(Broken::Encoding)?;
+    decoder.push(body, &mut |bytes| Ok(decoded.extend(bytes)?))?;
+    Ok(decoded)
 }
 
 fn unread(broken: Broken) -> Unread {

@@ -212,7 +212,7 @@ fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, 
 fn all(findings: &[Arc<Finding>]) -> impl Iterator<Item = Past<'_>> {
     findings
         .iter()
-        .filter_map(|finding| Past::of(&finding.record))
+        .filter_map(|finding| Past::of_finding(finding))
 }
 
 /// The newest calls first: ids sort by start, and a cursor is the id of the last call of

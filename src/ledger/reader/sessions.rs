@@ -47,6 +47,8 @@ pub(super) fn sessions(
     query: &SessionQuery,
 ) -> Result<Page<SessionRow>, QueryError> {
     let mut conditions = Where::default();
+    // Without a call of its own it has only calls within those of other sessions.
+    conditions.and("calls > 0", []);
     if !narrow(connection, query, &mut conditions)? {
         return Ok(Page {
             rows: Vec::new(),
@@ -98,6 +100,7 @@ pub(super) fn task_seconds(
     filter: &Filter,
 ) -> Result<Vec<f64>, QueryError> {
     let mut conditions = Where::default();
+    conditions.and("calls > 0", []);
     let query = SessionQuery {
         filter: filter.clone(),
         ..SessionQuery::default()

@@ -337,7 +337,7 @@ fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
     let of_agent = [
         ("a", "1"),
         ("traceparent", "malformed"),
-        ("tracestate", "vendor=x"),
+        ("tracestate", "gauge=1-theirs,vendor=x"),
         ("baggage", "session.id=s"),
         ("traceparent", "twice"),
         ("b", "2"),
@@ -347,6 +347,7 @@ fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
         let traceparent = HeaderValue::from_static("00-ours");
         let trace = UpstreamTrace {
             traceparent,
+            member: HeaderValue::from_static("gauge=0-ours"),
             keeps_state,
         };
         carry_trace(&mut headers, trace);
@@ -354,17 +355,22 @@ fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
     };
     let rest = [("baggage", "session.id=s"), ("b", "2")];
     let ours = [("a", "1"), ("traceparent", "00-ours")];
-    let state = [("tracestate", "vendor=x")];
-    assert_eq!(fields(&carried(true)), [&ours[..], &state, &rest].concat());
-    assert_eq!(fields(&carried(false)), [&ours[..], &rest].concat());
+    let state = |all| [("tracestate", all)];
+    assert_eq!(
+        fields(&carried(true)),
+        [&ours[..], &state("gauge=0-ours,vendor=x"), &rest].concat()
+    );
+    let own = state("gauge=0-ours");
+    assert_eq!(fields(&carried(false)), [&ours[..], &own, &rest].concat());
     let mut without = map(&[("a", "1")]);
     let traceparent = HeaderValue::from_static("00-ours");
     carry_trace(
         &mut without,
         UpstreamTrace {
             traceparent,
+            member: HeaderValue::from_static("gauge=0-ours"),
             keeps_state: false,
         },
     );
-    assert_eq!(fields(&without), ours);
+    assert_eq!(fields(&without), [&ours[..], &own].concat());
 }

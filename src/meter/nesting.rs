@@ -1,0 +1,124 @@
+//! Calls that are made on behalf of others: a gateway between two upstreams of one proxy, or
+//! between two proxies, has each call measured twice. Which record is the outer one is told by
+//! the trace.
+
+use crate::trace::{CallTrace, Passed};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The calls under way whose upstream knows their span, by trace and that span.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), u32>>);
+
+impl OpenSpans {
+    fn open(&self) -> MutexGuard<'_, HashMap<(u128, u64), u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins; `passed` is what the last proxy before this one says.
+    pub(crate) fn enter(self: &Arc<Self>, trace: &CallTrace, passed: Option<Passed>) -> Hop {
+        let key = |span| (trace.server.trace_id, span);
+        let mut open = self.open();
+        let of = |span| open.get(&key(span)).copied();
+        // A gateway may have put a span of its own between, and handed the state on; or have
+        // handed on the parent alone.
+        let told = passed.and_then(|passed| of(passed.span_id));
+        let outer = told.or_else(|| trace.parent.and_then(|parent| of(parent.span_id)));
+        let before = outer.or(passed.map(|passed| passed.hop));
+        let number = before.map_or(0, |before| before.saturating_add(1));
+        let own = key(trace.client);
+        open.insert(own, number);
+        drop(open);
+        Hop {
+            number,
+            nested: outer.is_some(),
+            own,
+            spans: Arc::clone(self),
+        }
+    }
+}
+
+/// Where a call stands among those of its kind. It is under way for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    /// How many proxies of this kind it had passed before.
+    pub(crate) number: u32,
+    /// Whether the call around it is one of this process.
+    pub(crate) nested: bool,
+    own: (u128, u64),
+    spans: Arc<OpenSpans>,
+}
+
+impl Hop {
+    /// What the next proxy is told.
+    pub(crate) fn passed(&self) -> Passed {
+        Passed {
+            hop: self.number,
+            span_id: self.own.1,
+        }
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        self.spans.open().remove(&self.own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceContext;
+
+    fn trace(parent: Option<u64>, client: u64) -> CallTrace {
+        let at = |span_id| TraceContext {
+            trace_id: 7,
+            span_id,
+            flags: 1,
+        };
+        CallTrace {
+            parent: parent.map(at),
+            server: at(client + 100),
+            client,
+            propagates: true,
+        }
+    }
+
+    #[test]
+    fn a_call_within_another_is_known_by_the_state_or_by_its_parent() {
+        let spans = Arc::<OpenSpans>::default();
+        let outer = spans.enter(&trace(Some(1), 10), None);
+        assert_eq!((outer.number, outer.nested), (0, false));
+        let by_state = spans.enter(&trace(Some(55), 11), Some(outer.passed()));
+        assert_eq!((by_state.number, by_state.nested), (1, true));
+        let by_parent = spans.enter(&trace(Some(10), 12), None);
+        assert_eq!((by_parent.number, by_parent.nested), (1, true));
+        let third = spans.enter(&trace(Some(66), 13), Some(by_state.passed()));
+        assert_eq!((third.number, third.nested), (2, true));
+    }
+
+    #[test]
+    fn a_call_of_the_same_trace_beside_another_is_not_within_it() {
+        let spans = Arc::<OpenSpans>::default();
+        let _one = spans.enter(&trace(Some(1), 10), None);
+        let beside = spans.enter(&trace(Some(1), 11), None);
+        assert_eq!((beside.number, beside.nested), (0, false));
+    }
+
+    #[test]
+    fn a_call_within_one_of_another_process_or_one_that_is_over_counts_for_itself() {
+        let spans = Arc::<OpenSpans>::default();
+        let elsewhere = Passed {
+            hop: 1,
+            span_id: 99,
+        };
+        let inner = spans.enter(&trace(Some(99), 10), Some(elsewhere));
+        assert_eq!((inner.number, inner.nested), (2, false));
+        let passed = inner.passed();
+        drop(inner);
+        let late = spans.enter(&trace(Some(10), 11), Some(passed));
+        assert_eq!((late.number, late.nested), (3, false));
+        drop(late);
+        assert!(spans.open().is_empty());
+    }
+}

@@ -1,0 +1,275 @@
+//! What a request says of its model and session is in the record also where nobody upstream read
+//! it, and where its body is encoded.
+
+use crate::http_client::fetch;
+use crate::process::{PATIENCE, Process};
+use crate::support::agent::{http2, whole};
+use crate::support::soon;
+use crate::wire_support::encode::{CODINGS, encode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const PATH: &str = "v1/chat/completions";
+const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"served","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+
+fn body(prompt: &str) -> Vec<u8> {
+    let messages = json!([{"role": "user", "content": prompt}]);
+    let body = json!({"model": "asked-1", "messages": messages, "metadata": {"thread": "t-7"}});
+    body.to_string().into_bytes()
+}
+
+/// A prompt that does not become short when it is encoded.
+fn long() -> String {
+    (0..40_000_u32)
+        .map(|number| format!("{:x} ", number.wrapping_mul(2_654_435_761)))
+        .collect()
+}
+
+/// Answers everything and keeps the bodies.
+async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let bodies = Arc::clone(&bodies);
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let bodies = Arc::clone(&bodies);
+                async move {
+                    let body = request.into_body().collect().await.expect("a body");
+                    let body = body.to_bytes().to_vec();
+                    bodies.lock().expect("no panic").push(body);
+                    let answer = Response::builder().header("content-type", "application/json");
+                    let answer = answer.body(Full::new(ANSWER.as_bytes()));
+                    Ok::<_, Infallible>(answer.expect("an answer"))
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(tcp), answer));
+        }
+    });
+    address
+}
+
+/// An address at which nobody listens.
+async fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    listener.local_addr().expect("an address")
+}
+
+struct World {
+    process: Process,
+    bodies: Arc<Mutex<Vec<Vec<u8>>>>,
+    _folder: TempDir,
+}
+
+impl World {
+    async fn start(more: &str) -> World {
+        let bodies = Arc::default();
+        let (live, dead) = (backend(Arc::clone(&bodies)).await, nobody().await);
+        let folder = TempDir::new().expect("a folder");
+        let file = folder.path().join("proxy-config.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [attribution]\nsession_paths = [\"metadata.thread\"]\n\
+             [measure]\nbody_bytes = \"1MiB\"\n\
+             [[upstream]]\nname = \"live\"\nurl = \"http://{live}\"\n\
+             [[upstream]]\nname = \"dead\"\nurl = \"http://{dead}\"\n\
+             [[upstream]]\nname = \"both\"\nurls = [\"http://{dead}\", \"http://{live}\"]\n\
+             [[route]]\npath = \"/live\"\nupstream = \"live\"\n\
+             [[route]]\npath = \"/dead\"\nupstream = \"dead\"\n\
+             [[route]]\npath = \"/both\"\nupstream = \"both\"\n{more}"
+        );
+        std::fs::write(&file, text).expect("written");
+        World {
+            process: Process::start(&file).await,
+            bodies,
+            _folder: folder,
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.process.addresses()[0]
+    }
+
+    /// Sends a request and gives the status of its answer.
+    async fn post(&self, route: &str, headers: &str, body: &[u8]) -> u16 {
+        let mut tcp = TcpStream::connect(self.address()).await.expect("connected");
+        let head = format!(
+            "POST /{route}/{PATH} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+             Connection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        tcp.write_all(head.as_bytes()).await.expect("sent");
+        tcp.write_all(body).await.expect("sent");
+        let mut answer = Vec::new();
+        let read = soon("an answer", tcp.read_to_end(&mut answer)).await;
+        read.expect("whole");
+        let status = String::from_utf8_lossy(&answer[9..12]).into_owned();
+        status.parse().expect("a status")
+    }
+
+    /// The records, the first call first, once there are so many.
+    async fn records(&self, count: usize) -> Vec<Value> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let reply = fetch(self.process.admin, "/api/v1/calls").await.body;
+            let reply: Value = serde_json::from_str(&reply).expect("JSON");
+            let mut calls = reply["calls"].as_array().expect("calls").clone();
+            if calls.len() >= count {
+                calls.reverse();
+                return calls;
+            }
+            assert!(Instant::now() < end, "{} of {count}", calls.len());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn named(record: &Value) -> [&Value; 4] {
+    ["outcome", "model_requested", "session", "status"].map(|name| &record[name])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
+    let slo = "[[slo]]\nname = \"model\"\navailability = true\nselect.model = \"asked-*\"\n\
+               [[workload]]\nname = \"of-model\"\nmodel = \"asked-*\"\n";
+    let world = World::start(slo).await;
+    let bodies = [body("hi"), body(&long()), encode("gzip", &body("hi"))];
+    for (body, headers) in bodies.iter().zip(["", "", "Content-Encoding: gzip\r\n"]) {
+        assert_eq!(world.post("dead", headers, body).await, 502);
+    }
+    let request = hyper::Request::post(format!("http://h/dead/{PATH}"));
+    let request = request.body(whole(body("hi"))).expect("a request");
+    let mut agent = http2(world.address()).await;
+    let answer = soon("an answer", agent.send_request(request)).await;
+    assert_eq!(answer.expect("an answer").status(), 502);
+    for record in world.records(4).await {
+        let expected = [
+            json!("unreachable"),
+            json!("asked-1"),
+            json!("t-7"),
+            json!(502),
+        ];
+        assert_eq!(named(&record), expected.each_ref());
+        assert_eq!(record["workload"], "of-model");
+        assert_eq!(record["tokens"]["normalised"]["input"], Value::Null);
+        assert_eq!(record["bytes"]["request"], 0, "nothing went anywhere");
+    }
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let reply = fetch(world.process.admin, "/api/v1/slos").await.body;
+        let reply: Value = serde_json::from_str(&reply).expect("JSON");
+        let slo = &reply["slos"][0];
+        if slo["bad"].as_f64() == Some(4.0) || slo["budget"]["bad"].as_f64() == Some(4.0) {
+            break;
+        }
+        assert!(
+            Instant::now() < end,
+            "the objective of the model sees 4 bad calls: {reply}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_call_and_one_that_went_elsewhere_are_known_by_their_requests() {
+    let world = World::start(
+        "[[quota]]\nname = \"q\"\nselect = { route = \"live\" }\nrequests_per_minute = 1\n",
+    )
+    .await;
+    for status in [200, 429] {
+        assert_eq!(world.post("live", "", &body("hi")).await, status);
+    }
+    assert_eq!(world.post("both", "", &body("hi")).await, 200);
+    assert_eq!(world.post("nowhere", "", &body("hi")).await, 404);
+    let records = world.records(4).await;
+    let outcomes = ["complete", "rejected", "complete", "rejected"];
+    for (record, outcome) in records.iter().zip(outcomes) {
+        let [of, model, session, _] = named(record);
+        assert_eq!(
+            (of, model, session),
+            (&json!(outcome), &json!("asked-1"), &json!("t-7"))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoded_body_is_read_and_goes_on_as_it_came() {
+    let world = World::start("").await;
+    let mut sent = Vec::new();
+    for coding in CODINGS {
+        for prompt in ["hi", &long()] {
+            let encoded = encode(coding, &body(prompt));
+            let header = format!("Content-Encoding: {coding}\r\n");
+            assert_eq!(world.post("live", &header, &encoded).await, 200);
+            sent.push(encoded);
+        }
+    }
+    for record in world.records(sent.len()).await {
+        let expected = [
+            json!("complete"),
+            json!("asked-1"),
+            json!("t-7"),
+            json!(200),
+        ];
+        assert_eq!(named(&record), expected.each_ref());
+    }
+    assert_eq!(*world.bodies.lock().expect("no panic"), sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_decodes_to_too_much_or_to_nothing_is_passed_on_and_counted_as_not_read() {
+    let world = World::start("").await;
+    let bomb = encode("gzip", &vec![b' '; 64 << 20]);
+    for body in [&bomb[..], b"no gzip"] {
+        let header = "Content-Encoding: gzip\r\n";
+        assert_eq!(world.post("live", header, body).await, 200);
+    }
+    for record in world.records(2).await {
+        assert_eq!(record["outcome"], "complete");
+        assert_eq!(
+            (&record["model_requested"], &record["model"]),
+            (&Value::Null, &json!("served"))
+        );
+    }
+    let metrics = world.process.metrics().await;
+    let skipped = metrics
+        .iter()
+        .find(|(name, _)| name.contains("skipped_bodies"));
+    assert_eq!(skipped.map(|(_, count)| *count), Some(2.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
+    let world = World::start("").await;
+    let mut tcp = TcpStream::connect(world.address())
+        .await
+        .expect("connected");
+    let head = format!(
+        "POST /dead/{PATH} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n{{\"model\":\""
+    );
+    tcp.write_all(head.as_bytes()).await.expect("sent");
+    let mut status = [0; 12];
+    soon("an answer", tcp.read_exact(&mut status))
+        .await
+        .expect("a head");
+    assert_eq!(&status[9..], b"502");
+    let records = world.records(1).await;
+    let [outcome, model, ..] = named(&records[0]);
+    assert_eq!((outcome, model), (&json!("unreachable"), &Value::Null));
+    let duration = records[0]["seconds"]["duration"]
+        .as_f64()
+        .expect("a duration");
+    assert!(duration < 1.5, "it ended when it was answered: {duration}");
+}
