@@ -40,7 +40,7 @@ function way(base, route) {
 function setting(url, route) {
   const about = `${route.urls.join(" ")} ${route.name} ${route.upstream} ${route.dialect ?? ""}`.toLowerCase();
   const known = SETTINGS.find(([pattern]) => pattern.test(about));
-  return known ? known[1](url) : `OPENAI_BASE_URL=${url}/v1`;
+  return known ? known[1](url, route) : `OPENAI_BASE_URL=${url}/v1`;
 }
 
 const SETTINGS = [
@@ -51,9 +51,17 @@ const SETTINGS = [
   [/gemini|generativelanguage/, (url) => `genai.Client(http_options={"base_url": "${url}"})`],
   [/mistral/, (url) => `Mistral(server_url="${url}")`],
   [/cohere/, (url) => `cohere.ClientV2(base_url="${url}")`],
-  [/bedrock/, (url) => `boto3.client("bedrock-runtime", endpoint_url="${url}")`],
+  [/bedrock/, bedrock],
   [/ollama|:11434/, (url) => `OLLAMA_HOST=${url.replace(/^http:\/\//, "")}`],
 ];
+
+// boto3 signs the host and the path, and sends a bearer token over TLS alone.
+function bedrock(url, route) {
+  const { origin, protocol } = new URL(url);
+  if (protocol === "https:") return `boto3.client("bedrock-runtime", endpoint_url="${url}")`;
+  const endpoint = `http://${new URL(route.urls[0]).host}`;
+  return `boto3.client("bedrock-runtime", endpoint_url="${endpoint}", config=Config(proxies={"http": "${origin}"}))`;
+}
 
 function copyable(line) {
   const button = h("button", { type: "button", "aria-label": `Copy ${line}` }, "Copy");
