@@ -191,6 +191,7 @@ impl Bench {
             uri: &Uri::from_static(case.path),
             headers: &HeaderMap::new(),
             peer: None,
+            port: None,
             route: &"bench".into(),
             upstream: &"bench".into(),
             dialect: None,

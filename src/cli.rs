@@ -20,6 +20,9 @@ pub use slo::*;
 /// The variable with the token of the admin address: for whoever asks there, and for `run`.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
+/// The variable with the name of agents that say nothing but their user agent.
+pub const AGENT: &str = "TOKENGAUGE_AGENT";
+
 /// The variables by which injection tells a sidecar what to do where its configuration cannot
 /// be used.
 pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";

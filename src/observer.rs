@@ -31,6 +31,8 @@ pub struct CallStart<'a> {
     pub headers: &'a HeaderMap,
     /// Where the agent connects from.
     pub peer: Option<SocketAddr>,
+    /// The port it connects to.
+    pub port: Option<u16>,
     /// The route's name.
     pub route: &'a Arc<str>,
     /// The upstream's name.

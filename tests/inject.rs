@@ -454,3 +454,39 @@ fn only_the_variables_that_are_asked_for_are_set() {
         }
     }
 }
+
+#[test]
+fn the_pods_label_names_its_agent_but_none_in_front_of_an_engine() {
+    let label_of = |name: &str, labels: Value, settings: &Settings| {
+        let mut pod = fixture(name);
+        pod["metadata"]["labels"] = labels;
+        let Outcome::Injected { pod, .. } = inject(&pod, Asked::ByPod, settings) else {
+            panic!("{name} is injected");
+        };
+        let all = container(&pod, "tokengauge")["env"].as_array().cloned();
+        let mut all = all.expect("variables").into_iter();
+        let variable = all.find(|variable| variable["name"] == "TOKENGAUGE_AGENT");
+        variable.map(|variable| variable["valueFrom"]["fieldRef"]["fieldPath"].clone())
+    };
+    let plain = settings("");
+    let all = json!({ "app": "a", "app.kubernetes.io/name": "b", "tokengauge.dev/agent": "c" });
+    let of = |labels| label_of("agent", labels, &plain);
+    let path = |label: &str| Some(json!(format!("metadata.labels['{label}']")));
+    assert_eq!(of(all.clone()), path("tokengauge.dev/agent"));
+    assert_eq!(
+        of(json!({ "app": "a", "app.kubernetes.io/name": "b" })),
+        path("app.kubernetes.io/name")
+    );
+    assert_eq!(
+        of(json!({ "app": "a", "tokengauge.dev/agent": "" })),
+        path("app")
+    );
+    assert_eq!(of(json!({ "tier": "x" })), None);
+    assert_eq!(label_of("vllm", all.clone(), &plain), None);
+    let own = settings("env = [{ name = \"TOKENGAUGE_AGENT\", value = \"mine\" }]");
+    assert_eq!(
+        label_of("agent", all, &own),
+        Some(Value::Null),
+        "a value, by the operator"
+    );
+}

@@ -10,6 +10,7 @@ mod admin_openapi;
 mod admin_slots;
 #[cfg(target_os = "linux")]
 mod agent_limited;
+mod agent_names;
 mod certificates;
 mod config;
 mod config_secrets;

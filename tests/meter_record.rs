@@ -23,6 +23,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         uri: &"/v1/chat/completions".parse().expect("a path"),
         headers: &crate::meter_support::header_map(&headers),
         peer: None,
+        port: None,
         route: &bench.route,
         upstream: &bench.upstream,
         dialect: None,

@@ -20,6 +20,7 @@ fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn CallObserver> {
         uri: &path.parse().expect("a path"),
         headers: &header_map(&[]),
         peer: None,
+        port: None,
         route: &bench.route,
         upstream: &bench.upstream,
         dialect: None,

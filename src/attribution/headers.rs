@@ -1,11 +1,12 @@
 //! What the headers of a request say, before its body is known.
 
-use super::codex;
 use super::rules::{Places, Rules};
 use super::value::{Best, clean, known_as, product, without_version};
+use super::{codex, given};
+use crate::quota;
 use crate::trace::TraceContext;
 use http::header::USER_AGENT;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
 
 /// What the headers say. Each kind is kept by how much it weighs beside the body.
@@ -18,6 +19,8 @@ pub struct Heard {
     /// Of the baggage.
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
+    /// By port, path or key.
+    pub(super) given_agent: Option<String>,
     pub(super) known_agent: Option<String>,
     pub(super) parent_agent: Option<String>,
     pub(super) user: Option<String>,
@@ -58,6 +61,27 @@ const ORIGINATOR: &str = "originator";
 impl Heard {
     /// What the headers say; `None` where they say nothing.
     pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<Heard>> {
+        let heard = Heard::read(headers, rules);
+        (heard != Heard::default()).then(|| Box::new(heard))
+    }
+
+    /// The same of a call that asks for `uri` at `port`.
+    pub fn of_call(
+        headers: &HeaderMap,
+        uri: &Uri,
+        port: Option<u16>,
+        rules: &Rules,
+    ) -> Option<Box<Heard>> {
+        let keys = || quota::keys_of(headers, uri);
+        let given = given::name_of(&rules.given, port, uri.path(), keys);
+        let heard = Heard {
+            given_agent: given.map(|name| name.to_string()),
+            ..Heard::read(headers, rules)
+        };
+        (heard != Heard::default()).then(|| Box::new(heard))
+    }
+
+    fn read(headers: &HeaderMap, rules: &Rules) -> Heard {
         let trace = TraceContext::of_headers(headers);
         let mut heard = Heard {
             session: explicit(headers, "x-tokengauge-session", &rules.session),
@@ -68,7 +92,7 @@ impl Heard {
             ..Heard::default()
         };
         heard.known_session = known_session(headers);
-        (heard.known_agent, heard.parent_agent) = known_agents(headers);
+        (heard.known_agent, heard.parent_agent) = known_agents(headers, rules);
         let parent = value(headers, "x-tokengauge-parent-agent");
         heard.parent_agent = parent.or(heard.parent_agent);
         heard.known_user = known_user(headers);
@@ -79,12 +103,13 @@ impl Heard {
         let hashed = |user: String| known_as(user, rules.hash_users);
         heard.user = heard.user.map(hashed);
         heard.known_user = heard.known_user.map(hashed);
-        (heard != Heard::default()).then(|| Box::new(heard))
+        heard
     }
 
     /// The agent, as far as the headers tell.
     pub fn agent(&self) -> Option<&str> {
-        self.agent.as_deref().or(self.known_agent.as_deref())
+        let agent = self.agent.as_deref().or(self.given_agent.as_deref());
+        agent.or(self.known_agent.as_deref())
     }
 
     /// The W3C trace id.
@@ -165,9 +190,10 @@ fn session_rank(name: &HeaderName, codex: bool) -> Option<usize> {
 
 /// The agent and the one that started it. A subagent that does not say who started it
 /// was started by the program itself, which is known by its product or its originator.
-fn known_agents(headers: &HeaderMap) -> (Option<String>, Option<String>) {
+fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<String>) {
     let user_agent = value(headers, USER_AGENT.as_str());
-    let product = user_agent.as_deref().and_then(|text| clean(product(text)));
+    let product = || user_agent.as_deref().and_then(|text| clean(product(text)));
+    let product = rules.default_agent.clone().or_else(product);
     if let Some(agent) = value(headers, CLAUDE_AGENT) {
         let parent = value(headers, CLAUDE_PARENT).or(product);
         return (Some(agent), parent);

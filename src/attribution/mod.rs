@@ -5,10 +5,12 @@
 //! The first that says something wins. Session: our own header, configured headers,
 //! configured paths, headers of known agents and gateways, the body, baggage, and last
 //! two weak hints, the key of a prompt cache and the trace. Agent: our own header,
-//! configured headers and paths, known headers, the user agent. User: our own header,
+//! configured headers and paths, a name given by port, path or key, known headers, the name that
+//! the process was given, the user agent. User: our own header,
 //! configured headers and paths, the body, known headers, baggage.
 
 mod codex;
+mod given;
 mod headers;
 mod rules;
 #[cfg(test)]
@@ -18,6 +20,8 @@ mod value;
 use crate::call::{Named, RequestFacts};
 use value::{clean, known_as};
 
+pub(crate) use given::check_key;
+pub use given::{GivenName, MAX_GIVEN};
 pub use headers::Heard;
 pub use rules::{MAX_PLACES, Places, Rules};
 
@@ -69,6 +73,7 @@ impl Attribution {
             agent: heard
                 .agent
                 .or_else(|| of_body(&configured.agent))
+                .or(heard.given_agent)
                 .or(heard.known_agent),
             parent_agent: heard.parent_agent,
             user: heard

@@ -1,5 +1,7 @@
 //! Where an operator says that session, agent and user are written.
 
+use super::given::GivenName;
+use super::value::clean;
 use crate::wire::JsonPath;
 use http::HeaderName;
 
@@ -17,6 +19,18 @@ pub struct Rules {
     pub agent: Places,
     /// Where the user is written.
     pub user: Places,
+    /// Names of agents by where they connect and what they show.
+    pub given: Vec<GivenName>,
+    /// The name of those that say nothing but their user agent.
+    pub default_agent: Option<String>,
+}
+
+impl Rules {
+    /// Takes `name` for agents that say nothing but their user agent; one that is empty, or has
+    /// control characters, is none.
+    pub fn set_default_agent(&mut self, name: &str) {
+        self.default_agent = clean(name);
+    }
 }
 
 /// Headers and members of the body that are looked at before those that are known.
@@ -35,6 +49,8 @@ impl Default for Rules {
             session: Places::default(),
             agent: Places::default(),
             user: Places::default(),
+            given: Vec::new(),
+            default_agent: None,
         }
     }
 }

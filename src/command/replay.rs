@@ -58,6 +58,7 @@ fn measured(
         uri: &recording.uri,
         headers: &http::HeaderMap::new(),
         peer: None,
+        port: None,
         route: &recording.name,
         upstream: &recording.upstream,
         dialect: recording.dialect,

@@ -5,9 +5,10 @@ use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
-use crate::cli::RunArgs;
+use crate::cli::{AGENT, RunArgs};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
     let (proxy, fallback) = bind(&args).await?;
@@ -91,5 +92,8 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     admin.address = args.admin.or(admin.address);
     admin.metrics_address = args.metrics_listen.or(admin.metrics_address);
     super::take_admin_token(&mut config)?;
+    if let Ok(name) = std::env::var(AGENT) {
+        Arc::make_mut(&mut config.measure.attribution).set_default_agent(&name);
+    }
     Ok(config)
 }

@@ -1,8 +1,8 @@
 //! `[attribution]`, from as written to as used.
 
 use super::file;
-use super::resolve::Problems;
-use crate::attribution::{MAX_PLACES, Places, Rules};
+use super::resolve::{Problems, check_label};
+use crate::attribution::{GivenName, MAX_GIVEN, MAX_PLACES, Places, Rules, check_key};
 use crate::wire::JsonPath;
 use http::HeaderName;
 use toml::Spanned;
@@ -22,6 +22,7 @@ const SECRET: &[&str] = &[
 pub(super) fn rules(
     hash_users: Option<bool>,
     written: file::Attribution,
+    given: Vec<GivenName>,
     problems: &mut Problems<'_>,
 ) -> Rules {
     let mut places = |headers: &[_], paths: &[_]| Places {
@@ -33,7 +34,52 @@ pub(super) fn rules(
         agent: places(&written.agent_headers, &written.agent_paths),
         user: places(&written.user_headers, &written.user_paths),
         hash_users: hash_users.unwrap_or(true),
+        given,
+        default_agent: None,
     }
+}
+
+/// The names of `[[agent]]`. `ports` are those that are listened on, where that is written.
+pub(super) fn given(
+    written: Vec<Spanned<file::Agent>>,
+    ports: Option<&[u16]>,
+    problems: &mut Problems<'_>,
+) -> Vec<GivenName> {
+    if let Some(beyond) = written.get(MAX_GIVEN) {
+        problems.at(beyond, format!("there can be {MAX_GIVEN} of these"));
+    }
+    let named = written.into_iter().map(|spanned| {
+        let span = spanned.span();
+        let agent = spanned.into_inner();
+        if agent.port.is_none() && agent.path.is_none() && agent.key.is_none() {
+            let reason = "needs `port`, `path` or `key`";
+            problems.at(&Spanned::new(span, ()), reason);
+        }
+        check_label(&agent.name, problems);
+        if let Some(port) = &agent.port {
+            let listened = |ports: &[u16]| ports.contains(port.get_ref()) || ports.contains(&0);
+            if !ports.is_none_or(listened) {
+                problems.at(port, format!("`listen` has no port {}", port.get_ref()));
+            }
+        }
+        if let Some(path) = &agent.path
+            && (!path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']))
+        {
+            problems.at(path, "is a path, which begins with `/` and has no query");
+        }
+        if let Some(key) = &agent.key
+            && let Err(reason) = check_key(key.get_ref())
+        {
+            problems.at(key, reason);
+        }
+        GivenName {
+            name: agent.name.into_inner().into(),
+            port: agent.port.map(Spanned::into_inner),
+            path: agent.path.map(Spanned::into_inner),
+            key: agent.key.map(Spanned::into_inner),
+        }
+    });
+    named.collect()
 }
 
 fn header(name: &str) -> Result<HeaderName, &'static str> {

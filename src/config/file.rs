@@ -123,6 +123,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) attribution: Attribution,
     #[serde(default)]
+    pub(super) agent: Vec<Spanned<Agent>>,
+    #[serde(default)]
     pub(super) otlp: Otlp,
     #[serde(default)]
     pub(super) upstream: Vec<Spanned<Upstream>>,
@@ -358,6 +360,16 @@ pub(super) struct Attribution {
     pub(super) agent_paths: Vec<Spanned<String>>,
     pub(super) user_headers: Vec<Spanned<String>>,
     pub(super) user_paths: Vec<Spanned<String>>,
+}
+
+/// A name for an agent that says none itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Agent {
+    pub(super) name: Spanned<String>,
+    pub(super) port: Option<Spanned<u16>>,
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) key: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

@@ -33,11 +33,16 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         }
     }
     let routes = routes(file.route, &upstreams, &mut problems);
+    let listen = file.listen.is_some();
     let listeners = listeners(file.listen, file.tls, &mut problems);
+    let ports: Vec<_> = listeners.iter().map(|one| one.address.port()).collect();
+    let ports = listen.then_some(&ports[..]);
+    let given = attribution::given(file.agent, ports, &mut problems);
     let limits = limits(file.limits, &mut problems);
     let hash_users = file.measure.hash_users;
     let mut measure = measure(file.measure, &mut problems);
-    measure.attribution = attribution::rules(hash_users, file.attribution, &mut problems).into();
+    measure.attribution =
+        attribution::rules(hash_users, file.attribution, given, &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
     measure.prices = Arc::new(Prices {
         configured: cost::prices(file.price, &upstreams, &mut problems),

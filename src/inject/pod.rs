@@ -111,6 +111,12 @@ impl Pod {
         self.0["metadata"]["annotations"][name].as_str()
     }
 
+    /// Whether it has a label, of any value but an empty one.
+    pub(super) fn has_label(&self, name: &str) -> bool {
+        let value = self.0["metadata"]["labels"][name].as_str();
+        value.is_some_and(|value| !value.is_empty())
+    }
+
     pub(super) fn annotate(&mut self, name: &str, value: &str) {
         self.put("annotations", name, value);
     }

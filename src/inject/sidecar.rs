@@ -5,7 +5,7 @@ use super::pod::{List, Pod, takes_network};
 use super::ports::Ports;
 use super::settings::Settings;
 use super::{PREFIX, SIDECAR};
-use crate::cli::{FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
+use crate::cli::{AGENT, FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -70,7 +70,8 @@ pub(super) fn add(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
     pod.add_pull_secrets(&settings.image_pull_secrets)?;
-    let container = container(place, source, settings);
+    let agent = place.serves.is_none().then(|| agent_label(pod)).flatten();
+    let container = container(place, source, agent.as_deref(), settings);
     if place.native {
         let all = pod.containers_mut(List::Init);
         all.insert(position(all), container);
@@ -132,7 +133,7 @@ fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
     }
 }
 
-fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
+fn container(place: &Place, source: &Source, agent: Option<&str>, settings: &Settings) -> Value {
     let Ports {
         traffic,
         metrics,
@@ -167,7 +168,7 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     if in_folder {
         container["workingDir"] = json!(FOLDER);
     }
-    container["env"] = variables(place, settings);
+    container["env"] = variables(place, agent, settings);
     let mut ports = vec![json!({ "name": METRICS, "containerPort": metrics, "protocol": "TCP" })];
     ports.extend(place.serves.clone());
     container["ports"] = json!(ports);
@@ -183,8 +184,16 @@ fn container(place: &Place, source: &Source, settings: &Settings) -> Value {
     container
 }
 
+/// The label of the pod that names its agent.
+fn agent_label(pod: &Pod) -> Option<String> {
+    let own = format!("{PREFIX}agent");
+    let all = [own.as_str(), "app.kubernetes.io/name", "app"];
+    let known = all.into_iter().find(|name| pod.has_label(name));
+    known.map(str::to_owned)
+}
+
 /// The sidecar's own: where it is, for its telemetry, its fallback, and what the operator adds.
-fn variables(place: &Place, settings: &Settings) -> Value {
+fn variables(place: &Place, agent: Option<&str>, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
         json!({ "name": "TOKENGAUGE_LOG", "value": settings.log_level }),
@@ -194,6 +203,7 @@ fn variables(place: &Place, settings: &Settings) -> Value {
         field("K8S_NODE_NAME", "spec.nodeName"),
         json!({ "name": "K8S_CONTAINER_NAME", "value": SIDECAR }),
     ];
+    all.extend(agent.map(|label| field(AGENT, &format!("metadata.labels['{label}']"))));
     if let Some(secret) = &settings.admin_token_secret {
         // A Secret that is missing holds no pod up: the address is on loopback.
         let key = json!({ "name": secret.name, "key": secret.key, "optional": true });

@@ -295,6 +295,7 @@ mod tests {
                 uri: &http::Uri::from_static("/v1/models"),
                 headers: &http::HeaderMap::new(),
                 peer: None,
+                port: None,
                 route: &"route".into(),
                 upstream: &"upstream".into(),
                 dialect: None,

@@ -92,7 +92,8 @@ impl Head {
         let detected = wire::detect(start.method, start.uri);
         let dialect = start.dialect.unwrap_or(detected.dialect);
         let measure = shared.measure.load_full();
-        let attribution = Heard::of(start.headers, &measure.attribution);
+        let rules = &measure.attribution;
+        let attribution = Heard::of_call(start.headers, start.uri, start.port, rules);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
         let limited = Limited::new(&measure, start);
         let limit = copied(start.headers, measure.body_bytes);

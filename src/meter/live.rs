@@ -489,6 +489,7 @@ mod tests {
             uri: &Uri::from_static("/v1/chat/completions"),
             headers: &HeaderMap::new(),
             peer: None,
+            port: None,
             route: &"r".into(),
             upstream: &"u".into(),
             dialect: None,

@@ -158,6 +158,7 @@ mod tests {
             uri: &Uri::from_static("/"),
             headers: &headers,
             peer: None,
+            port: None,
             route: &"r".into(),
             upstream: &"u".into(),
             dialect: None,

@@ -185,6 +185,7 @@ impl Forwarder {
             uri: &parts.uri,
             headers: &parts.headers,
             peer: Some(connection.peer),
+            port: Some(connection.port),
             route: route.map_or(&self.nowhere, |route| &route.name),
             upstream: route.map_or(&self.nowhere, |route| &route.upstream.name),
             dialect: route.and_then(|route| route.dialect),

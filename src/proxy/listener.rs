@@ -148,7 +148,7 @@ async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
         let serving = connection::serve(
             Arc::clone(&server),
             tcp,
-            peer,
+            (peer, bound.address.port()),
             bound.acceptor.load_full(),
             drain,
         );

@@ -46,6 +46,8 @@ use std::sync::Arc;
 struct ConnectionInfo {
     /// Where the agent connects from.
     peer: SocketAddr,
+    /// The port it connects to.
+    port: u16,
     /// Whether the agent speaks TLS.
     tls: bool,
     /// Tells when to end; keeps the connection counted as open.

@@ -83,6 +83,7 @@ impl Bench {
             uri: &path.parse::<Uri>().expect("a path"),
             headers: &header_map(headers),
             peer: None,
+            port: None,
             route: &self.route,
             upstream: &self.upstream,
             dialect: None,

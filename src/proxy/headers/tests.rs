@@ -41,6 +41,7 @@ fn route(add_via: bool, add_forwarded: bool) -> Route {
 fn connection(peer: &str, tls: bool) -> ConnectionInfo {
     ConnectionInfo {
         peer: peer.parse().expect("an address"),
+        port: 8080,
         tls,
         drain: Shutdown::new().drain(),
         sending: std::sync::Arc::new(crate::proxy::sending::SendState::new()),

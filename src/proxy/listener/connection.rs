@@ -117,7 +117,7 @@ fn http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
 pub(super) async fn serve(
     server: Arc<Server>,
     tcp: TcpStream,
-    peer: SocketAddr,
+    (peer, port): (SocketAddr, u16),
     acceptor: Option<Arc<Acceptor>>,
     mut drain: Drain,
 ) {
@@ -129,6 +129,7 @@ pub(super) async fn serve(
     let tls = acceptor.is_some();
     let info = |drain| ConnectionInfo {
         peer,
+        port,
         tls,
         drain,
         sending: Arc::clone(&sending),

@@ -307,6 +307,7 @@ mod tests {
             uri: &Uri::from_static("/"),
             headers: &HeaderMap::new(),
             peer: None,
+            port: None,
             route: &"r".into(),
             upstream: &"u".into(),
             dialect: None,

@@ -1,0 +1,134 @@
+//! Names of agents that their SDK does not say: by port, path or key, and by the environment.
+
+use crate::http_client::{fetch, request_with};
+use crate::process::{PATIENCE, Process, Steps};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokengauge::config::Config;
+use tokio::process::Command;
+
+const KEY: &str = "sk-test-of-agent-names";
+
+/// As the reference of the configuration says that it is worked out.
+fn hashed(key: &str) -> String {
+    let digest = Sha256::digest(format!("tokengauge key\0{key}"));
+    digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    listener.local_addr().expect("an address").port()
+}
+
+/// The agents' names of calls, one by one, in their order.
+async fn names(process: &Process, count: usize) -> Vec<String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let reply = fetch(process.admin, "/api/v1/calls?operation_class=all")
+            .await
+            .body;
+        assert!(!reply.contains(KEY), "no key leaves the process");
+        let reply: Value = serde_json::from_str(&reply).expect("JSON");
+        let calls = reply["calls"].as_array().expect("calls");
+        if calls.len() >= count {
+            let names = calls
+                .iter()
+                .rev()
+                .map(|call| call["agent"].as_str().unwrap_or("-"));
+            return names.map(str::to_owned).collect();
+        }
+        assert!(Instant::now() < end, "{} of {count}", calls.len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
+    let (upstream, folder) = (Steps::start().await, TempDir::new().expect("a folder"));
+    let (port, hash) = (free_port(), hashed(KEY));
+    let file = folder.path().join("proxy-config.toml");
+    let text = format!(
+        "listen = [\"127.0.0.1:0\", \"127.0.0.1:{port}\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [attribution]\nagent_headers = [\"x-bot\"]\n\
+         [[agent]]\nname = \"by-all\"\nport = {port}\npath = \"/billing\"\n\
+         [[agent]]\nname = \"by-path\"\npath = \"/billing\"\n\
+         [[agent]]\nname = \"by-key\"\nkey = \"{hash}\"\n\
+         [[agent]]\nname = \"by-port\"\nport = {port}\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"u\"\n",
+        upstream.address
+    );
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["run", "--config"]).arg(&file);
+    command.env("TOKENGAUGE_AGENT", "of-the-pod");
+    let process = Process::start_by(command).await;
+    let bearer = format!("Bearer {KEY}");
+    let sdk = ("user-agent", "OpenAI/Python 2.1");
+    let by_key = ("authorization", bearer.as_str());
+    let claude = ("x-claude-code-agent-id", "sub-1");
+    type Headers<'a> = Vec<(&'a str, &'a str)>;
+    let cases: [(usize, &str, Headers<'_>, &str); 9] = [
+        (0, "/hello", vec![sdk], "of-the-pod"),
+        (0, "/hello", vec![sdk, claude], "sub-1"),
+        (0, "/billing/hello", vec![sdk, claude], "by-path"),
+        (1, "/billing/hello", vec![sdk], "by-all"),
+        (0, "/billings/hello", vec![sdk, by_key], "by-key"),
+        (0, "/hello", vec![sdk, ("x-api-key", KEY)], "by-key"),
+        (1, "/hello", vec![sdk], "by-port"),
+        (1, "/hello", vec![("x-bot", "configured")], "configured"),
+        (
+            1,
+            "/hello",
+            vec![("x-bot", "b"), ("x-tokengauge-agent", "own")],
+            "own",
+        ),
+    ];
+    let mut expected = Vec::new();
+    for (at, path, headers, name) in cases {
+        let reply = request_with(process.addresses()[at], "GET", path, &headers).await;
+        assert_eq!(reply.status, 200);
+        expected.push(name);
+        assert_eq!(names(&process, expected.len()).await, expected);
+    }
+    assert!(!fetch(process.admin, "/metrics").await.body.contains(KEY));
+}
+
+#[test]
+fn a_name_that_cannot_be_given_is_refused_and_a_key_is_not_repeated() {
+    let problem = |agent: &str| {
+        let text = format!(
+            "listen = \"127.0.0.1:8080\"\n[[upstream]]\nname = \"u\"\nurl = \"http://h\"\n\
+             [[route]]\nupstream = \"u\"\n[[agent]]\n{agent}\n"
+        );
+        let result = Config::parse(&text, "test.toml");
+        result.map_or_else(|error| error.to_string(), |_| "fine".to_owned())
+    };
+    for (agent, told) in [
+        ("name = \"a\"\nport = 8080", "fine"),
+        (
+            "name = \"a\"\nkey = \"0123456789abcdef\"\npath = \"/x\"",
+            "fine",
+        ),
+        ("name = \"a\"", "needs `port`, `path` or `key`"),
+        ("name = \"a\"\nport = 8081", "`listen` has no port 8081"),
+        ("name = \"a\"\npath = \"x\"", "begins with `/`"),
+        ("name = \"\"\nport = 8080", "name"),
+        ("port = 8080", "missing field `name`"),
+        ("name = \"a\"\nhost = \"h\"", "unknown field `host`"),
+        (
+            &format!("name = \"a\"\nkey = \"{KEY}\""),
+            "never the key itself",
+        ),
+    ] {
+        let problem = problem(agent);
+        assert!(problem.contains(told), "{agent}: {problem}");
+        assert!(!problem.contains(KEY), "{problem}");
+    }
+}
