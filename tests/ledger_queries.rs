@@ -287,11 +287,15 @@ proptest! {
                     prop_assert_eq!(found.tps.calls, should.tps.calls);
                     prop_assert_eq!(found.ttft.calls, should.ttft.calls);
                     prop_assert!(close(found.ttft.share, should.ttft.share, 0.001));
+                    prop_assert!(close(found.tps_reported.mean, should.tps_reported.mean, 0.001));
                     for (found, should) in [
                         (found.tps.p50, should.tps.p50),
                         (found.tps.p10, should.tps.p10),
                         (found.tps.p5, should.tps.p5),
                         (found.tps.p1, should.tps.p1),
+                        (found.tps_reported.p50, should.tps_reported.p50),
+                        (found.tps_reported.p10, should.tps_reported.p10),
+                        (found.tps_reported.p1, should.tps_reported.p1),
                         (found.ttft.p50, should.ttft.p50),
                         (found.ttft.p95, should.ttft.p95),
                         (found.ttft.p99, should.ttft.p99),

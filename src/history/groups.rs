@@ -37,6 +37,9 @@ fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
 pub struct Group {
     totals: Totals,
     tps: Vec<f64>,
+    reported: Vec<f64>,
+    reported_tokens: f64,
+    reported_seconds: f64,
     ttft: Vec<f64>,
 }
 
@@ -48,6 +51,19 @@ impl Group {
         self.totals.add_wait(past);
         self.tps.extend(past.record.tps.output);
         self.ttft.extend(past.record.seconds.ttft);
+        self.add_reported(past);
+    }
+
+    fn add_reported(&mut self, past: &Past<'_>) {
+        let Some(speed) = past.record.tps.reported.filter(|speed| speed.is_finite()) else {
+            return;
+        };
+        let seconds = &past.record.seconds;
+        let decode = seconds.last_token.zip(seconds.ttft);
+        let decode = decode.map_or(0.0, |(last, first)| last - first);
+        self.reported.push(speed);
+        self.reported_tokens += speed * decode;
+        self.reported_seconds += decode;
     }
 
     /// One more call, whose speed and time to first token do not count.
@@ -58,6 +74,7 @@ impl Group {
     /// What they come to, under the `names` that they have in common.
     pub fn row(self, names: Vec<Option<String>>) -> GroupRow {
         let (tps, ttft) = (sorted(self.tps), sorted(self.ttft));
+        let reported = sorted(self.reported);
         GroupRow {
             name: names.first().cloned().flatten(),
             names,
@@ -70,6 +87,15 @@ impl Group {
                 p1: quantile(&tps, 0.01),
                 mean: self.totals.tps(),
                 calls: tps.len() as u64,
+            },
+            tps_reported: SpeedRow {
+                p50: quantile(&reported, 0.5),
+                p10: quantile(&reported, 0.1),
+                p5: quantile(&reported, 0.05),
+                p1: quantile(&reported, 0.01),
+                calls: reported.len() as u64,
+                mean: (self.reported_seconds > 0.0)
+                    .then(|| self.reported_tokens / self.reported_seconds),
             },
             ttft: LatencyRow {
                 p50: quantile(&ttft, 0.5),

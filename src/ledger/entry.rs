@@ -105,13 +105,21 @@ pub(crate) struct Share {
     /// Seconds.
     pub(crate) ttft: Option<f64>,
     pub(crate) duration_us: Option<i64>,
+    /// Tokens per second as the provider counts them, and the same as thousandths of tokens, since
+    /// a part of a report is seldom whole, and microseconds.
+    pub(crate) reported: Option<f64>,
+    pub(crate) reported_decode: Option<(i64, i64)>,
 }
 
 impl Share {
     pub(crate) fn of(record: &CallRecord) -> Share {
         let (told, counted) = (&record.tokens.reported, &record.tokens.normalised);
         let tps = record.tps.output.filter(|tps| tps.is_finite());
+        let reported = record.tps.reported.filter(|tps| tps.is_finite());
+        let seconds = &record.seconds;
         Share {
+            reported,
+            reported_decode: decode_milli(reported, seconds.ttft, seconds.last_token),
             error: is_error(record.outcome),
             generates: record.operation_class == OperationClass::Generation,
             input: told.input.or(counted.input).map(whole),
@@ -135,6 +143,15 @@ pub(super) fn decode(
 ) -> Option<(i64, i64)> {
     let seconds = last? - first?;
     Some(((tps? * seconds).round() as i64, micros(seconds)?))
+}
+
+/// The same with thousandths of tokens.
+pub(super) fn decode_milli(
+    tps: Option<f64>,
+    first: Option<f64>,
+    last: Option<f64>,
+) -> Option<(i64, i64)> {
+    decode(tps.map(|tps| tps * 1e3), first, last)
 }
 
 /// Whether a call did not end well; what the agent itself gave up is no error.

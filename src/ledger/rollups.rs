@@ -16,7 +16,7 @@ pub(super) const FINE_FOR: i64 = 8 * 86_400;
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls, priced_output_tokens, decode_tokens, \
     decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \
-    ttft_us, waited_us";
+    ttft_us, waited_us, reported_millitokens, reported_us, tps_reported";
 
 /// The sums that a batch adds to.
 #[derive(Debug, Default)]
@@ -40,10 +40,10 @@ impl Rollups {
         ))?;
         let mut put = connection.prepare_cached(&format!(
             "INSERT OR REPLACE INTO rollups (level, start, series, {COLUMNS}) VALUES (?, ?, ?, \
-             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         ))?;
         for ((level, start, series), mut sums) in self.sums {
-            let found = |row: &Row<'_>| read(row, &mut sums, true, true);
+            let found = |row: &Row<'_>| read(row, &mut sums, [true; 3]);
             find.query_row([level, start, series], found).optional()?;
             write(&mut put, [level, start, series], &sums)?;
         }
@@ -51,8 +51,10 @@ impl Rollups {
     }
 }
 
-/// Adds a row that begins with [`COLUMNS`] to `sums`; its sketches where they are wanted.
-pub(super) fn read(row: &Row<'_>, sums: &mut Sums, tps: bool, ttft: bool) -> rusqlite::Result<()> {
+/// Adds a row that begins with [`COLUMNS`] to `sums`; its sketches of TPS, TTFT and TPS
+/// in reported tokens where they are wanted.
+pub(super) fn read(row: &Row<'_>, sums: &mut Sums, wanted: [bool; 3]) -> rusqlite::Result<()> {
+    let [tps, ttft, reported] = wanted;
     let mut found = Sums {
         calls: row.get(0)?,
         errors: 0,
@@ -67,13 +69,20 @@ pub(super) fn read(row: &Row<'_>, sums: &mut Sums, tps: bool, ttft: bool) -> rus
         decode_us: row.get(9)?,
         ttft_us: row.get(17)?,
         waited_us: row.get(18)?,
+        reported_millitokens: row.get(19)?,
+        reported_us: row.get(20)?,
         ..Sums::default()
     };
     for (at, band) in found.bands.iter_mut().enumerate() {
         *band = row.get(10 + at)?;
     }
     sums.merge_counts(&found);
-    for (wanted, at, sketch) in [(tps, 15, &mut sums.tps), (ttft, 16, &mut sums.ttft)] {
+    let sketches = [
+        (tps, 15, &mut sums.tps),
+        (ttft, 16, &mut sums.ttft),
+        (reported, 21, &mut sums.reported),
+    ];
+    for (wanted, at, sketch) in sketches {
         if let Some(bytes) = row.get_ref(at)?.as_blob_or_null()?.filter(|_| wanted) {
             sketch.merge_encoded(bytes);
         }
@@ -107,5 +116,8 @@ fn write(put: &mut CachedStatement<'_>, key: [i64; 3], sums: &Sums) -> rusqlite:
         sums.ttft.encode(),
         sums.ttft_us,
         sums.waited_us,
+        sums.reported_millitokens,
+        sums.reported_us,
+        sums.reported.encode(),
     ])
 }

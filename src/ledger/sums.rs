@@ -25,9 +25,14 @@ pub(crate) struct Sums {
     /// How long calls with a first token waited for it, and how long they took.
     pub(crate) ttft_us: i64,
     pub(crate) waited_us: i64,
+    /// Thousandths of tokens as reported while decoding, and the time they took.
+    pub(crate) reported_millitokens: i64,
+    pub(crate) reported_us: i64,
     pub(crate) bands: [i64; BANDS.len() + 1],
     /// Tokens per second.
     pub(crate) tps: Sketch,
+    /// Tokens per second as reported.
+    pub(crate) reported: Sketch,
     /// Seconds.
     pub(crate) ttft: Sketch,
 }
@@ -61,6 +66,12 @@ impl Sums {
             self.bands[BANDS.partition_point(|bound| *bound <= tps)] += 1;
             self.tps.add(tps);
         }
+        if let Some(reported) = call.reported {
+            let (tokens, us) = call.reported_decode.unwrap_or_default();
+            self.reported_millitokens = self.reported_millitokens.saturating_add(tokens);
+            self.reported_us = self.reported_us.saturating_add(us);
+            self.reported.add(reported);
+        }
         if let Some(ttft) = call.ttft {
             self.ttft.add(ttft);
             self.ttft_us += micros(ttft).unwrap_or(0);
@@ -86,6 +97,10 @@ impl Sums {
         self.decode_us = self.decode_us.saturating_add(other.decode_us);
         self.ttft_us = self.ttft_us.saturating_add(other.ttft_us);
         self.waited_us = self.waited_us.saturating_add(other.waited_us);
+        self.reported_millitokens = self
+            .reported_millitokens
+            .saturating_add(other.reported_millitokens);
+        self.reported_us = self.reported_us.saturating_add(other.reported_us);
         for (sum, more) in self.bands.iter_mut().zip(other.bands) {
             *sum += more;
         }

@@ -19,7 +19,7 @@ fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
             "normalised": {"output": 40}, "reported": {"input": 100, "output": 50}, "source": "reported",
         },
         "seconds": {"ttft": 1.0, "last_token": 3.0, "duration": 4.0},
-        "tps": {"output": tps}, "frames": 41, "stalls": 0, "cost_usd": 0.002,
+        "tps": {"output": tps, "reported": tps * 1.25}, "frames": 41, "stalls": 0, "cost_usd": 0.002,
         "bytes": {"request": 10, "response": 20},
     });
     serde_json::from_value(record).expect("a record")
@@ -53,6 +53,11 @@ fn calls_of_a_warm_up_count_and_cost_but_their_speed_is_left_out() {
         (&row["tps"]["mean"], &row["cost_usd"]),
         (&json!(20.0), &json!(0.008))
     );
+    assert_eq!(
+        row["tps_reported"],
+        json!({"p50": 25.0, "p10": 12.5, "p5": 12.5, "p1": 12.5, "mean": 25.0, "calls": 3}),
+        "50 tokens reported for 40 of ours"
+    );
     let all = report(true).document();
     assert_eq!(
         (
@@ -70,9 +75,9 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     assert_eq!(
         lines[..3],
         [
-            "MODEL  WORKLOAD  CALLS  ERRORS   REQ/S  TPS P50    P10     P5     P1   MEAN  JUDGED  TTFT P50     P95     P99  SHARE  IN TOKENS  OUT TOKENS      COST  PER 1M OUT       BANDS %",
-            "a|b    –             4       0  0.0196     20.0   10.0   10.0   10.0   20.0  3 of 4    1.00 s  1.00 s  1.00 s   25 %        400         200  $0.00800      $40.00  0/33/33/33/0",
-            "<c>    –             1       0  0.0049    100.0  100.0  100.0  100.0  100.0  1 of 1    1.00 s  1.00 s  1.00 s   25 %        100          50  $0.00200      $40.00   0/0/0/0/100",
+            "MODEL  WORKLOAD  CALLS  ERRORS   REQ/S  TPS P50    P10     P5     P1   MEAN  JUDGED  REPORTED  TTFT P50     P95     P99  SHARE  IN TOKENS  OUT TOKENS      COST  PER 1M OUT       BANDS %",
+            "a|b    –             4       0  0.0196     20.0   10.0   10.0   10.0   20.0  3 of 4      25.0    1.00 s  1.00 s  1.00 s   25 %        400         200  $0.00800      $40.00  0/33/33/33/0",
+            "<c>    –             1       0  0.0049    100.0  100.0  100.0  100.0  100.0  1 of 1     125.0    1.00 s  1.00 s  1.00 s   25 %        100          50  $0.00200      $40.00   0/0/0/0/100",
         ]
     );
     assert!(

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 /// What stands above the figures of a group.
-pub(super) const HEADS: [&str; 18] = [
+pub(super) const HEADS: [&str; 19] = [
     "calls",
     "errors",
     "req/s",
@@ -17,6 +17,7 @@ pub(super) const HEADS: [&str; 18] = [
     "p1",
     "mean",
     "judged",
+    "reported",
     "TTFT p50",
     "p95",
     "p99",
@@ -53,6 +54,7 @@ pub(super) fn cells(row: &GroupRow) -> Vec<String> {
         speed(row.tps.p1),
         speed(row.tps.mean),
         format!("{} of {}", row.tps.calls, row.calls),
+        speed(row.tps_reported.p50),
         time(row.ttft.p50),
         time(row.ttft.p95),
         time(row.ttft.p99),
@@ -152,6 +154,11 @@ pub(super) fn about(report: &Report) -> Vec<String> {
     about.push(
         "share is the time to first token in all the time that these calls took; req/s is calls over the time \
          from the first to the last."
+            .to_owned(),
+    );
+    about.push(
+        "`reported` is the median of the same in the tokens that the provider reports: its own tokenizer makes \
+         more or fewer of the same text, and engines and benchmarks count those."
             .to_owned(),
     );
     let tasks = report.tasks();

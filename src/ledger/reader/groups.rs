@@ -36,11 +36,7 @@ pub(super) fn groups(
     let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
     for part in plan(&matching, by) {
         let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
-        let both = Want {
-            tps: true,
-            ttft: true,
-        };
-        visit(connection, &matching, part, both, slot, &mut slots)?;
+        visit(connection, &matching, part, Want::ALL, slot, &mut slots)?;
     }
     let mut groups: Vec<_> = known.into_iter().collect();
     groups.sort_by_key(|(names, slot)| (-slots.0[*slot].calls, names.clone()));
@@ -136,6 +132,14 @@ pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
             mean: mean_speed(sums),
             calls: sums.bands.iter().copied().map(count).sum(),
         },
+        tps_reported: SpeedRow {
+            p50: sums.reported.quantile(0.5),
+            p10: sums.reported.quantile(0.1),
+            p5: sums.reported.quantile(0.05),
+            p1: sums.reported.quantile(0.01),
+            mean: speed(sums.reported_millitokens, sums.reported_us).map(|milli| milli / 1e3),
+            calls: sums.reported.len(),
+        },
         ttft: LatencyRow {
             p50: sums.ttft.quantile(0.5),
             p95: sums.ttft.quantile(0.95),
@@ -167,7 +171,11 @@ pub(super) fn tokens(sums: &Sums) -> TokenSums {
 
 /// Tokens over seconds of decoding.
 pub(super) fn mean_speed(sums: &Sums) -> Option<f64> {
-    (sums.decode_us > 0).then(|| sums.decode_tokens as f64 * 1e6 / sums.decode_us as f64)
+    speed(sums.decode_tokens, sums.decode_us)
+}
+
+fn speed(tokens: i64, us: i64) -> Option<f64> {
+    (us > 0).then(|| tokens as f64 * 1e6 / us as f64)
 }
 
 fn bands(sums: &Sums) -> Vec<Band> {
@@ -231,6 +239,7 @@ pub(super) fn timeseries(
         let want = Want {
             tps: metric == SeriesMetric::Tps,
             ttft: metric == SeriesMetric::Ttft,
+            reported: false,
         };
         let slot = |ms: i64, _: &_, _: Option<&_>| ((ms.div_euclid(1000) - from) / step) as usize;
         visit(connection, &matching, part, want, slot, &mut slots)?;

@@ -199,6 +199,9 @@ pub struct GroupRow {
     pub errors: u64,
     /// Decode speeds.
     pub tps: SpeedRow,
+    /// Decode speeds in the provider's own tokens.
+    #[serde(default)]
+    pub tps_reported: SpeedRow,
     /// Times to first token.
     pub ttft: LatencyRow,
     /// Tokens.

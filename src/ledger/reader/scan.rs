@@ -5,7 +5,7 @@ use super::QueryError;
 use super::matching::{Matching, name};
 use crate::call::{OperationClass, Outcome};
 use crate::ledger::dictionary::{Common, Kind};
-use crate::ledger::entry::{Share, decode, is_error, key_at, started_ms};
+use crate::ledger::entry::{Share, decode, decode_milli, is_error, key_at, started_ms};
 use crate::ledger::rollups::{self, LEVELS};
 use crate::ledger::sums::Sums;
 use rusqlite::{Connection, Row, params_from_iter};
@@ -16,6 +16,15 @@ use std::collections::HashSet;
 pub(super) struct Want {
     pub(super) tps: bool,
     pub(super) ttft: bool,
+    pub(super) reported: bool,
+}
+
+impl Want {
+    pub(super) const ALL: Want = Want {
+        tps: true,
+        ttft: true,
+        reported: true,
+    };
 }
 
 /// A span of time in milliseconds since 1970, and where its sums come from.
@@ -101,12 +110,12 @@ pub(super) fn visit(
             };
             let mut rows = statement.query([level, part.from / 1000, to])?;
             while let Some(row) = rows.next()? {
-                let Some(common) = matching.series.get(&row.get(20)?) else {
+                let Some(common) = matching.series.get(&row.get(23)?) else {
                     continue;
                 };
-                let sums = slots.at(slot(row.get::<_, i64>(19)? * 1000, common, None));
+                let sums = slots.at(slot(row.get::<_, i64>(22)? * 1000, common, None));
                 let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
-                rollups::read(row, sums, want.tps, want.ttft)?;
+                rollups::read(row, sums, [want.tps, want.ttft, want.reported])?;
                 if common[7].is_some_and(|outcome| errors.contains(&outcome)) {
                     sums.errors += sums.calls - before;
                 }
@@ -183,7 +192,7 @@ fn each_call(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
          coalesce(reported_output, normalised_output),
          coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
-         ttft_us, last_token_us, duration_us FROM calls WHERE key >= ? AND key < ?",
+         ttft_us, last_token_us, duration_us, tps_reported_milli FROM calls WHERE key >= ? AND key < ?",
     );
     let to = if part.to == i64::MAX {
         i64::MAX
@@ -214,6 +223,7 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
             .map(|value| value as f64 / by))
     };
     let (tps, ttft) = (scaled(7, 1e3)?, scaled(8, 1e6)?);
+    let (last, reported) = (scaled(9, 1e6)?, scaled(11, 1e3)?);
     Ok(Share {
         error: false,
         generates: false,
@@ -222,7 +232,9 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
         output: row.get(4)?,
         reasoning: row.get(5)?,
         cost_nano: row.get(6)?,
-        decode: decode(tps, ttft, scaled(9, 1e6)?),
+        decode: decode(tps, ttft, last),
+        reported,
+        reported_decode: decode_milli(reported, ttft, last),
         tps,
         ttft,
         duration_us: row.get(10)?,

@@ -158,6 +158,11 @@ fn groups() -> Named {
             ("calls", count(), "Finished calls."),
             ("errors", count(), "Those that went wrong."),
             ("tps", of("Speeds"), "Decode speeds in tokens per second."),
+            (
+                "tps_reported",
+                of("Speeds"),
+                "The same in the provider's own tokens, where it reported some.",
+            ),
             ("ttft", of("Latencies"), "Times to first token in seconds."),
             ("tokens", of("TokenSums"), "Of all calls."),
             ("cost_usd", maybe(number()), "Of the calls with a price."),
