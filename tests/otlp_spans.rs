@@ -316,3 +316,33 @@ async fn span_and_metric_have_one_error_type() {
         assert_eq!(point["error.type"], expected);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_span_of_a_refused_call_has_no_tokens() {
+    let body = r#"{"model":"asked","stream":true,"messages":[{"role":"user","content":"a prompt of words"}]}"#;
+    let usage = r#"{"error":{"type":"busy"},"usage":{"prompt_tokens":9,"completion_tokens":2}}"#;
+    for (status, kind, answer, counts) in [
+        (429, "application/json", usage.to_owned(), false),
+        (
+            200,
+            STREAM,
+            format!("data: {usage}\n\n")
+                .replace(r#","usage":{"prompt_tokens":9,"completion_tokens":2}"#, ""),
+            false,
+        ),
+        (200, STREAM, words(20) + DONE, true),
+    ] {
+        let world = World::new(false).await;
+        let call = world.call("/v1/chat/completions", &[], body);
+        world.bench.answer(&*call, status, kind);
+        world.bench.frame(&*call, 100, answer);
+        world.bench.end(&*call, 200, End::Complete);
+        let spans = world.end().await.spans();
+        let client = of(&spans, SpanKind::Client);
+        let told = |name: &str| client.get(name).cloned().unwrap_or("0".to_owned());
+        let input = client.contains_key("gen_ai.usage.input_tokens");
+        assert_eq!(input, counts, "{status}: {client:?}");
+        let output = told("gen_ai.usage.output_tokens") != "0";
+        assert_eq!(output, counts, "{status}: {client:?}");
+    }
+}

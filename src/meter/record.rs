@@ -88,12 +88,9 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     if judged {
         hidden::learn(outcome, generation, bands);
     }
-    // Nobody read the prompt of a call that was refused.
-    let refused = matches!(
-        outcome,
-        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
-    );
-    closing.input = closing.input.filter(|_| !refused);
+    let answered = state.bytes.response > 0;
+    let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
+    closing.input = closing.input.filter(|_| processed);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
     let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
@@ -114,7 +111,8 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         outcome,
         unavailable,
     };
-    let reported_cost = generation.cost_usd;
+    let refused = judged.outcome == Outcome::HttpError;
+    let reported_cost = generation.cost_usd.filter(|_| !refused);
     let mut record = record(head, state, &closing, &judged, who);
     record.service_tier = service_tier;
     if generation.is_queued()
@@ -327,7 +325,11 @@ fn tokens(head: &Head, generation: &Generation, judged: &Judged, input: Option<u
         output: known.then_some(counted.all()),
         input: input.filter(|_| !queued),
     };
-    let reported = generation.usage();
+    // An error in place of an answer is not billed, whatever usage a gateway writes into it.
+    let reported = match judged.outcome {
+        Outcome::HttpError => Usage::default(),
+        _ => generation.usage(),
+    };
     Tokens {
         source: source(&reported, &normalised),
         normalised,

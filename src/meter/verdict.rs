@@ -4,6 +4,7 @@ use super::generation::Generation;
 use crate::call::{Dialect, Outcome, TpsUnavailable};
 use crate::config::Measure;
 use crate::observer::{End, FailureKind};
+use std::time::Instant;
 
 /// Frames with generated text that an `output_tps` needs.
 const MIN_FRAMES: u64 = 4;
@@ -40,6 +41,26 @@ pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outc
         End::UpstreamReset => Outcome::UpstreamReset,
         End::Complete if unterminated(facts, generation) => Outcome::UpstreamReset,
         End::Complete | End::ClientCancelled | End::Drained | End::Failed(_) => Outcome::Complete,
+    }
+}
+
+/// Whether the upstream worked on the prompt, so that it counts as input where the provider
+/// does not say so itself: it was `sent` as a whole or `answered`, and not refused, be it by
+/// an error in a 200 before anything was generated.
+pub(crate) fn processed(
+    outcome: Outcome,
+    facts: &Facts,
+    generation: &Generation,
+    sent: Option<Instant>,
+    answered: bool,
+) -> bool {
+    let generated = generation.timeline.all.is_some()
+        || generation.tokens().all() > 0
+        || (answered && !facts.readable);
+    match outcome {
+        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable => false,
+        Outcome::ErrorEvent => generated,
+        _ => sent.is_some() || facts.status.is_some(),
     }
 }
 
