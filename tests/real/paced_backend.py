@@ -1,7 +1,8 @@
 """A backend that streams at an even pace and keeps, by its own clock, which tokens it sent in which second:
 `paced_backend.py`. The path says how: `/{name}/{streams of}/{tokens}/{every ms}/{frames}/v1/chat/completions`, or
 `/{name}/whole/{tokens}/{after ms}/0/…` for one body. `GET /truth` gives `{name: {"streamed": {second: tokens}, "whole":
-[[from, to, tokens], …]}}`, seconds since 1970. A word is a token."""
+[[from, to, tokens], …]}}`, seconds since 1970. A word is a token. A path without a name has the one stream that benchmarks
+are compared on (see BENCH)."""
 
 import asyncio
 import collections
@@ -9,6 +10,9 @@ import json
 import time
 
 TRUTH = collections.defaultdict(lambda: {"streamed": collections.Counter(), "whole": []})
+# One stream whose parts differ enough to show what is counted: the role comes `role` seconds after the request, frames of
+# four words (for which the engine reports five tokens) from `first` on every `every`, the finish reason `tail` behind the last.
+BENCH = {"role": 0.1, "first": 0.3, "every": 0.04, "tail": 0.2, "frames": 31, "words": 4, "reported": 5}
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -33,6 +37,31 @@ async def stream(writer, name, tokens, every, frames):
     writer.write(chunk({}, "stop") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
 
 
+async def bench(writer):
+    loop, plan = asyncio.get_running_loop(), BENCH
+    due = loop.time()
+
+    async def send(after, delta, reason=None, tokens=0):
+        nonlocal due
+        due += after
+        await asyncio.sleep(due - loop.time())
+        choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": reason}]
+        usage = {"prompt_tokens": 20, "completion_tokens": tokens, "total_tokens": 20 + tokens}
+        data = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "paced", "choices": choices, "usage": usage}
+        event = b"data: " + json.dumps(data).encode() + b"\n\n"
+        writer.write(b"%x\r\n%s\r\n" % (len(event), event))
+        await writer.drain()
+
+    writer.write(HEAD)
+    await send(plan["role"], {"role": "assistant", "content": ""})
+    for frame in range(plan["frames"]):
+        after = plan["every"] if frame else plan["first"] - plan["role"]
+        await send(after, {"content": " word" * plan["words"]}, tokens=plan["reported"] * (frame + 1))
+    await send(plan["tail"], {}, "stop", plan["reported"] * plan["frames"])
+    await send(0, None, tokens=plan["reported"] * plan["frames"])
+    writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+
 async def whole(writer, name, tokens, after):
     began = time.time()
     await asyncio.sleep(after)
@@ -54,6 +83,9 @@ async def serve(reader, writer):
             else:
                 length = next(line for line in head.lower().split("\r\n") if line.startswith("content-length:"))
                 await reader.readexactly(int(length.split(":")[1]))
+                if path.startswith("/v1/"):
+                    await bench(writer)
+                    continue
                 _, name, kind, tokens, millis, frames, *_ = path.split("/")
                 if kind == "whole":
                     await whole(writer, name, int(tokens), int(millis) / 1000)
@@ -73,4 +105,5 @@ async def main():
         await server.serve_forever()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

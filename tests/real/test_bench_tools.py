@@ -35,12 +35,12 @@ def run(command, folder):
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
-def aiperf(gauge, folder, model, *more):
+def aiperf(gauge, folder, model, *more, count=CALLS):
     """AIPerf's own record of each call, by the session that it names."""
     prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"text": f"Tell me of river number {number}."}) + "\n" for number in range(CALLS)))
+    prompts.write_text("".join(json.dumps({"text": f"Tell me of river number {number}."}) + "\n" for number in range(count)))
     command = [TOOLS / "bin/aiperf", "profile", "-m", model, "--url", gauge.url, "--endpoint-type", "chat", "--streaming"]
-    command += ["--input-file", prompts, "--custom-dataset-type", "single_turn", "--request-count", CALLS, "--concurrency", STREAMS]
+    command += ["--input-file", prompts, "--custom-dataset-type", "single_turn", "--request-count", count, "--concurrency", STREAMS]
     command += ["--artifact-dir", folder / "aiperf", "--export-level", "records", "--session-header", "x-tokengauge-session"]
     run([*command, "--ui", "none", "--tokenizer", "builtin", *more], folder)
     lines = (folder / "aiperf/profile_export.jsonl").read_text().splitlines()
