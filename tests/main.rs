@@ -69,6 +69,7 @@ mod meter_record;
 mod meter_series;
 mod meter_support;
 mod meter_validity;
+mod model_series;
 mod nested_calls;
 mod operations;
 mod otlp_export;
@@ -83,6 +84,8 @@ mod private_files;
 mod process;
 mod readme;
 mod refused_config;
+#[cfg(target_os = "linux")]
+mod refused_prompts;
 mod reload;
 mod replicas;
 mod request_attribution;

@@ -79,7 +79,10 @@ async fn who_could_not_be_reached_in_time_was_sent_nothing() {
     let mut setup = Setup::to(address);
     setup.timeouts.connect = Duration::from_millis(300);
     let record = asked(setup).await;
-    assert_eq!(record.error_type.as_deref(), Some("connect_timeout"));
+    assert_eq!(
+        record.error_type.as_deref(),
+        Some("upstream_connect_timeout")
+    );
     has_no_input(&record, Outcome::Timeout);
 }
 

@@ -96,6 +96,13 @@ async function sort(world) {
   await until("fewest first", async () => (await cells(page, "#sessions", 5))[0] === "1");
   assert.equal(await head.getAttribute("aria-sort"), "ascending");
   await page.goto(`${world.full.admin}/#/`);
+  // The same speed in the provider's tokens.
+  const reported = await page.locator("#models th", { hasText: "reported" }).getByRole("button").getAttribute("title");
+  assert.match(reported, /provider's own tokens/);
+  const rows = (await api(world, "models?since=15m")).models.filter((row) => row.tps_reported.p50 !== null);
+  assert.ok(rows.length > 0, "models whose provider reports tokens");
+  const figures = (await cells(page, "#models", 7)).map(Number).filter((figure) => figure > 0);
+  assert.ok(figures.length > 0 && figures.length <= rows.length + 1, figures.join());
   await page.locator("#models th", { hasText: "TPS p50" }).getByRole("button").click();
   await until("the fastest model first", async () => {
     const speeds = (await cells(page, "#models", 4)).map(Number).filter(Number.isFinite);

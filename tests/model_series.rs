@@ -1,0 +1,324 @@
+//! How many series a model is, from traffic as agents make it: docs/fleet.md has these figures.
+
+use crate::process::{PATIENCE, Process};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// What the document may be off by, as a share.
+const TOLERANCE: f64 = 0.03;
+/// Frames with a word of each stream, and milliseconds between them.
+const FRAMES: usize = 40;
+const GAP: u64 = 15;
+
+/// One call: how it is answered, for which model, with how many prompt tokens, by which agent.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    kind: &'a str,
+    model: &'a str,
+    prompt: u64,
+    agent: &'a str,
+}
+
+/// Reads a request: its path and its body.
+async fn request(tcp: &mut TcpStream) -> Option<(String, Value)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).ok()?.to_lowercase();
+    let length = head.split("content-length: ").nth(1)?;
+    let mut body = vec![0; length.split('\r').next()?.parse().ok()?];
+    tcp.read_exact(&mut body).await.ok()?;
+    Some((head, serde_json::from_slice(&body).ok()?))
+}
+
+/// Answers as the request's `user` says.
+async fn answer(mut tcp: TcpStream) -> Option<()> {
+    let (_, asked) = request(&mut tcp).await?;
+    let (model, kind) = (asked["model"].as_str()?, asked["user"].as_str()?);
+    let prompt = asked["seed"].as_u64()?;
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": FRAMES, "prompt_tokens_details": {"cached_tokens": prompt / 2}});
+    if let Ok(status) = kind.parse::<u16>() {
+        let body = r#"{"error":{"type":"busy"}}"#;
+        return whole(&mut tcp, status, body).await;
+    }
+    if kind == "whole" {
+        let message = json!({"role": "assistant", "content": "A title"});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        let body = json!({"model": model, "choices": [choice], "usage": usage});
+        return whole(&mut tcp, 200, &body.to_string()).await;
+    }
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    tcp.write_all(head.as_bytes()).await.ok()?;
+    if kind == "error" {
+        event(&mut tcp, &json!({"error": {"type": "overloaded"}})).await?;
+    } else {
+        for frame in 0..FRAMES {
+            sleep(Duration::from_millis(GAP)).await;
+            let delta = match (kind, frame) {
+                ("think", ..FRAMES) if frame < FRAMES / 2 => json!({"reasoning_content": " so"}),
+                ("tools", ..FRAMES) if frame >= FRAMES / 2 => {
+                    let call = json!({"index": 0, "id": "t", "function": {"name": "f", "arguments": " word"}});
+                    json!({"tool_calls": [call]})
+                }
+                _ => json!({"content": " word"}),
+            };
+            event(
+                &mut tcp,
+                &json!({"model": model, "choices": [{"index": 0, "delta": delta}]}),
+            )
+            .await?;
+        }
+        if kind == "reset" {
+            return None;
+        }
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+        event(
+            &mut tcp,
+            &json!({"model": model, "choices": [choice], "usage": usage}),
+        )
+        .await?;
+    }
+    tcp.write_all(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+        .await
+        .ok()
+}
+
+async fn whole(tcp: &mut TcpStream, status: u16, body: &str) -> Option<()> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    tcp.write_all((head + body).as_bytes()).await.ok()
+}
+
+async fn event(tcp: &mut TcpStream, data: &Value) -> Option<()> {
+    let event = format!("data: {data}\n\n");
+    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+    tcp.write_all(chunk.as_bytes()).await.ok()
+}
+
+/// One call, to its end or until the agent has had enough.
+async fn call(proxy: SocketAddr, asked: Asked<'_>) {
+    let message = json!({"role": "user", "content": "Tell me of rivers."});
+    let streamed = asked.kind != "whole";
+    let body = json!({"model": asked.model, "user": asked.kind, "seed": asked.prompt, "stream": streamed, "messages": [message]});
+    let (body, agent) = (body.to_string(), asked.agent);
+    let mut tcp = TcpStream::connect(proxy).await.expect("connected");
+    let length = body.len();
+    let head = format!(
+        "POST /a/v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nx-workload: {agent}\r\n\
+         Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    tcp.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    if asked.kind == "cancel" {
+        tcp.read_exact(&mut [0; 400]).await.expect("a beginning");
+        return;
+    }
+    // Whoever is cut off has seen its end, too.
+    let _ = tokio::time::timeout(PATIENCE, tcp.read_to_end(&mut answer)).await;
+}
+
+/// So many of these calls at a time.
+async fn together(proxy: SocketAddr, asked: Asked<'_>, number: usize) -> usize {
+    futures_util::future::join_all((0..number).map(|_| call(proxy, asked))).await;
+    number
+}
+
+/// What an agent does in a day: its prompts grow, it asks for a title, is refused once, and
+/// is interrupted once.
+async fn usual(proxy: SocketAddr, model: &str, agent: &str) -> usize {
+    let asked = |kind, prompt| Asked {
+        kind,
+        model,
+        prompt,
+        agent,
+    };
+    let mut calls = 0;
+    for (kind, prompt, number) in [
+        ("stream", 500, 1),
+        ("tools", 3_000, 1),
+        ("think", 12_000, 3),
+        ("whole", 300, 1),
+        ("429", 0, 1),
+        ("cancel", 3_000, 1),
+    ] {
+        calls += together(proxy, asked(kind, prompt), number).await;
+    }
+    calls
+}
+
+/// Every class of prompt and of concurrency, and every end that a backend can bring about.
+async fn everything(proxy: SocketAddr, model: &str) -> usize {
+    let asked = |kind, prompt| Asked {
+        kind,
+        model,
+        prompt,
+        agent: "",
+    };
+    let mut calls = 0;
+    for prompt in [500, 3_000, 12_000, 60_000, 200_000] {
+        calls += together(proxy, asked("tools", prompt), 1).await;
+    }
+    for number in [3, 7, 14, 28, 56, 110, 150] {
+        calls += together(proxy, asked("think", 500), number).await;
+    }
+    for kind in ["whole", "429", "500", "cancel", "error", "reset"] {
+        calls += together(proxy, asked(kind, 500), 1).await;
+    }
+    calls
+}
+
+struct World {
+    process: Process,
+    _folder: TempDir,
+    calls: usize,
+}
+
+/// The sizes of what is exported: series, bytes, bytes as gzip.
+type Sizes = [f64; 3];
+
+impl World {
+    async fn new() -> World {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let backend = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                tokio::spawn(answer(tcp));
+            }
+        });
+        let folder = TempDir::new().expect("a folder");
+        let any = "listen = \"127.0.0.1:0\"\n";
+        let upstream = |name: &str| {
+            format!(
+                "[[upstream]]\nname = \"{name}\"\nurl = \"http://{backend}\"\n[[route]]\nupstream = \"{name}\"\npath = \"/{name}\"\nstrip = true\n"
+            )
+        };
+        let workload = |name: &str| {
+            format!("[[workload]]\nname = \"{name}\"\nheaders = {{ x-workload = \"{name}\" }}\n")
+        };
+        let objective = |name: &str, indicator: &str| {
+            format!("[[slo]]\nname = \"{name}\"\n{indicator}\nobjective = 0.99\n")
+        };
+        let objectives = objective("fast", "output_tps.at_least = 20")
+            + &objective("soon", "ttft.at_most = \"2s\"");
+        let text = format!(
+            "{any}[admin]\n{any}{}{}{}{}{objectives}",
+            upstream("a"),
+            upstream("b"),
+            workload("chat"),
+            workload("batch")
+        );
+        let file = folder.path().join("proxy-config.toml");
+        std::fs::write(&file, text).expect("written");
+        let process = Process::start(&file).await;
+        World {
+            process,
+            _folder: folder,
+            calls: 0,
+        }
+    }
+
+    fn proxy(&self) -> SocketAddr {
+        self.process.addresses()[0]
+    }
+
+    /// What is exported when `more` calls are in it.
+    async fn sizes(&mut self, more: usize) -> Sizes {
+        self.calls += more;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let body = crate::http_client::fetch(self.process.admin, "/metrics")
+                .await
+                .body;
+            let samples = body.lines().filter(|line| !line.starts_with('#'));
+            let ended = samples
+                .clone()
+                .filter(|line| line.starts_with("tokengauge_requests_total{"));
+            let ended: f64 = ended
+                .map(|line| {
+                    line.rsplit(' ')
+                        .next()
+                        .expect("a value")
+                        .parse::<f64>()
+                        .expect("a number")
+                })
+                .sum();
+            if ended as usize == self.calls {
+                let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+                gzip.write_all(body.as_bytes()).expect("written");
+                let gzip = gzip.finish().expect("packed").len();
+                return [
+                    samples.count() as f64,
+                    body.len() as f64 / 1e3,
+                    gzip as f64 / 1e3,
+                ];
+            }
+            assert!(Instant::now() < end, "{ended} calls of {}", self.calls);
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// The figures in the row of docs/fleet.md that begins with `name`.
+fn written(name: &str) -> Vec<f64> {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/fleet.md");
+    let document = std::fs::read_to_string(document).expect("the document");
+    let row = document
+        .lines()
+        .find(|line| line.starts_with(&format!("| {name} |")));
+    let row = row.unwrap_or_else(|| panic!("no row {name:?}"));
+    let number = |cell: &str| {
+        let digits = cell.trim().split(' ').next()?.replace(',', "");
+        digits.parse().ok()
+    };
+    row.split('|').skip(2).filter_map(number).collect()
+}
+
+/// What of a row is off by more than the tolerance.
+fn off(name: &str, found: &[f64]) -> Option<String> {
+    let written = written(name);
+    let near = |(written, found): (&f64, &f64)| (written / found - 1.0).abs() <= TOLERANCE;
+    let same = written.len() == found.len() && written.iter().zip(found).all(near);
+    (!same).then(|| format!("{name}: docs/fleet.md has {written:?}, it is {found:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_has_the_series_of_a_usual_and_of_the_worst_mix() {
+    let mut world = World::new().await;
+    let none = world.sizes(0).await;
+    let calls = usual(world.proxy(), "m1", "").await;
+    let one = world.sizes(calls).await;
+    let calls = usual(world.proxy(), "m2", "").await;
+    let two = world.sizes(calls).await;
+    let calls = everything(world.proxy(), "m3").await;
+    let three = world.sizes(calls).await;
+    let calls = usual(world.proxy(), "m3", "chat").await;
+    let four = world.sizes(calls).await;
+    let more = |to: Sizes, from: Sizes| [to[0] - from[0], to[1] - from[1]];
+    let every = |seconds: f64| two[0] * 1000.0 / seconds;
+    let rows: [(&str, &[f64]); 8] = [
+        ("before the first call", &none),
+        ("one model, as an agent uses it", &one),
+        ("two models, as an agent uses them", &two),
+        ("a model more, as an agent uses it", &more(two, one)),
+        ("a model more, worst case", &more(three, two)),
+        ("a workload more of a model", &more(four, three)),
+        ("active series", &[two[0] * 1000.0; 2]),
+        ("samples per second", &[every(15.0), every(60.0)]),
+    ];
+    let off: Vec<_> = rows
+        .iter()
+        .filter_map(|(name, found)| off(name, found))
+        .collect();
+    assert!(off.is_empty(), "{off:#?}");
+}
