@@ -176,6 +176,8 @@ pub trait CallObserver: Send + Sync {
 pub struct UpstreamTrace {
     /// Goes in the place of the agent's `traceparent`.
     pub traceparent: HeaderValue,
+    /// Says the same and how far it has come, in [`crate::trace::HOP_HEADER`].
+    pub hop: HeaderValue,
     /// Goes first in `tracestate`, in the place of an older member with its key.
     pub member: HeaderValue,
     /// Whether the agent's `tracestate` belongs to this trace. It is taken out where not.

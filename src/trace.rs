@@ -108,23 +108,42 @@ impl CallTrace {
 /// The key under which proxies of this kind tell of themselves in `tracestate`.
 pub const STATE_KEY: &str = "tokengauge";
 
-/// What the last proxy of this kind that a call has passed says of itself in `tracestate`:
+/// The header in which they say the same, for gateways that hand on `x-` headers and no trace:
+/// `<hop>-<traceparent>`.
+pub const HOP_HEADER: &str = "x-tokengauge-hop";
+
+/// What the last proxy of this kind that a call has passed says of itself, in `tracestate` as
 /// `tokengauge=<hop>-<span>`, the hop decimal, the span of its upstream request in 16
-/// hexadecimal digits.
+/// hexadecimal digits; or in [`HOP_HEADER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// How many such proxies the call had passed before that one.
     pub hop: u32,
-    /// The span of its upstream request.
-    pub span_id: u64,
+    /// Its upstream request.
+    pub request: TraceContext,
 }
 
 impl Passed {
     /// More hops than this are not believed.
     const MAX_HOP: u32 = 99;
 
-    /// What the caller's `tracestate` says; a malformed member counts as absent.
+    /// What the caller says; what is malformed counts as absent.
     pub fn of_headers(headers: &HeaderMap) -> Option<Passed> {
+        let passed = Passed::of_state(headers).or_else(|| Passed::of_own_header(headers));
+        passed.filter(|passed| passed.hop <= Passed::MAX_HOP)
+    }
+
+    fn of_own_header(headers: &HeaderMap) -> Option<Passed> {
+        let value = headers.get(HOP_HEADER)?.to_str().ok()?;
+        let (hop, request) = value.split_once('-')?;
+        Some(Passed {
+            hop: hop.parse().ok()?,
+            request: TraceContext::parse(request)?,
+        })
+    }
+
+    fn of_state(headers: &HeaderMap) -> Option<Passed> {
+        let parent = TraceContext::of_headers(headers)?;
         let lines = headers.get_all("tracestate").into_iter();
         let mut members = lines
             .filter_map(|line| line.to_str().ok())
@@ -133,16 +152,24 @@ impl Passed {
             let (key, value) = member.trim().split_once('=')?;
             (key == STATE_KEY).then(|| value.to_owned())
         };
-        let (hop, span_id) = members.find_map(ours).and_then(|value| {
-            let (hop, span) = value.split_once('-')?;
-            Some((hop.parse().ok()?, hexadecimal(span, 16)? as u64))
-        })?;
-        (hop <= Passed::MAX_HOP).then_some(Passed { hop, span_id })
+        let value = members.find_map(ours)?;
+        let (hop, span) = value.split_once('-')?;
+        let span_id = hexadecimal(span, 16)? as u64;
+        Some(Passed {
+            hop: hop.parse().ok()?,
+            request: TraceContext { span_id, ..parent },
+        })
+    }
+
+    /// Itself as the value of [`HOP_HEADER`].
+    pub fn header(&self) -> HeaderValue {
+        let value = format!("{}-{}", self.hop, self.request);
+        HeaderValue::from_str(&value).expect("digits, letters and dashes")
     }
 
     /// Itself as a member of `tracestate`.
     pub fn member(&self) -> HeaderValue {
-        let (hop, span) = (self.hop, self.span_id);
+        let (hop, span) = (self.hop, self.request.span_id);
         let member = format!("{STATE_KEY}={hop}-{span:016x}");
         HeaderValue::from_str(&member).expect("letters, digits, an equals sign and a dash")
     }
@@ -226,16 +253,31 @@ mod tests {
 
     #[test]
     fn what_a_proxy_says_of_itself_is_read_and_what_is_malformed_is_absent() {
+        let parent = format!("00-{TRACE}-1111111111111111-01");
         let of = |lines: &[&str]| {
-            let value = |line: &&str| HeaderValue::from_str(line).expect("a header");
-            let name = http::HeaderName::from_static("tracestate");
-            let lines = lines.iter().map(|line| (name.clone(), value(line)));
-            Passed::of_headers(&HeaderMap::from_iter(lines))
+            let mut headers = HeaderMap::new();
+            headers.append(
+                "traceparent",
+                HeaderValue::from_str(&parent).expect("a header"),
+            );
+            for line in lines {
+                headers.append("tracestate", HeaderValue::from_str(line).expect("a header"));
+            }
+            Passed::of_headers(&headers)
         };
+        let request = TraceContext::parse(&format!("00-{TRACE}-{SPAN}-01"));
         let passed = Passed {
             hop: 2,
-            span_id: 0x00f0_67aa_0ba9_02b7,
+            request: request.expect("valid"),
         };
+        let mut own = HeaderMap::new();
+        own.insert(HOP_HEADER, passed.header());
+        assert_eq!(passed.header(), format!("2-00-{TRACE}-{SPAN}-01"));
+        assert_eq!(Passed::of_headers(&own), Some(passed));
+        for malformed in ["", "2", "100-00-1-1-01", "x"] {
+            own.insert(HOP_HEADER, HeaderValue::from_static(malformed));
+            assert_eq!(Passed::of_headers(&own), None, "{malformed}");
+        }
         let member = passed.member();
         let member = member.to_str().expect("text");
         assert_eq!(member, "tokengauge=2-00f067aa0ba902b7");

@@ -33,6 +33,7 @@ async fn forwarded(trace: Option<UpstreamTrace>, lines: &[&str]) -> Vec<String> 
 fn ours(keeps_state: bool) -> Option<UpstreamTrace> {
     Some(UpstreamTrace {
         traceparent: HeaderValue::from_static(OURS),
+        hop: HeaderValue::from_static("0-ours"),
         member: HeaderValue::from_static("tokengauge=0-3333333333333333"),
         keeps_state,
     })
@@ -65,21 +66,23 @@ async fn with_tracing_the_upstream_gets_our_span_the_agents_state_and_its_baggag
         "baggage: session.id=s",
     ];
     let parent = format!("traceparent: {OURS}");
+    let hop = "x-tokengauge-hop: 0-ours";
     let own = "tracestate: tokengauge=0-3333333333333333";
     assert_eq!(
         forwarded(ours(true), &of_agent).await,
         [
             &parent,
             "tracestate: tokengauge=0-3333333333333333,a=1",
-            of_agent[2]
+            of_agent[2],
+            hop
         ]
     );
     assert_eq!(
         forwarded(ours(false), &of_agent).await,
-        [&parent, own, of_agent[2]]
+        [&parent, own, of_agent[2], hop]
     );
     assert_eq!(
         forwarded(ours(false), &["accept: */*"]).await,
-        ["accept: */*", &parent, own]
+        ["accept: */*", &parent, hop, own]
     );
 }

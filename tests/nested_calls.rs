@@ -53,6 +53,8 @@ enum Gateway {
     OwnSpan,
     /// The parent as it came, and nothing else.
     ParentAlone,
+    /// No trace, but headers that begin with `x-`, as LiteLLM does where it is told.
+    OwnHeaders,
     /// Nothing goes on.
     Nothing,
 }
@@ -70,6 +72,10 @@ impl Gateway {
                 0xabcdef
             ),
             Gateway::ParentAlone => format!("traceparent: {parent}\r\n"),
+            Gateway::OwnHeaders => {
+                let hop = of("x-tokengauge-hop").expect("and how far it has come");
+                format!("x-tokengauge-hop: {hop}\r\n")
+            }
             Gateway::Nothing => String::new(),
         }
     }
@@ -193,7 +199,7 @@ async fn through_one(gateway: Gateway, ledger: bool) -> (Vec<Value>, (Value, Val
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_counts_a_call_once_that_passes_one_proxy_twice() {
     for ledger in [false, true] {
-        for gateway in [Gateway::OwnSpan, Gateway::ParentAlone] {
+        for gateway in [Gateway::OwnSpan, Gateway::ParentAlone, Gateway::OwnHeaders] {
             let what = format!("{gateway:?}, ledger {ledger}");
             let (records, session) = through_one(gateway, ledger).await;
             let hops: Vec<_> = records.iter().map(|record| &record["hop"]).collect();
@@ -219,7 +225,7 @@ async fn of_two_proxies_the_record_of_the_outer_one_has_hop_0_and_each_counts_it
     let inner = gauge(&folder, "second", true, &[("inner", engine)]).await;
     let behind = Arc::<OnceLock<SocketAddr>>::default();
     behind.set(inner.addresses()[0]).expect("set once");
-    let between = Gateway::OwnSpan.start(behind).await;
+    let between = Gateway::OwnHeaders.start(behind).await;
     let outer = gauge(&folder, "first", true, &[("outer", between)]).await;
     assert_eq!(
         &post(outer.addresses()[0], "/outer", &agent()).await[..],

@@ -465,7 +465,8 @@ impl CallObserver for Call {
         let hop = self.head.hop.as_ref()?;
         trace.propagates.then(|| UpstreamTrace {
             traceparent: trace.upstream().header(),
-            member: hop.passed().member(),
+            hop: hop.passed(trace).header(),
+            member: hop.passed(trace).member(),
             keeps_state: trace.continues(),
         })
     }

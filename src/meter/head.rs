@@ -100,16 +100,15 @@ impl Head {
         let encoding = wire::content_encoding(start.headers);
         let request = Request::new(dialect, &shared.memory, limit);
         let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
-        let parent = || TraceContext::of_headers(start.headers);
         let tracer = shared.tracer.as_ref();
-        let trace = tracer.map(|tracer| Box::new(tracer(parent())));
+        let passed = tracer.and_then(|_| Passed::of_headers(start.headers));
+        let parent = TraceContext::of_headers(start.headers);
+        let parent = parent.or_else(|| passed.map(|passed| passed.request));
+        let trace = tracer.map(|tracer| Box::new(tracer(parent)));
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
         let told = trace.as_ref().filter(|trace| trace.propagates);
-        let hop = told.map(|trace| {
-            let passed = Passed::of_headers(start.headers).filter(|_| trace.continues());
-            shared.spans.enter(trace, passed)
-        });
+        let hop = told.map(|trace| shared.spans.enter(trace, passed));
         let continued = sampled.filter(|trace| trace.continues());
         Head {
             shared: Arc::clone(shared),

@@ -2,7 +2,7 @@
 //! between two proxies, has each call measured twice. Which record is the outer one is told by
 //! the trace.
 
-use crate::trace::{CallTrace, Passed};
+use crate::trace::{CallTrace, Passed, TraceContext};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,16 +17,15 @@ impl OpenSpans {
 
     /// A call begins; `passed` is what the last proxy before this one says.
     pub(crate) fn enter(self: &Arc<Self>, trace: &CallTrace, passed: Option<Passed>) -> Hop {
-        let key = |span| (trace.server.trace_id, span);
         let mut open = self.open();
-        let of = |span| open.get(&key(span)).copied();
+        let of = |at: TraceContext| open.get(&(at.trace_id, at.span_id)).copied();
         // A gateway may have put a span of its own between, and handed the state on; or have
         // handed on the parent alone.
-        let told = passed.and_then(|passed| of(passed.span_id));
-        let outer = told.or_else(|| trace.parent.and_then(|parent| of(parent.span_id)));
+        let told = passed.and_then(|passed| of(passed.request));
+        let outer = told.or_else(|| trace.parent.and_then(of));
         let before = outer.or(passed.map(|passed| passed.hop));
         let number = before.map_or(0, |before| before.saturating_add(1));
-        let own = key(trace.client);
+        let own = (trace.server.trace_id, trace.client);
         open.insert(own, number);
         drop(open);
         Hop {
@@ -51,10 +50,10 @@ pub(crate) struct Hop {
 
 impl Hop {
     /// What the next proxy is told.
-    pub(crate) fn passed(&self) -> Passed {
+    pub(crate) fn passed(&self, trace: &CallTrace) -> Passed {
         Passed {
             hop: self.number,
-            span_id: self.own.1,
+            request: trace.upstream(),
         }
     }
 }
@@ -68,7 +67,6 @@ impl Drop for Hop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::TraceContext;
 
     fn trace(parent: Option<u64>, client: u64) -> CallTrace {
         let at = |span_id| TraceContext {
@@ -89,11 +87,15 @@ mod tests {
         let spans = Arc::<OpenSpans>::default();
         let outer = spans.enter(&trace(Some(1), 10), None);
         assert_eq!((outer.number, outer.nested), (0, false));
-        let by_state = spans.enter(&trace(Some(55), 11), Some(outer.passed()));
+        let told = outer.passed(&trace(Some(1), 10));
+        let by_state = spans.enter(&trace(Some(55), 11), Some(told));
         assert_eq!((by_state.number, by_state.nested), (1, true));
         let by_parent = spans.enter(&trace(Some(10), 12), None);
         assert_eq!((by_parent.number, by_parent.nested), (1, true));
-        let third = spans.enter(&trace(Some(66), 13), Some(by_state.passed()));
+        let third = spans.enter(
+            &trace(Some(66), 13),
+            Some(by_state.passed(&trace(None, 11))),
+        );
         assert_eq!((third.number, third.nested), (2, true));
     }
 
@@ -110,11 +112,11 @@ mod tests {
         let spans = Arc::<OpenSpans>::default();
         let elsewhere = Passed {
             hop: 1,
-            span_id: 99,
+            request: trace(None, 99).upstream(),
         };
         let inner = spans.enter(&trace(Some(99), 10), Some(elsewhere));
         assert_eq!((inner.number, inner.nested), (2, false));
-        let passed = inner.passed();
+        let passed = inner.passed(&trace(None, 10));
         drop(inner);
         let late = spans.enter(&trace(Some(10), 11), Some(passed));
         assert_eq!((late.number, late.nested), (3, false));

@@ -4,6 +4,7 @@
 use super::ConnectionInfo;
 use crate::config::Route;
 use crate::observer::{FailureKind, UpstreamTrace};
+use crate::trace::HOP_HEADER;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
     COOKIE, EXPECT, FORWARDED, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -124,6 +125,7 @@ pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
 /// Carries a trace on to the upstream.
 pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACEPARENT, trace.traceparent);
+    headers.insert(HeaderName::from_static(HOP_HEADER), trace.hop);
     let lines = headers.get_all(TRACESTATE).iter();
     let sent: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();
     let sent = sent.filter(|_| trace.keeps_state).unwrap_or_default();

@@ -348,6 +348,7 @@ fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
         let traceparent = HeaderValue::from_static("00-ours");
         let trace = UpstreamTrace {
             traceparent,
+            hop: HeaderValue::from_static("0-ours"),
             member: HeaderValue::from_static("gauge=0-ours"),
             keeps_state,
         };
@@ -357,21 +358,26 @@ fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
     let rest = [("baggage", "session.id=s"), ("b", "2")];
     let ours = [("a", "1"), ("traceparent", "00-ours")];
     let state = |all| [("tracestate", all)];
+    let hop = [("x-tokengauge-hop", "0-ours")];
     assert_eq!(
         fields(&carried(true)),
-        [&ours[..], &state("gauge=0-ours,vendor=x"), &rest].concat()
+        [&ours[..], &state("gauge=0-ours,vendor=x"), &rest, &hop].concat()
     );
     let own = state("gauge=0-ours");
-    assert_eq!(fields(&carried(false)), [&ours[..], &own, &rest].concat());
+    assert_eq!(
+        fields(&carried(false)),
+        [&ours[..], &own, &rest, &hop].concat()
+    );
     let mut without = map(&[("a", "1")]);
     let traceparent = HeaderValue::from_static("00-ours");
     carry_trace(
         &mut without,
         UpstreamTrace {
             traceparent,
+            hop: HeaderValue::from_static("0-ours"),
             member: HeaderValue::from_static("gauge=0-ours"),
             keeps_state: false,
         },
     );
-    assert_eq!(fields(&without), [&ours[..], &own].concat());
+    assert_eq!(fields(&without), [&ours[..], &hop, &own].concat());
 }
