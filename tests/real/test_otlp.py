@@ -142,10 +142,12 @@ def test_a_trace_goes_on_through_the_proxy_to_the_engine(sent, tokengauge, tmp_p
     assert client["parentSpanId"] == server["spanId"]
     continued = sent == PARENT
     assert (trace == TRACE) == continued and ("parentSpanId" in server) == continued
-    assert field(on, "tracestate") == ("vendor=1" if continued else None)
+    assert field(on, "tracestate") == f"tokengauge=0-{span}" + (",vendor=1" if continued else "")
+    assert field(on, "x-tokengauge-hop") == f"0-00-{trace}-{span}-01"
     assert field(on, "baggage") == "session.id=s1"
     # With tracing off nothing is touched, what is malformed neither.
     assert [field(off, name) for name in ("traceparent", "tracestate", "baggage")] == [sent, "vendor=1", "session.id=s1"]
+    assert field(off, "x-tokengauge-hop") is None
 
 
 TROUBLE = {"429": ["--status", 429], "503": ["--status", 503], "slow": ["--slow", 60], "down": None}
