@@ -137,6 +137,74 @@ fn each_response_is_timed_from_what_asked_for_it() {
 }
 
 #[test]
+fn every_text_counts_once_whatever_it_is_called() {
+    let delta = |name: &str, part: u32| {
+        format!(
+            r#"{{"type":"response.{name}.delta","output_index":0,"content_index":{part},"delta":" word word"}}"#
+        )
+    };
+    let done = |name: &str, part: u32, member: &str| {
+        format!(
+            r#"{{"type":"response.{name}.done","output_index":0,"content_index":{part},"{member}":" word word"}}"#
+        )
+    };
+    let part = r#"{"type":"response.content_part.done","output_index":0,"content_index":1,"part":{"type":"audio","transcript":" word word"}}"#;
+    let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"audio","transcript":" word word"},{"type":"text","text":" word word"}]}}"#;
+    let call = r#"{"type":"response.function_call_arguments.done","output_index":1,"arguments":" word word"}"#;
+    for (name, member) in [
+        ("output_audio_transcript", "transcript"),
+        ("audio_transcript", "transcript"),
+        ("audio.transcript", "transcript"),
+        ("output_audio.transcript", "transcript"),
+        ("output_text", "text"),
+        ("text", "text"),
+    ] {
+        for (messages, tokens) in [
+            (vec![delta(name, 0), done(name, 0, member)], 2),
+            (vec![done(name, 0, member)], 2),
+            (
+                vec![delta(name, 0), done(name, 0, member), done(name, 1, member)],
+                4,
+            ),
+            (
+                vec![
+                    delta(name, 0),
+                    done(name, 1, member),
+                    done(name, 0, member),
+                    item.into(),
+                ],
+                4,
+            ),
+            (vec![delta(name, 1), done(name, 0, member)], 2),
+            (
+                vec![
+                    delta(name, 0),
+                    done(name, 0, member),
+                    part.into(),
+                    item.into(),
+                ],
+                4,
+            ),
+            (vec![delta(name, 0), item.into()], 4),
+            (vec![delta(name, 0), call.into()], 4),
+        ] {
+            let socket = Socket::open();
+            socket.begin(100);
+            for message in &messages {
+                socket.upstream(200, message);
+            }
+            socket.done(300, "completed", tokens);
+            let record = socket.end(400, End::Complete).remove(0);
+            assert_eq!(
+                record.tokens.normalised.output,
+                Some(tokens),
+                "{messages:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn only_responses_are_streams_in_flight() {
     let socket = Socket::open();
     let in_flight = || {

@@ -47,6 +47,8 @@ pub(super) struct StreamEvent<'a> {
     #[serde(borrow)]
     item: Option<&'a RawValue>,
     #[serde(borrow)]
+    part: Option<&'a RawValue>,
+    #[serde(borrow)]
     pub(super) response: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
@@ -57,7 +59,7 @@ pub(super) struct StreamEvent<'a> {
     pub(super) error: Option<&'a RawValue>,
     /// llama.cpp's, beside the response.
     #[serde(borrow, default)]
-    timings: Object<Box<Timings<'a>>>,
+    pub(super) timings: Object<Box<Timings<'a>>>,
 }
 
 /// A whole response: the body, or what the first and last events carry.
@@ -116,6 +118,8 @@ struct Item<'a> {
 
 #[derive(Deserialize)]
 struct Part<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow, default)]
@@ -179,7 +183,7 @@ impl Responses {
     }
 }
 
-fn response(raw: Option<&RawValue>) -> Result<Response<'_>, Malformed> {
+pub(super) fn response(raw: Option<&RawValue>) -> Result<Response<'_>, Malformed> {
     Ok(serde_json::from_str(raw.ok_or(Malformed)?.get())?)
 }
 
@@ -249,10 +253,40 @@ impl Response<'_> {
     }
 }
 
-/// Which texts have come, so that copies of them do not count again.
+/// Where a text stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    choice: u32,
+    item: u32,
+    part: u32,
+    channel: Channel,
+}
+
+impl Place {
+    /// Whether both are texts of one item that went to the same channel.
+    fn is_beside(&self, other: &Place) -> bool {
+        let parts = |place: &Place| (place.choice, place.item, place.channel);
+        parts(self) == parts(other)
+    }
+
+    fn segment(self) -> Segment {
+        Segment {
+            choice: self.choice,
+            index: self.item.saturating_mul(PARTS).saturating_add(self.part),
+            channel: self.channel,
+        }
+    }
+}
+
+/// Which texts have come, so that copies of them do not count again. Some servers number
+/// the parts in deltas and in what is complete differently: so a complete text counts where
+/// nothing came at its place, and where more texts are complete than had deltas.
 #[derive(Default)]
 pub(super) struct Texts {
-    seen: Vec<(u32, u32, Channel)>,
+    /// Texts that counted.
+    seen: Vec<Place>,
+    /// Texts that an event said are complete.
+    done: Vec<Place>,
 }
 
 impl Texts {
@@ -267,13 +301,18 @@ impl Texts {
             return Ok(false);
         };
         let item = event.output_index.index().unwrap_or(0);
+        let place = |(channel, part)| Place {
+            choice,
+            item,
+            part,
+            channel,
+        };
         if let Some(text) = kind.strip_suffix(".delta") {
-            let Some((channel, part)) = event.place(text) else {
-                return Ok(true);
-            };
-            if !event.delta.is_empty() {
-                self.note(choice, item, channel);
-                give(choice, item, part, channel, &event.delta, sink);
+            if let Some(place) = event.place(text).map(place)
+                && !event.delta.is_empty()
+            {
+                note(&mut self.seen, place);
+                give(place, &event.delta, sink);
             }
         } else if let Some(text) = kind.strip_suffix(".done") {
             if text == "output_item" {
@@ -281,9 +320,18 @@ impl Texts {
                     Some(raw) => serde_json::from_str(raw.get())?,
                     None => Object(None),
                 };
-                self.item(choice, item, whole.0.as_ref(), sink);
-            } else if let Some((channel, part)) = event.place(text) {
-                self.copy(choice, item, part, channel, &event.complete(), sink);
+                let items = whole.0.iter().map(|whole| (item, whole));
+                self.whole(choice, Some(item), items, sink);
+            } else if text == "content_part" {
+                let part: Object<Part<'_>> = match event.part {
+                    Some(raw) => serde_json::from_str(raw.get())?,
+                    None => Object(None),
+                };
+                if let Some(part) = &part.0 {
+                    self.copy(place((part.channel(), event.content())), part.text(), sink);
+                }
+            } else if let Some(place) = event.place(text).map(place) {
+                self.copy(place, &event.complete(), sink);
             }
         } else {
             return Ok(false);
@@ -291,93 +339,157 @@ impl Texts {
         Ok(true)
     }
 
-    /// Reads the items of a whole response, where the stream had none of them.
+    /// Reads the items of a whole response: what the stream had none of.
     pub(super) fn copies(&mut self, choice: u32, response: &Response<'_>, sink: Sink<'_>) {
-        if self.seen.iter().any(|(of, _, _)| *of == choice) {
-            return;
+        let items = response.output.iter().enumerate();
+        let items = items.filter_map(|(at, item)| Some((at as u32, item.0.as_ref()?)));
+        self.whole(choice, None, items, sink);
+    }
+
+    /// Reads whole items: one of a response, or all. Of each channel so many texts count as are
+    /// more than came before.
+    fn whole<'i>(
+        &mut self,
+        choice: u32,
+        only: Option<u32>,
+        items: impl Iterator<Item = (u32, &'i Item<'i>)>,
+        sink: Sink<'_>,
+    ) {
+        let mut texts = Vec::new();
+        for (at, item) in items {
+            item.texts(&mut |part, channel, text| {
+                let place = Place {
+                    choice,
+                    item: at,
+                    part,
+                    channel,
+                };
+                texts.push((place, text.to_owned()));
+            });
         }
-        for (item, output) in response.output.iter().enumerate() {
-            self.item(choice, item as u32, output.0.as_ref(), sink);
+        let mut missing = [0; 3];
+        for (channel, missing) in CHANNELS.iter().zip(&mut missing) {
+            let within = |place: &Place| {
+                place.choice == choice
+                    && place.channel == *channel
+                    && only.is_none_or(|item| place.item == item)
+            };
+            let came = self.seen.iter().filter(|place| within(place)).count();
+            let sent = texts.iter().filter(|(place, _)| place.channel == *channel);
+            // A summary is of the reasoning that came as it was.
+            let counts = *channel != Channel::Reasoning || came == 0;
+            *missing = if counts {
+                sent.count().saturating_sub(came)
+            } else {
+                0
+            };
+        }
+        for (place, text) in texts {
+            let missing = &mut missing[place.channel as usize];
+            if *missing > 0 && note(&mut self.seen, place) {
+                *missing -= 1;
+                give(place, &text, sink);
+            }
         }
     }
 
-    fn item(&mut self, choice: u32, at: u32, item: Option<&Item<'_>>, sink: Sink<'_>) {
-        let Some(item) = item else { return };
-        let channels = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
-        let came = channels.map(|channel| self.seen.contains(&(choice, at, channel)));
-        let mut copy = |part: u32, channel: Channel, text: &str| {
-            if !came[channel as usize] && !text.is_empty() {
-                self.note(choice, at, channel);
-                give(choice, at, part, channel, text, sink);
+    /// Reads a text that is complete.
+    fn copy(&mut self, place: Place, text: &str, sink: Sink<'_>) {
+        if text.is_empty() {
+            return;
+        }
+        note(&mut self.done, place);
+        let beside = |of: &[Place]| of.iter().filter(|other| place.is_beside(other)).count();
+        if beside(&self.done) > beside(&self.seen) && note(&mut self.seen, place) {
+            give(place, text, sink);
+        }
+    }
+}
+
+/// Where generated text may go, by its number.
+const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
+
+/// Remembers a text; whether it is the first at its place.
+fn note(places: &mut Vec<Place>, place: Place) -> bool {
+    let is_known = places.last() == Some(&place) || places.contains(&place);
+    if is_known || places.len() >= MAX_SEEN {
+        return false;
+    }
+    places.push(place);
+    true
+}
+
+impl Part<'_> {
+    /// Its text, of whatever kind.
+    fn text(&self) -> &str {
+        let texts = [&self.text, &self.refusal, &self.transcript];
+        let text = texts.into_iter().find(|text| !text.is_empty());
+        text.map_or("", |text| text)
+    }
+
+    fn channel(&self) -> Channel {
+        match &*self.r#type {
+            "reasoning_text" | "summary_text" => Channel::Reasoning,
+            _ => Channel::Answer,
+        }
+    }
+}
+
+impl Item<'_> {
+    /// Gives its texts that are not empty: part, channel, text.
+    fn texts(&self, each: &mut dyn FnMut(u32, Channel, &str)) {
+        let mut text = |part: u32, channel: Channel, text: &str| {
+            if !text.is_empty() {
+                each(part, channel, text);
             }
         };
-        match &*item.r#type {
+        match &*self.r#type {
             kind @ ("message" | "reasoning") => {
-                let answer = kind == "message";
-                let channel = if answer {
+                let channel = if kind == "message" {
                     Channel::Answer
                 } else {
                     Channel::Reasoning
                 };
-                match &item.content {
-                    TextOrList::Text(text) => copy(0, channel, text),
+                match &self.content {
+                    TextOrList::Text(content) => text(0, channel, content),
                     TextOrList::List(parts) => {
                         for (part, content) in parts.iter().enumerate() {
-                            copy(part as u32, channel, &content.text);
-                            copy(part as u32, channel, &content.refusal);
-                            copy(part as u32, channel, &content.transcript);
+                            text(part as u32, channel, content.text());
                         }
                     }
                 }
-                for (part, summary) in item.summary.iter().enumerate() {
-                    copy(SUMMARIES + part as u32, Channel::Reasoning, &summary.text);
+                for (part, summary) in self.summary.iter().enumerate() {
+                    text(SUMMARIES + part as u32, Channel::Reasoning, &summary.text);
                 }
             }
             "function_call" | "mcp_call" => {
-                let text = item.arguments.map_or(Cow::Borrowed(""), arguments);
-                copy(0, Channel::ToolCall, &text);
+                let sent = self.arguments.map_or(Cow::Borrowed(""), arguments);
+                text(0, Channel::ToolCall, &sent);
             }
-            "custom_tool_call" => copy(0, Channel::ToolCall, &item.input),
-            "code_interpreter_call" => copy(0, Channel::ToolCall, &item.code),
+            "custom_tool_call" => text(0, Channel::ToolCall, &self.input),
+            "code_interpreter_call" => text(0, Channel::ToolCall, &self.code),
             _ => {}
         }
-    }
-
-    fn copy(
-        &mut self,
-        choice: u32,
-        item: u32,
-        part: u32,
-        channel: Channel,
-        text: &str,
-        sink: Sink<'_>,
-    ) {
-        if !text.is_empty() && self.note(choice, item, channel) {
-            give(choice, item, part, channel, text, sink);
-        }
-    }
-
-    /// Remembers that a text has come; whether it is the first there.
-    fn note(&mut self, choice: u32, item: u32, channel: Channel) -> bool {
-        let text = (choice, item, channel);
-        let is_known = self.seen.last() == Some(&text) || self.seen.contains(&text);
-        if is_known || self.seen.len() >= MAX_SEEN {
-            return false;
-        }
-        self.seen.push(text);
-        true
     }
 }
 
 impl StreamEvent<'_> {
+    /// The part of the item's content.
+    fn content(&self) -> u32 {
+        self.content_index.index().unwrap_or(0).min(SUMMARIES - 1)
+    }
+
     /// Which text of its item an event is of, by the middle of its name. The place
     /// only tells texts apart: some servers number deltas and items differently.
     fn place(&self, text: &str) -> Option<(Channel, u32)> {
-        let content = || self.content_index.index().unwrap_or(0).min(SUMMARIES - 1);
+        let content = || self.content();
         let summary = || SUMMARIES + self.summary_index.index().unwrap_or(0).min(SUMMARIES - 1);
         match text {
             "output_text" | "text" | "refusal" => Some((Channel::Answer, content())),
-            "output_audio_transcript" | "audio_transcript" => Some((Channel::Answer, content())),
+            "output_audio_transcript"
+            | "output_audio.transcript"
+            | "audio_transcript"
+            | "audio.transcript" => Some((Channel::Answer, content())),
             "reasoning_text" | "reasoning" => Some((Channel::Reasoning, content())),
             "reasoning_summary_text" | "reasoning_summary" => Some((Channel::Reasoning, summary())),
             "function_call_arguments"
@@ -391,14 +503,7 @@ impl StreamEvent<'_> {
     }
 }
 
-fn give(choice: u32, item: u32, part: u32, channel: Channel, text: &str, sink: Sink<'_>) {
-    let index = item.saturating_mul(PARTS).saturating_add(part);
-    sink(Event::Delta {
-        segment: Segment {
-            choice,
-            index,
-            channel,
-        },
-        text,
-    });
+fn give(place: Place, text: &str, sink: Sink<'_>) {
+    let segment = place.segment();
+    sink(Event::Delta { segment, text });
 }
