@@ -13,7 +13,8 @@ out = pathlib.Path(sys.argv[1])
 # The order of the lists in src/wire.rs.
 DIALECTS = (
     "openai_chat openai_completions openai_responses openai_realtime anthropic anthropic_complete gemini "
-    "bedrock_converse bedrock_invoke ollama cohere_v1 cohere_v2 tgi embeddings rerank"
+    "bedrock_converse bedrock_invoke ollama cohere_v1 cohere_v2 tgi gemini_interactions gemini_live "
+    "mistral_conversations lm_studio llama_cpp engine_generate openai_media embeddings rerank"
 ).split()
 KINDS = {".sse": 0, ".ndjson": 1, ".json": 2}
 

@@ -15,7 +15,7 @@ pub enum Dialect {
     OpenaiChat,
     /// OpenAI's older text completions.
     OpenaiCompletions,
-    /// OpenAI responses.
+    /// OpenAI responses, over HTTP or WebSocket.
     OpenaiResponses,
     /// OpenAI Realtime over WebSocket.
     OpenaiRealtime,
@@ -39,6 +39,8 @@ pub enum Dialect {
     Tgi,
     /// Gemini's Interactions.
     GeminiInteractions,
+    /// Gemini Live over WebSocket.
+    GeminiLive,
     /// Mistral's conversations.
     MistralConversations,
     /// LM Studio's own chat.
@@ -249,6 +251,8 @@ pub enum Event<'a> {
     Cost(f64),
     /// An error inside the body. Only its type or code: messages quote prompts.
     Error(&'a str),
+    /// The connection's own session, never empty.
+    Session(&'a str),
     /// A generation begins on a connection that carries several (Realtime).
     TurnStarted,
     /// A generation is over on a connection that carries several (Realtime).

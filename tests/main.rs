@@ -67,6 +67,7 @@ mod meter_outcomes;
 mod meter_realtime;
 mod meter_record;
 mod meter_series;
+mod meter_sockets;
 mod meter_support;
 mod meter_validity;
 mod model_series;

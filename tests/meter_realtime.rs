@@ -137,6 +137,33 @@ fn each_response_is_timed_from_what_asked_for_it() {
 }
 
 #[test]
+fn the_turns_of_a_connection_are_one_session() {
+    let turns = |socket: Socket| {
+        for turn in 0..2 {
+            socket.begin(1000 + turn * 1000);
+            socket.words(1200 + turn * 1000, 3);
+            socket.done(1300 + turn * 1000, "completed", 3);
+        }
+        let records = socket.end(9000, End::Complete);
+        let sessions = records.iter().map(|record| record.session.clone());
+        sessions.collect::<Vec<_>>()
+    };
+    let socket = Socket::open();
+    socket.upstream(
+        60,
+        r#"{"type":"session.created","session":{"id":"sess_1","model":"gpt-realtime-1"}}"#,
+    );
+    assert_eq!(
+        turns(socket),
+        [Some("sess_1".into()), Some("sess_1".into())]
+    );
+    let sessions = turns(Socket::open());
+    assert!(sessions[0].is_some(), "the connection itself");
+    assert_eq!(sessions[0], sessions[1]);
+    assert_ne!(sessions, turns(Socket::open()));
+}
+
+#[test]
 fn every_text_counts_once_whatever_it_is_called() {
     let delta = |name: &str, part: u32| {
         format!(

@@ -129,6 +129,7 @@ fn line(lines: &mut String, event: Event<'_>) {
             write!(lines, "delta {choice}.{index} {channel} {}", quoted(text)).expect("written");
         }
         Event::Model(name) => write!(lines, "model {}", quoted(name)).expect("written"),
+        Event::Session(id) => write!(lines, "session {}", quoted(id)).expect("written"),
         Event::ResponseId(id) => write!(lines, "response_id {}", quoted(id)).expect("written"),
         Event::Finish { choice, reason } => {
             write!(lines, "finish {choice} {}", quoted(reason)).expect("written");

@@ -8,7 +8,7 @@ use crate::wire_support::reading::{Reading, read, read_cut};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect, Segment, Usage};
-use tokengauge::wire::{Decoder, Framing, Limits, RealtimeRequests, ResponseHead};
+use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead, SocketRequests};
 
 /// Everything in a reading that is not as in an empty one.
 fn rendered(reading: &Reading) -> Value {
@@ -263,16 +263,18 @@ fn a_request_for_a_response_is_seen_on_the_agents_side() {
     };
     let bytes = frames::socket(&messages, &frame);
     for size in [1, 2, 13, bytes.len()] {
-        let mut requests = RealtimeRequests::new(None, Limits::default());
-        let seen: u64 = bytes
-            .chunks(size)
-            .map(|piece| requests.push(piece).expect("frames"))
-            .sum();
+        let dialect = Dialect::OpenaiRealtime;
+        let mut requests = SocketRequests::new(dialect, None, Limits::default());
+        let mut seen = 0;
+        for piece in bytes.chunks(size) {
+            requests.push(piece, &mut |_| seen += 1).expect("frames");
+        }
         assert_eq!(seen, 2, "in pieces of {size}");
     }
-    let mut requests = RealtimeRequests::new(None, Limits::default());
-    assert!(requests.push(&[0xff; 64]).is_err());
-    assert!(requests.push(b"").is_err(), "stays broken");
+    let dialect = Dialect::OpenaiRealtime;
+    let mut requests = SocketRequests::new(dialect, None, Limits::default());
+    assert!(requests.push(&[0xff; 64], &mut |_| {}).is_err());
+    assert!(requests.push(b"", &mut |_| {}).is_err(), "stays broken");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! however a body is cut, it says the same.
 
 use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{Decoder, Framing, Limits, RealtimeRequests, ResponseHead};
+use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead, SocketRequest, SocketRequests};
 
-pub const DIALECTS: [Dialect; 22] = [
+pub const DIALECTS: [Dialect; 23] = [
     Dialect::OpenaiChat,
     Dialect::OpenaiCompletions,
     Dialect::OpenaiResponses,
@@ -19,6 +19,7 @@ pub const DIALECTS: [Dialect; 22] = [
     Dialect::CohereV2,
     Dialect::Tgi,
     Dialect::GeminiInteractions,
+    Dialect::GeminiLive,
     Dialect::MistralConversations,
     Dialect::LmStudio,
     Dialect::LlamaCpp,
@@ -97,8 +98,9 @@ pub fn run(input: &[u8]) {
         assert_eq!(whole, pieces);
     }
     if let Some(extensions) = socket {
-        let whole = asked(extensions, body, body.len().max(1));
-        assert_eq!(whole, asked(extensions, body, usize::from(*cut).max(1)));
+        let whole = asked(dialect, extensions, body, body.len().max(1));
+        let pieces = asked(dialect, extensions, body, usize::from(*cut).max(1));
+        assert_eq!(whole, pieces);
     }
 }
 
@@ -127,9 +129,18 @@ fn say(said: &mut Vec<String>, event: &Event<'_>) {
     said.push(format!("{event:?}"));
 }
 
-/// How often the agent's side of a socket asks for a response.
-fn asked(extensions: Option<&str>, body: &[u8], length: usize) -> Option<u64> {
-    let mut requests = RealtimeRequests::new(extensions, LIMITS);
-    let pieces = body.chunks(length).map(|piece| requests.push(piece).ok());
-    pieces.sum()
+/// What the agent's side of a socket asks for.
+fn asked(
+    dialect: Dialect,
+    extensions: Option<&str>,
+    body: &[u8],
+    length: usize,
+) -> Option<Vec<String>> {
+    let mut requests = SocketRequests::new(dialect, extensions, LIMITS);
+    let mut asked = Vec::new();
+    for piece in body.chunks(length) {
+        let mut each = |request: SocketRequest<'_>| asked.push(format!("{request:?}"));
+        requests.push(piece, &mut each).ok()?;
+    }
+    Some(asked)
 }

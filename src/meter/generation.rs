@@ -80,7 +80,7 @@ impl Generation {
                 self.response_id
                     .get_or_insert_with(|| clip(id, MAX_NAME).into());
             }
-            Event::TurnStarted | Event::TurnEnded => {}
+            Event::Session(_) | Event::TurnStarted | Event::TurnEnded => {}
         }
     }
 
@@ -104,11 +104,8 @@ impl Generation {
     /// is none of a response that completed.
     pub(crate) fn end_turn(&mut self) {
         self.terminated = true;
-        if self
-            .finishes
-            .iter()
-            .all(|(_, reason)| &**reason == "completed")
-        {
+        let mut reasons = self.finishes.iter().map(|(_, reason)| &**reason);
+        if !self.finishes.is_empty() && reasons.all(|reason| reason == "completed") {
             self.error = None;
         }
     }

@@ -8,7 +8,7 @@ use super::shared::Shared;
 use super::worker::Place;
 use super::workload::Assignment;
 use crate::attribution::{Attribution, Heard};
-use crate::call::{Dialect, Operation};
+use crate::call::{Dialect, Operation, RequestFacts};
 use crate::config::Measure;
 use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
@@ -47,6 +47,10 @@ pub(crate) struct Head {
     pub(crate) attribution: Option<Box<Heard>>,
     /// What quotas and budgets know of the call, where there are any.
     pub(super) limited: Option<Box<Limited>>,
+    /// Whether it asks for a WebSocket.
+    pub(super) is_socket: bool,
+    /// The session of a connection with several answers, where the agent names none.
+    pub(super) session: OnceLock<Box<str>>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Where it stands among calls within each other, where the trace tells.
     pub(crate) hop: Option<Hop>,
@@ -89,7 +93,12 @@ impl Limited {
 
 impl Head {
     pub(crate) fn new(shared: &Arc<Shared>, start: &CallStart<'_>) -> Head {
-        let detected = wire::detect(start.method, start.uri);
+        let is_socket = operation::is_socket(start.headers);
+        let detected = if is_socket {
+            wire::detect_socket(start.method, start.uri)
+        } else {
+            wire::detect(start.method, start.uri)
+        };
         let dialect = start.dialect.unwrap_or(detected.dialect);
         let measure = shared.measure.load_full();
         let rules = &measure.attribution;
@@ -126,12 +135,14 @@ impl Head {
             operation: detected.operation,
             method: start.method.clone(),
             path: operation::template(start.uri),
-            generates: operation::generates(start.method, detected.operation),
+            generates: operation::generates(start.method, detected.operation, is_socket),
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
             limited,
             bodiless: start.method == Method::HEAD,
             attribution,
+            is_socket,
+            session: OnceLock::new(),
             request: Mutex::new(request),
         }
     }
@@ -160,8 +171,21 @@ impl Head {
         let facts = request
             .as_ref()
             .and_then(|request| request.facts.as_deref());
+        self.attributed(facts)
+    }
+
+    /// Who made the call, by its head, what the body says and the connection.
+    pub(super) fn attributed(&self, facts: Option<&RequestFacts>) -> Attribution {
         let rules = &self.measure.attribution;
-        Attribution::merged(self.attribution.as_deref(), facts, rules)
+        let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
+        let told = facts.is_some_and(|facts| facts.session_hint.is_some());
+        if let Some(session) = self.session.get()
+            && (who.session.is_none() || who.guessed && !told)
+        {
+            who.session = Some(session.to_string());
+            who.guessed = false;
+        }
+        who
     }
 
     /// The model asked for, as far as it is known by now.

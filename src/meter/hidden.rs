@@ -26,7 +26,7 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -
     let streamed = generation.tokens();
     // Speech and pictures are tokens without text.
     let textless = match dialect {
-        Dialect::OpenaiRealtime => true,
+        Dialect::OpenaiRealtime | Dialect::GeminiLive => true,
         Dialect::OpenaiMedia | Dialect::EngineGenerate => streamed.all() == 0,
         _ => false,
     };

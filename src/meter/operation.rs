@@ -3,7 +3,8 @@
 use super::generation::Generation;
 use super::head::Head;
 use crate::call::{Operation, OperationClass};
-use http::{Method, Uri};
+use crate::wire::is_gemini_live;
+use http::{HeaderMap, Method, Uri, header};
 
 /// Characters of a template at most.
 const MAX_PATH: usize = 200;
@@ -14,12 +15,30 @@ const MAX_WORD: usize = 32;
 
 /// Whether a request with this method asks for anything to be generated: what is read again was
 /// generated before. A live connection begins with a `GET`.
-pub(crate) fn generates(method: &Method, operation: Operation) -> bool {
-    method == Method::POST || operation == Operation::Realtime
+pub(crate) fn generates(method: &Method, operation: Operation, is_socket: bool) -> bool {
+    method == Method::POST || operation == Operation::Realtime || is_socket
+}
+
+/// Whether a request becomes a WebSocket, where the server agrees.
+pub(crate) fn is_socket(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE);
+    upgrade.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Whether a server says that it does not know WebSockets: agents then go on without.
+fn refuses_sockets(status: Option<u16>) -> bool {
+    matches!(status, Some(404 | 405 | 426 | 501))
 }
 
 /// The operation and its class, once the answer is known.
-pub(crate) fn of_call(head: &Head, generation: &Generation) -> (Operation, OperationClass) {
+pub(crate) fn of_call(
+    head: &Head,
+    generation: &Generation,
+    status: Option<u16>,
+) -> (Operation, OperationClass) {
+    if head.is_socket && head.method == Method::GET && refuses_sockets(status) {
+        return (head.operation, OperationClass::Other);
+    }
     let known = head.operation.class();
     if known != OperationClass::Other {
         return (head.operation, known);
@@ -43,6 +62,9 @@ pub(crate) fn template(uri: &Uri) -> Box<str> {
             template.push_str("{model}");
         } else if is_word(name) {
             template.push_str(name);
+        } else if is_gemini_live(name) {
+            // Behind the name of its service, which is longer than any word.
+            template.push_str(name.rsplit('.').next().unwrap_or(name));
         } else {
             template.push_str("{id}");
         }

@@ -34,6 +34,8 @@ pub(crate) struct Closing<'a> {
     /// Prompt tokens that we counted.
     pub(crate) input: Option<u64>,
     pub(crate) trace: Option<CallTrace>,
+    /// The class, where it is not that of the call.
+    pub(crate) class: Option<OperationClass>,
 }
 
 impl<'a> Closing<'a> {
@@ -56,6 +58,7 @@ impl<'a> Closing<'a> {
             dialect: state.dialect(head),
             input,
             trace: head.trace.as_deref().copied(),
+            class: None,
         }
     }
 }
@@ -65,7 +68,8 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let measure = &head.measure;
     let generation = &state.run.generation;
     let mut closing = closing;
-    if closing.streamed == Some(true) && generation.is_foreign() {
+    let is_socket = state.status == Some(101);
+    if closing.streamed == Some(true) && generation.is_foreign() && !is_socket {
         closing.dialect = Dialect::Unknown;
     }
     let request = head.request.try_lock().ok();
@@ -92,7 +96,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
     let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
     closing.input = closing.input.filter(|_| processed);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
-    let who = Attribution::merged(head.attribution.as_deref(), asked, &measure.attribution);
+    let who = head.attributed(asked);
     let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
     let served_tier = generation.service_tier.as_deref();
     let service_tier = served_tier.or(asked_tier).map(str::to_owned);
@@ -177,7 +181,8 @@ fn record(
     let workload = head.workload().map(|name| name.to_string());
     let measure = &head.measure;
     let generation = &state.run.generation;
-    let (operation, operation_class) = operation::of_call(head, generation);
+    let (operation, operation_class) = operation::of_call(head, generation, state.status);
+    let operation_class = closing.class.unwrap_or(operation_class);
     CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),

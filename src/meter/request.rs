@@ -34,7 +34,10 @@ impl Request {
     /// A request whose body is copied up to `limit`; none of it in a dialect without
     /// prompts.
     pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
-        let prompts = !matches!(dialect, Dialect::Unknown | Dialect::OpenaiRealtime);
+        let prompts = !matches!(
+            dialect,
+            Dialect::Unknown | Dialect::OpenaiRealtime | Dialect::GeminiLive
+        );
         Request {
             dialect,
             copy: prompts.then(|| Buffer::new(memory, limit)),
@@ -69,6 +72,21 @@ impl Request {
     /// The same request, and whether its spans are recorded.
     pub(crate) fn traced(self, traced: bool) -> Request {
         Request { traced, ..self }
+    }
+
+    /// What one message of a connection asks for.
+    pub(crate) fn of_message(&self, facts: RequestFacts, message: &[u8]) -> Request {
+        let settings = Some(message).filter(|_| self.traced);
+        Request {
+            dialect: self.dialect,
+            copy: None,
+            encoded: None,
+            complete: true,
+            read: true,
+            facts: Some(Box::new(facts)),
+            settings: settings.and_then(wire::generation_settings).map(Box::new),
+            traced: self.traced,
+        }
     }
 
     /// A piece of the body. Says `false` once, when it does not fit any more.
@@ -256,6 +274,7 @@ fn takes_model(dialect: Dialect) -> bool {
             | Dialect::MistralConversations
             | Dialect::LlamaCpp
             | Dialect::OpenaiMedia
+            | Dialect::GeminiLive
     )
 }
 

@@ -292,7 +292,10 @@ fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Mis
     }
     // A Realtime connection waits for its agent, not for tokens.
     let waits = record.streamed != Some(false)
-        && record.dialect != Dialect::OpenaiRealtime
+        && !matches!(
+            record.dialect,
+            Dialect::OpenaiRealtime | Dialect::GeminiLive
+        )
         && record.outcome != Outcome::Rejected
         && unreadable.is_none();
     let waited = record

@@ -102,7 +102,13 @@ impl Decoder {
     ) -> Self {
         let declared = head.content_type.and_then(framing_of);
         let body = Body::undecided(declared, dialect, limits, memory);
-        Decoder::build(dialect, body, head.content_encoding, &limits, memory)
+        Decoder::build(
+            Events::new(dialect),
+            body,
+            head.content_encoding,
+            &limits,
+            memory,
+        )
     }
 
     /// A decoder for a body whose framing is known. For [`Framing::WebSocket`],
@@ -127,14 +133,14 @@ impl Decoder {
     ) -> Self {
         if framing == Framing::WebSocket {
             let body = Body::websocket(encoding, limits, memory);
-            return Decoder::build(dialect, body, None, &limits, memory);
+            return Decoder::build(Events::of_socket(dialect), body, None, &limits, memory);
         }
         let body = Body::framed(framing, limits, memory);
-        Decoder::build(dialect, body, encoding, &limits, memory)
+        Decoder::build(Events::new(dialect), body, encoding, &limits, memory)
     }
 
     fn build(
-        dialect: Dialect,
+        events: Events,
         body: Body,
         encoding: Option<&str>,
         limits: &Limits,
@@ -147,7 +153,7 @@ impl Decoder {
         Decoder {
             encoding: encoding.map(Box::new),
             body,
-            events: Events::new(dialect),
+            events,
             parsing: Share::empty(memory),
             broken,
         }

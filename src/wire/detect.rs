@@ -45,6 +45,9 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
     if path.last() == Some(&"realtime") {
         return realtime(uri.query().unwrap_or(""));
     }
+    if path.last().is_some_and(|last| is_gemini_live(last)) {
+        return Detected::new(Dialect::GeminiLive, Operation::Realtime).stream(true);
+    }
     if method == Method::GET {
         return stored(&path).unwrap_or_default();
     }
@@ -57,6 +60,25 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
         .or_else(|| triton(&path))
         .or_else(|| others(&path))
         .unwrap_or_default()
+}
+
+/// The same for a request that becomes a WebSocket.
+pub fn detect_socket(method: &Method, uri: &Uri) -> Detected {
+    let decoded = percent_decoded(uri.path());
+    match &segments(&decoded)[..] {
+        [.., "responses"] => Detected::new(Dialect::OpenaiResponses, Operation::Chat).stream(true),
+        _ => detect(method, uri),
+    }
+}
+
+/// Whether this is Gemini Live's method, which is the end of a path of Vertex or behind a dot.
+/// With `Constrained` it takes tokens of short life.
+pub(crate) fn is_gemini_live(last: &str) -> bool {
+    let method = last.rsplit('.').next().unwrap_or(last);
+    matches!(
+        method,
+        "BidiGenerateContent" | "BidiGenerateContentConstrained"
+    )
 }
 
 /// An answer that is read or streamed again.
@@ -299,6 +321,43 @@ mod tests {
         assert_eq!(model("/engines/llama.cpp/v1/embeddings"), None);
         let ada = Some("ada".to_owned());
         assert_eq!(model("/v1/engines/ada/completions"), ada);
+    }
+
+    #[test]
+    fn a_socket_is_known_by_its_path() {
+        let socket = |target: &str| {
+            let found = detect_socket(&Method::GET, &target.parse().expect("a valid target"));
+            (found.dialect, found.operation)
+        };
+        let live = (Dialect::GeminiLive, Operation::Realtime);
+        for (target, should) in [
+            ("/v1/responses", (Dialect::OpenaiResponses, Operation::Chat)),
+            (
+                "/backend-api/codex/responses",
+                (Dialect::OpenaiResponses, Operation::Chat),
+            ),
+            (
+                "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k",
+                live,
+            ),
+            (
+                "/ws/google.ai.generativelanguage.v1alpha.GenerativeService.BidiGenerateContentConstrained",
+                live,
+            ),
+            (
+                "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent",
+                live,
+            ),
+            (
+                "/v1/realtime?model=m",
+                (Dialect::OpenaiRealtime, Operation::Realtime),
+            ),
+            ("/chat", (Dialect::Unknown, Operation::Unknown)),
+        ] {
+            assert_eq!(socket(target), should, "{target}");
+        }
+        let get = detect(&Method::GET, &"/v1/responses".parse().expect("a target"));
+        assert_eq!(get.dialect, Dialect::Unknown, "without an upgrade");
     }
 
     #[test]

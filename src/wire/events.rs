@@ -4,7 +4,7 @@
 use super::decoder::Item;
 use super::repair::repair;
 use super::repeat::Repeat;
-use super::{Reader, Sink, json, reader, sniff};
+use super::{Reader, Sink, json, reader, sniff, socket_reader};
 use crate::call::{Dialect, Event};
 use serde_json::value::RawValue;
 
@@ -23,9 +23,18 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn new(dialect: Dialect) -> Self {
+        Events::read_by(dialect, reader(dialect))
+    }
+
+    /// The messages of a WebSocket.
+    pub(super) fn of_socket(dialect: Dialect) -> Self {
+        Events::read_by(dialect, socket_reader(dialect))
+    }
+
+    fn read_by(dialect: Dialect, reader: Box<dyn Reader>) -> Self {
         Events {
             dialect,
-            reader: reader(dialect),
+            reader,
             messages: 0,
             comments: 0,
             sniffed: 0,

@@ -104,7 +104,7 @@ impl Gemini {
 /// Where one candidate's parts stand. Text parts in a row, over any number of chunks,
 /// are one text; whatever comes between them begins another.
 #[derive(Default)]
-struct Parts {
+pub(super) struct Parts {
     next: u32,
     run: Option<(Channel, u32)>,
     /// A call whose arguments are still coming.
@@ -112,7 +112,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn give(&mut self, choice: u32, part: &Part<'_>, sink: Sink<'_>) {
+    pub(super) fn give(&mut self, choice: u32, part: &Part<'_>, sink: Sink<'_>) {
         if let Some(call) = &part.function_call {
             self.call(choice, call, sink);
         } else if let Some(code) = &part.executable_code {
@@ -150,7 +150,7 @@ impl Parts {
 
     /// Arguments come as one object or, on Vertex, value by value: then only the
     /// values are text, their paths are addresses.
-    fn call(&mut self, choice: u32, call: &FunctionCall<'_>, sink: Sink<'_>) {
+    pub(super) fn call(&mut self, choice: u32, call: &FunctionCall<'_>, sink: Sink<'_>) {
         let index = match self.call.take() {
             Some(open) if call.name.is_empty() => open,
             _ => self.begin(),
@@ -205,14 +205,14 @@ struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+pub(super) struct Content<'a> {
     #[serde(borrow, default)]
-    parts: List<Part<'a>>,
+    pub(super) parts: List<Part<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     thought: Option<bool>,
@@ -226,7 +226,7 @@ struct Part<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct FunctionCall<'a> {
+pub(super) struct FunctionCall<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow)]
@@ -264,12 +264,13 @@ struct PromptFeedback<'a> {
 /// tools put into the prompt is beside it and billed like it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct UsageMetadata<'a> {
+pub(super) struct UsageMetadata<'a> {
     #[serde(default)]
     prompt_token_count: Count,
     #[serde(default)]
     cached_content_token_count: Count,
-    #[serde(default)]
+    /// Gemini Live says "response".
+    #[serde(default, alias = "responseTokenCount")]
     candidates_token_count: Count,
     #[serde(default)]
     thoughts_token_count: Count,
@@ -277,10 +278,10 @@ struct UsageMetadata<'a> {
     tool_use_prompt_token_count: Count,
     /// The Gemini API's name for the service tier.
     #[serde(borrow, default)]
-    service_tier: Text<'a>,
+    pub(super) service_tier: Text<'a>,
     /// Vertex's.
     #[serde(borrow, default)]
-    traffic_type: Text<'a>,
+    pub(super) traffic_type: Text<'a>,
 }
 
 /// The counts of [`UsageMetadata`], as they are written before their values.
@@ -313,7 +314,7 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 impl UsageMetadata<'_> {
-    fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> Usage {
         usage([
             self.prompt_token_count.0,
             self.cached_content_token_count.0,

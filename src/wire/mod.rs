@@ -20,6 +20,7 @@ mod event_stream;
 mod events;
 mod gemini;
 mod gemini_interactions;
+mod gemini_live;
 pub mod inject;
 mod json;
 mod json_array;
@@ -34,12 +35,14 @@ mod openai_json;
 mod openai_media;
 mod openai_realtime;
 mod openai_responses;
+mod openai_responses_socket;
 mod openai_usage;
 mod pick;
 mod repair;
 mod repeat;
 mod request;
 mod sniff;
+mod socket_requests;
 mod sse;
 mod strict;
 mod tgi;
@@ -50,13 +53,13 @@ use crate::memory::{Buffer, Full, Memory};
 use std::sync::Arc;
 
 pub use decoder::{COPIES, Decoder, Framing, ResponseHead};
-pub use detect::{Detected, detect};
-pub(crate) use detect::{percent_decoded, reads_forms_as_json};
+pub use detect::{Detected, detect, detect_socket};
+pub(crate) use detect::{is_gemini_live, percent_decoded, reads_forms_as_json};
 pub use error_body::error_body;
 pub use named::HeadModels;
-pub use openai_realtime::RealtimeRequests;
 pub use pick::{JsonPath, pick};
 pub use request::{generation_settings, request_facts, request_texts};
+pub use socket_requests::{SocketRequest, SocketRequests};
 pub use strict::BodyHead;
 pub(crate) use strict::{content_encoding, decoded, differences};
 
@@ -147,6 +150,14 @@ pub(crate) trait Reader: Send {
     fn finish(&mut self, _sink: Sink<'_>) {}
 }
 
+/// A fresh reader of what comes over a WebSocket.
+fn socket_reader(dialect: Dialect) -> Box<dyn Reader> {
+    match dialect {
+        Dialect::OpenaiResponses => Box::<openai_responses_socket::ResponsesSocket>::default(),
+        _ => reader(dialect),
+    }
+}
+
 /// A fresh reader of `dialect`.
 fn reader(dialect: Dialect) -> Box<dyn Reader> {
     match dialect {
@@ -164,6 +175,7 @@ fn reader(dialect: Dialect) -> Box<dyn Reader> {
         Dialect::CohereV2 => Box::<cohere::V2>::default(),
         Dialect::Tgi => Box::<tgi::Tgi>::default(),
         Dialect::GeminiInteractions => Box::<gemini_interactions::Interactions>::default(),
+        Dialect::GeminiLive => Box::<gemini_live::GeminiLive>::default(),
         Dialect::MistralConversations => Box::<mistral_conversations::Conversations>::default(),
         Dialect::LmStudio => Box::<lm_studio::LmStudio>::default(),
         Dialect::LlamaCpp | Dialect::EngineGenerate => {

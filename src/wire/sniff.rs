@@ -159,11 +159,14 @@ fn by_members(looks: &Looks<'_>) -> Option<Dialect> {
 /// said `expected`.
 pub(super) fn overrules(seen: Dialect, expected: Dialect) -> bool {
     use Dialect::{
-        BedrockConverse, BedrockInvoke, Embeddings, OpenaiRealtime, OpenaiResponses, Rerank,
+        BedrockConverse, BedrockInvoke, Embeddings, GeminiLive, OpenaiRealtime, OpenaiResponses,
+        Rerank,
     };
     match expected {
         // InvokeModel wraps other dialects; vectors and rankings look like nothing else.
         BedrockInvoke | BedrockConverse | Embeddings | Rerank => false,
+        // Its usage looks like that of Gemini over HTTP.
+        GeminiLive => false,
         // Its events share their names with those of Responses.
         OpenaiRealtime => seen != OpenaiResponses && seen != expected,
         _ => seen != expected,

@@ -61,6 +61,7 @@ impl Reading {
                 self.first_token_event.get_or_insert(at);
             }
             Event::Model(model) => self.model = Some(model.to_owned()),
+            Event::Session(id) => assert!(!id.is_empty(), "an empty session"),
             Event::ResponseId(id) => assert!(!id.is_empty(), "an empty id"),
             Event::Finish { choice, reason } => {
                 self.finish.insert(choice, reason.to_owned());

@@ -209,7 +209,7 @@ fn by_dialect(dialect: Dialect) -> &'static str {
         | Dialect::OpenaiMedia
         | Dialect::Embeddings => "openai",
         Dialect::Anthropic | Dialect::AnthropicComplete => "anthropic",
-        Dialect::Gemini | Dialect::GeminiInteractions => "gcp.gemini",
+        Dialect::Gemini | Dialect::GeminiInteractions | Dialect::GeminiLive => "gcp.gemini",
         Dialect::MistralConversations => "mistral_ai",
         Dialect::LmStudio | Dialect::LlamaCpp | Dialect::EngineGenerate => "_OTHER",
         Dialect::BedrockConverse | Dialect::BedrockInvoke => "aws.bedrock",
