@@ -5,6 +5,7 @@ use super::wire::{DIALECTS, read};
 use encode::CODINGS;
 use frames::{Frame, socket};
 use serde_json::Value;
+use tokengauge::call::Dialect;
 use tokengauge::wire::{Decoder, Framing, Limits};
 
 #[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
@@ -56,7 +57,13 @@ pub fn run(input: &[u8]) {
         let decoder = Decoder::with_framing(dialect, framing, None, Limits::default());
         read(decoder, bytes, bytes.len().max(1))
     };
-    let expected = told(Framing::Ndjson, &framed(Framing::Ndjson, &messages, &frame));
+    // Over a socket responses are several.
+    let expected = match (dialect, framing) {
+        (Dialect::OpenaiResponses, Framing::WebSocket) => {
+            told(framing, &socket(&messages, &Frame::default()))
+        }
+        _ => told(Framing::Ndjson, &framed(Framing::Ndjson, &messages, &frame)),
+    };
     let length = usize::from(*cut).max(1);
     assert_eq!(read(decoder(None), &plain, length), expected, "{framing:?}");
     if framing != Framing::WebSocket {

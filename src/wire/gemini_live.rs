@@ -50,12 +50,9 @@ struct ServerContent<'a> {
     model_turn: Option<Content<'a>>,
     #[serde(borrow)]
     output_transcription: Option<Transcription<'a>>,
-    #[serde(default)]
-    generation_complete: bool,
-    #[serde(default)]
-    turn_complete: bool,
-    #[serde(default)]
-    interrupted: bool,
+    generation_complete: Option<bool>,
+    turn_complete: Option<bool>,
+    interrupted: Option<bool>,
     #[serde(borrow, default)]
     turn_complete_reason: Text<'a>,
 }
@@ -101,7 +98,7 @@ impl Reader for GeminiLive {
         } else if message.tool_call.is_some() {
             self.end("tool_call", sink);
         } else if let Some(content) = &message.server_content
-            && content.turn_complete
+            && content.turn_complete == Some(true)
         {
             self.end(content.reason(), sink);
         }
@@ -137,10 +134,10 @@ impl GeminiLive {
             let segment = emit::segment(self.turn, TRANSCRIPT, Channel::Answer);
             emit::delta(sink, segment, &transcript.text);
         }
-        if content.generation_complete && self.in_turn {
+        if content.generation_complete == Some(true) && self.in_turn {
             sink(Event::End);
         }
-        if content.interrupted && self.in_turn {
+        if content.interrupted == Some(true) && self.in_turn {
             self.interrupted = true;
         }
     }

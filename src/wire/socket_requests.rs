@@ -105,8 +105,8 @@ fn live(payload: &[u8]) -> Option<SocketRequest<'_>> {
     }
     #[derive(Deserialize)]
     struct ClientContent {
-        #[serde(default, rename = "turnComplete", alias = "turn_complete")]
-        turn_complete: bool,
+        #[serde(rename = "turnComplete", alias = "turn_complete")]
+        turn_complete: Option<bool>,
     }
     #[derive(Deserialize)]
     struct RealtimeInput<'a> {
@@ -121,8 +121,8 @@ fn live(payload: &[u8]) -> Option<SocketRequest<'_>> {
     if let Some(setup) = message.setup {
         return Some(SocketRequest::Setup(setup.get().as_bytes()));
     }
-    let content = message.client_content;
-    if content.is_some_and(|content| content.turn_complete) || message.tool_response.is_some() {
+    let complete = message.client_content.and_then(|it| it.turn_complete);
+    if complete == Some(true) || message.tool_response.is_some() {
         return Some(SocketRequest::Answer(payload));
     }
     let input = message.realtime_input?;
