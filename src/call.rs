@@ -280,6 +280,8 @@ pub struct RequestFacts {
     pub session: Option<String>,
     /// The key of the prompt cache: calls of one session often share one.
     pub session_hint: Option<String>,
+    /// The session that what it begins with makes likely, where that is asked for.
+    pub prefix_session: Option<Arc<str>>,
     /// The class of service that was asked for, such as `flex`.
     pub service_tier: Option<String>,
     /// What stands where the operator said to look, if that is anywhere.
@@ -347,6 +349,29 @@ pub struct Named {
     pub agent: Option<String>,
     /// The user.
     pub user: Option<String>,
+}
+
+/// What a session is guessed by that nobody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionGuess {
+    /// Calls share the key of a prompt cache.
+    PromptCacheKey,
+    /// Calls share a trace.
+    Trace,
+    /// A call begins with the whole conversation of another.
+    Prefix,
+}
+
+impl SessionGuess {
+    /// The word used in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionGuess::PromptCacheKey => "prompt_cache_key",
+            SessionGuess::Trace => "trace",
+            SessionGuess::Prefix => "prefix",
+        }
+    }
 }
 
 /// How a call ended.
@@ -518,6 +543,9 @@ pub struct CallRecord {
     pub finish_reasons: Vec<String>,
     /// The session the agent named.
     pub session: Option<String>,
+    /// What the session is guessed by; `null` where somebody names it.
+    #[serde(default)]
+    pub session_guess: Option<SessionGuess>,
     /// The agent, by its own name.
     pub agent: Option<String>,
     /// The agent that started this one, by the name it gave.

@@ -93,6 +93,7 @@ mod request_attribution;
 mod rolling;
 mod scrape;
 mod serving;
+mod session_guess;
 mod sim_dialects;
 mod sim_faults;
 mod sim_stream;

@@ -52,7 +52,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     );
     let bytes = is["bytes"]["response"].take();
     assert!(bytes.as_u64().is_some_and(|bytes| bytes > 500));
-    let should = json!({
+    let mut should = json!({
         "id": null, "started_at": "2023-11-14T22:13:20.123Z", "route": "route",
         "upstream": "upstream", "upstream_facts": null, "endpoint": "127.0.0.1:9", "dialect": "openai_chat",
         "operation": "chat", "operation_class": "generation", "method": "POST", "path": "/v1/chat/completions", "model_requested": "asked", "model": "m-1", "streamed": true,
@@ -72,8 +72,11 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
             "total_unavailable": null},
         "frames": 5, "stalls": 0, "segments": [], "first_token_event": 0,
         "bytes": {"request": 58, "response": null}, "cost_usd": null,
-        "cost_source": null, "engine": null,
+        "cost_source": null,
     });
+    // Beyond what one call of the macro takes.
+    should["engine"] = Value::Null;
+    should["session_guess"] = Value::Null;
     assert_eq!(is, should);
 }
 

@@ -4,7 +4,7 @@
 //!
 //! The first that says something wins. Session: our own header, configured headers,
 //! configured paths, headers of known agents and gateways, the body, baggage, and last
-//! two weak hints, the key of a prompt cache and the trace. Agent: our own header,
+//! three guesses: the key of a prompt cache, the trace, what the conversation begins with. Agent: our own header,
 //! configured headers and paths, a name given by port, path or key, known headers, the name that
 //! the process was given, the user agent. User: our own header,
 //! configured headers and paths, the body, known headers, baggage.
@@ -17,7 +17,7 @@ mod rules;
 mod tests;
 mod value;
 
-use crate::call::{Named, RequestFacts};
+use crate::call::{Named, RequestFacts, SessionGuess};
 use value::{clean, known_as};
 
 pub(crate) use given::check_key;
@@ -30,9 +30,8 @@ pub use rules::{MAX_PLACES, Places, Rules};
 pub struct Attribution {
     /// The session.
     pub session: Option<String>,
-    /// Whether the session is no more than a guess: calls that share the key of a
-    /// prompt cache, or a trace.
-    pub guessed: bool,
+    /// What the session is guessed by; `None` where somebody names it.
+    pub session_guess: Option<SessionGuess>,
     /// The agent, by its own name.
     pub agent: Option<String>,
     /// The agent that started this one.
@@ -64,11 +63,12 @@ impl Attribution {
             .or(heard.known_session)
             .or_else(|| of_body(&facts.session))
             .or(heard.baggage_session);
-        let guessed = session.is_none();
-        let guess = || of_body(&facts.session_hint).or_else(|| heard.trace_id.clone());
-        let session = session.or_else(guess);
+        let (session, session_guess) = match session {
+            Some(session) => (Some(session), None),
+            None => guess(heard.trace_id.clone(), facts),
+        };
         Attribution {
-            guessed: guessed && session.is_some(),
+            session_guess,
             session,
             agent: heard
                 .agent
@@ -85,5 +85,23 @@ impl Attribution {
             variant: heard.variant,
             trace_id: heard.trace_id,
         }
+    }
+}
+
+/// A session that nobody names, and what it is guessed by.
+fn guess(trace: Option<String>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
+    let hint = facts.session_hint.as_deref().and_then(clean);
+    let guesses = [
+        (hint, SessionGuess::PromptCacheKey),
+        (trace, SessionGuess::Trace),
+        (
+            facts.prefix_session.as_deref().map(str::to_owned),
+            SessionGuess::Prefix,
+        ),
+    ];
+    let mut guesses = guesses.into_iter();
+    match guesses.find(|(session, _)| session.is_some()) {
+        Some((session, by)) => (session, Some(by)),
+        None => (None, None),
     }
 }

@@ -13,6 +13,8 @@ pub const MAX_PLACES: usize = 16;
 pub struct Rules {
     /// Whether users are hashed.
     pub hash_users: bool,
+    /// Whether sessions that nobody names are guessed by what calls begin with.
+    pub guess_sessions: bool,
     /// Where the session is written.
     pub session: Places,
     /// Where the agent's name is written.
@@ -46,6 +48,7 @@ impl Default for Rules {
     fn default() -> Self {
         Rules {
             hash_users: true,
+            guess_sessions: false,
             session: Places::default(),
             agent: Places::default(),
             user: Places::default(),

@@ -93,7 +93,7 @@ fn the_session_of_the_first_place_in_rank_wins_whatever_the_order() {
         headers.push(CODEX);
         let found = told(&headers, &facts(places), &rules);
         assert_eq!(found.session.as_deref(), Some(expected));
-        assert_eq!(found.guessed, places <= 1, "{expected}");
+        assert_eq!(found.session_guess.is_some(), places <= 1, "{expected}");
     }
 }
 
@@ -140,11 +140,20 @@ fn a_session_in_the_baggage_yields_to_the_body_and_a_guess_to_both() {
     let rules = Rules::default();
     let baggage = ("baggage", "langfuse.session_id=l,user.id=ada");
     let found = told(&[baggage, ("traceparent", TRACEPARENT)], &hint, &rules);
-    assert_eq!((found.session, found.guessed), (some("l"), false));
+    assert_eq!(
+        (found.session, found.session_guess.is_some()),
+        (some("l"), false)
+    );
     let found = told(&[("traceparent", TRACEPARENT)], &hint, &rules);
-    assert_eq!((found.session, found.guessed), (some("key"), true));
+    assert_eq!(
+        (found.session, found.session_guess.is_some()),
+        (some("key"), true)
+    );
     assert_eq!(found.trace_id, some(TRACE));
-    assert_eq!((of(&[]).session, of(&[]).guessed), (None, false));
+    assert_eq!(
+        (of(&[]).session, of(&[]).session_guess.is_some()),
+        (None, false)
+    );
 }
 
 #[test]

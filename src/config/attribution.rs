@@ -34,6 +34,7 @@ pub(super) fn rules(
         agent: places(&written.agent_headers, &written.agent_paths),
         user: places(&written.user_headers, &written.user_paths),
         hash_users: hash_users.unwrap_or(true),
+        guess_sessions: written.guess_sessions,
         given,
         default_agent: None,
     }

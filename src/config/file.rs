@@ -354,6 +354,7 @@ pub(super) struct Measure {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Attribution {
+    pub(super) guess_sessions: bool,
     pub(super) session_headers: Vec<Spanned<String>>,
     pub(super) session_paths: Vec<Spanned<String>>,
     pub(super) agent_headers: Vec<Spanned<String>>,

@@ -36,10 +36,11 @@ pub(crate) enum Kind {
     TpsUnavailable,
     CostSource,
     UpstreamFacts,
+    SessionGuess,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 22] = [
+    pub(crate) const ALL: [Kind; 23] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -62,6 +63,7 @@ impl Kind {
         Kind::TpsUnavailable,
         Kind::CostSource,
         Kind::UpstreamFacts,
+        Kind::SessionGuess,
     ];
 
     /// The word in the file.
@@ -89,6 +91,7 @@ impl Kind {
             Kind::TpsUnavailable => "tps_unavailable",
             Kind::CostSource => "cost_source",
             Kind::UpstreamFacts => "upstream_facts",
+            Kind::SessionGuess => "session_guess",
         }
     }
 }

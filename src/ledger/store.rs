@@ -147,6 +147,7 @@ pub(super) struct Names {
     path: Option<i64>,
     service_tier: Option<i64>,
     total_unavailable: Option<i64>,
+    session_guess: Option<i64>,
     model_requested: Option<i64>,
     error_type: Option<i64>,
     finish_reasons: Option<i64>,
@@ -184,6 +185,7 @@ impl Names {
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
         let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
+        let guess = record.session_guess.map(|guess| guess.as_str());
         let cost_source = record.cost_source.map(|source| source.as_str());
         Ok(Names {
             common,
@@ -199,6 +201,7 @@ impl Names {
             method: maybe(Kind::Method, record.method.as_deref())?,
             path: maybe(Kind::Path, record.path.as_deref())?,
             service_tier: maybe(Kind::ServiceTier, record.service_tier.as_deref())?,
+            session_guess: maybe(Kind::SessionGuess, guess)?,
             total_unavailable: maybe(Kind::TpsUnavailable, total_unavailable)?,
             dialect: dictionary.name(connection, Kind::Dialect, &word(&record.dialect))?,
             operation: dictionary.name(connection, Kind::Operation, &word(&record.operation))?,
@@ -218,7 +221,7 @@ const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, 
     first_token_event, request_bytes, response_bytes, cost_nano_usd, cost_source, concurrency, \
     engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
     engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
-    tps_reported_milli, tps_prefill_milli, tps_total_unavailable";
+    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess";
 
 fn insert_sql() -> String {
     let columns = INTEGERS.matches(',').count() + 1;
@@ -229,7 +232,7 @@ fn insert_sql() -> String {
     )
 }
 
-fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 59] {
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 60] {
     let record = entry.record;
     let (counted, told) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
@@ -298,6 +301,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         speed(tps.reported),
         speed(tps.prefill),
         names.total_unavailable,
+        names.session_guess,
     ]
 }
 
@@ -344,8 +348,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 5 + 59);
-        let generated_and_given = 1 + 5 + 59;
+        assert_eq!(statement.parameter_count(), 5 + 60);
+        let generated_and_given = 1 + 5 + 60;
         let columns: i64 = store
             .connection()
             .query_row(

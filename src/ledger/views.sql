@@ -26,6 +26,7 @@ SELECT
   error_type.name AS error_type,
   finish.name AS finish_reasons,
   session.name AS session,
+  guess.name AS session_guess,
   agent.name AS agent,
   parent.name AS parent_agent,
   user.name AS user,
@@ -98,6 +99,7 @@ LEFT JOIN names dialect ON dialect.id = c.dialect
 LEFT JOIN names operation ON operation.id = c.operation
 LEFT JOIN names class ON class.id = s.operation_class
 LEFT JOIN names facts ON facts.id = s.upstream_facts
+LEFT JOIN names guess ON guess.id = c.session_guess
 LEFT JOIN names method ON method.id = c.method
 LEFT JOIN names path ON path.id = c.path
 LEFT JOIN names tier ON tier.id = c.service_tier

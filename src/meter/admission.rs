@@ -52,7 +52,8 @@ impl Head {
         let certain = |places: &Places| read.absent == Known::Nameless || places.paths.is_empty();
         let session = who.session.as_deref();
         let session = session.filter(|_| {
-            certain(&rules.session) && (read.absent == Known::Nameless || !who.guessed)
+            certain(&rules.session)
+                && (read.absent == Known::Nameless || who.session_guess.is_none())
         });
         let user = who.user.as_deref().filter(|_| certain(&rules.user));
         let caller = Caller {

@@ -8,7 +8,7 @@ use super::shared::Shared;
 use super::worker::Place;
 use super::workload::Assignment;
 use crate::attribution::{Attribution, Heard};
-use crate::call::{Dialect, Operation, RequestFacts};
+use crate::call::{Dialect, Operation, OperationClass, RequestFacts};
 use crate::config::Measure;
 use crate::cost::budget::Charge;
 use crate::observer::{CallStart, Waiting};
@@ -16,6 +16,7 @@ use crate::quota::{self, Permit};
 use crate::trace::{self, CallTrace, Passed, TraceContext};
 use crate::wire::{self, BodyHead, HeadModels};
 use http::{HeaderMap, Method, header};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use uuid::{NoContext, Timestamp, Uuid};
@@ -45,6 +46,8 @@ pub(crate) struct Head {
     /// Whether the answer has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<Heard>>,
+    /// Tells the agent from others, where sessions are guessed by what calls begin with.
+    conversation: Option<u64>,
     /// What quotas and budgets know of the call, where there are any.
     pub(super) limited: Option<Box<Limited>>,
     /// Whether it asks for a WebSocket.
@@ -119,7 +122,12 @@ impl Head {
         let told = trace.as_ref().filter(|trace| trace.propagates);
         let hop = told.map(|trace| shared.spans.enter(trace, passed));
         let continued = sampled.filter(|trace| trace.continues());
+        let generates = operation::generates(start.method, detected.operation, is_socket);
+        let heard = attribution.as_deref();
+        let converses = generates && detected.operation.class() != OperationClass::Embedding;
+        let conversation = (converses && rules.guess_sessions).then(|| agent_hash(start, heard));
         Head {
+            conversation,
             shared: Arc::clone(shared),
             measure,
             trace_state: continued.and_then(|_| trace::state(start.headers)),
@@ -135,7 +143,7 @@ impl Head {
             operation: detected.operation,
             method: start.method.clone(),
             path: operation::template(start.uri),
-            generates: operation::generates(start.method, detected.operation, is_socket),
+            generates,
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
             limited,
@@ -180,10 +188,10 @@ impl Head {
         let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
         let told = facts.is_some_and(|facts| facts.session_hint.is_some());
         if let Some(session) = self.session.get()
-            && (who.session.is_none() || who.guessed && !told)
+            && (who.session.is_none() || who.session_guess.is_some() && !told)
         {
             who.session = Some(session.to_string());
-            who.guessed = false;
+            who.session_guess = None;
         }
         who
     }
@@ -231,6 +239,19 @@ impl Head {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads the facts of the body. Says `false` where it cannot be decoded.
+    fn read_facts(&self, request: &mut Request) -> bool {
+        let decodes = request.read(&self.measure.attribution);
+        if let Some(seed) = self.conversation {
+            let facts = request.facts.as_deref();
+            if self.attributed(facts).session.is_none() {
+                let session = || format!("prefix-{}", self.id);
+                request.guess_session(&self.shared.conversations, seed, session);
+            }
+        }
+        decodes
+    }
+
     /// The request body is whole: reads its facts, in the background if it is long.
     pub(super) fn request_complete(self: &Arc<Self>) {
         let Ok(mut request) = self.request.try_lock() else {
@@ -238,14 +259,14 @@ impl Head {
         };
         request.complete();
         if !request.is_long() {
-            request.read(&self.measure.attribution);
+            self.read_facts(&mut request);
             return;
         }
         drop(request);
         let head = Arc::clone(self);
         let read = move |place| {
             let read = place == Place::Background;
-            if read && !head.request().read(&head.measure.attribution) {
+            if read && !head.read_facts(&mut head.request()) {
                 head.shared.tally.body_skipped();
             }
         };
@@ -255,6 +276,15 @@ impl Head {
             self.request().release();
         }
     }
+}
+
+/// Tells agents apart: by address, route and what their heads say.
+fn agent_hash(start: &CallStart<'_>, heard: Option<&Heard>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    start.peer.hash(&mut hasher);
+    start.route.hash(&mut hasher);
+    heard.and_then(Heard::agent).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How much of a body is copied, at most: nothing of one that says it is longer than that.

@@ -12,6 +12,7 @@ mod background;
 mod backlog;
 mod bands;
 mod call;
+mod conversations;
 mod counts;
 mod finish;
 mod generation;
@@ -45,6 +46,7 @@ use crate::throughput::{Place, Rates, Throughput, Ticked};
 use crate::trace::Tracer;
 use arc_swap::ArcSwap;
 use call::Call;
+use conversations::Conversations;
 use head::Head;
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -114,6 +116,7 @@ impl Meter {
             throughput,
             background: background::BackgroundResponses::default(),
             spans: Arc::default(),
+            conversations: Conversations::default(),
             bands: bands::Bands::default(),
             tally: shared::Tally::default(),
             tracer,

@@ -109,7 +109,7 @@ pub(crate) fn finding(head: &Head, state: &mut State, closing: Closing<'_>) -> F
         service_tier: asked.and_then(|asked| asked.service_tier.clone()),
     });
     drop(request);
-    let guessed_session = who.guessed;
+    let guessed_session = who.session_guess.is_some();
     let judged = Judged {
         facts,
         outcome,
@@ -203,6 +203,7 @@ fn record(
         error_type: error_type(judged.outcome, state.status, closing.end, generation),
         finish_reasons: generation.finish_reasons(),
         session: who.session,
+        session_guess: who.session_guess,
         agent: who.agent,
         parent_agent: who.parent_agent,
         user: who.user,

@@ -1,6 +1,7 @@
 //! The request's side: a bounded copy of its body, read once for its facts, kept
 //! until the provider told the input tokens, else counted.
 
+use super::conversations::Conversations;
 use crate::attribution::Rules;
 use crate::background::give_way;
 use crate::call::{Dialect, GenerationSettings, Named, RequestFacts};
@@ -140,6 +141,23 @@ impl Request {
         let body = Some(copy.as_slice()).filter(|_| self.traced);
         self.settings = body.and_then(wire::generation_settings).map(Box::new);
         decodes
+    }
+
+    /// Takes the session that what the body begins with makes likely; `seed` tells the agent
+    /// from others.
+    pub(crate) fn guess_session(
+        &mut self,
+        conversations: &Conversations,
+        seed: u64,
+        new: impl FnOnce() -> String,
+    ) {
+        let (Some(copy), Some(facts)) = (&self.copy, &mut self.facts) else {
+            return;
+        };
+        let _scratch = scratch(copy);
+        let mut prefixes = conversations.prefixes(seed);
+        wire::conversation_texts(copy.as_slice(), &mut |text| prefixes.push(text));
+        facts.prefix_session = conversations.session(&prefixes, new);
     }
 
     /// Puts the decoded body in the place of the copy.

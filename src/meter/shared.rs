@@ -2,6 +2,7 @@
 
 use super::background::BackgroundResponses;
 use super::bands::Bands;
+use super::conversations::Conversations;
 use super::lane::Lanes;
 use super::live::Registry;
 use super::nesting::OpenSpans;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) background: BackgroundResponses,
     /// Calls under way whose upstream knows their span.
     pub(crate) spans: Arc<OpenSpans>,
+    /// What calls have sent, where sessions are guessed by it.
+    pub(crate) conversations: Conversations,
     /// How models count their tokens.
     pub(crate) bands: Bands,
     pub(crate) tally: Tally,

@@ -58,7 +58,7 @@ pub(crate) use detect::{is_gemini_live, percent_decoded, reads_forms_as_json};
 pub use error_body::error_body;
 pub use named::HeadModels;
 pub use pick::{JsonPath, pick};
-pub use request::{generation_settings, request_facts, request_texts};
+pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
 pub use socket_requests::{SocketRequest, SocketRequests};
 pub use strict::BodyHead;
 pub(crate) use strict::{content_encoding, decoded, differences};

@@ -4,7 +4,7 @@ mod settings;
 mod texts;
 
 pub use settings::generation_settings;
-pub use texts::request_texts;
+pub use texts::{conversation_texts, request_texts};
 
 use super::json::{Count, Object, Text};
 use crate::call::{Dialect, RequestFacts};
@@ -31,6 +31,7 @@ pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
         user: body.user(),
         session: body.session(),
         session_hint: word(&body.prompt_cache_key),
+        prefix_session: None,
         service_tier: word(&body.service_tier),
         configured: None,
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::call::{
     Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
-    Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
+    SessionGuess, Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
 use tokengauge::upstream_facts::UpstreamFacts;
 
@@ -270,6 +270,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
             vec![]
         },
         session: Some(session.name.clone()),
+        session_guess: (dice.below(5) == 0).then_some(SessionGuess::Prefix),
         agent: Some(session.agent.to_owned()),
         parent_agent: None,
         user: session.user.clone(),

@@ -187,6 +187,27 @@ def test_a_conversation_by_a_framework_is_one_session(simulated, framework):
         assert (session["experiment"], session["variant"]) == ("prompts", "short")
 
 
+@pytest.fixture(scope="module")
+def guessing(gauge, simulator, logs):
+    """A proxy that guesses sessions."""
+    config = logs / "guessing.toml"
+    ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\nupstream = "sim"\n'
+    config.write_text(f"[attribution]\nguess_sessions = true\n{ways}")
+    return gauge("guessing", config=config)
+
+
+@pytest.mark.parametrize("framework", PYTHON_AGENTS)
+def test_two_conversations_by_a_framework_that_names_no_session_are_two_guessed_ones(place, guessing, framework):
+    here = place(guessing)
+    known = {call["id"] for call in guessing.calls()}
+    for _ in range(2):
+        here.run(PYTHON, HERE / "agents/conversation.py", framework, guessing.url, "-")
+    calls = sorted((call for call in guessing.calls() if call["id"] not in known), key=lambda call: call["started_at"])
+    assert [call["session_guess"] for call in calls] == ["prefix"] * 4
+    one, again, other, then = (call["session"] for call in calls)
+    assert one == again != other == then
+
+
 def test_a_conversation_by_the_vercel_sdk_is_one_session_by_its_prompt_cache_key(simulated):
     place, since = simulated
     printed = place.run("node", NODE / "vercel.mjs", place.gauge.url, "vercel-session")

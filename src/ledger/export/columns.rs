@@ -32,6 +32,7 @@ pub(super) const COLUMNS: &[(&str, Cell)] = &[
     ("error_type", Cell::Text),
     ("finish_reasons", Cell::Text),
     ("session", Cell::Text),
+    ("session_guess", Cell::Text),
     ("agent", Cell::Text),
     ("parent_agent", Cell::Text),
     ("user", Cell::Text),

@@ -169,6 +169,7 @@ pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
             .and_then(|reasons| serde_json::from_str(&reasons).ok())
             .unwrap_or_default(),
         session: text("session")?,
+        session_guess: parsed(text("session_guess")?),
         agent: text("agent")?,
         parent_agent: text("parent_agent")?,
         user: text("user")?,

@@ -21,11 +21,25 @@ pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) 
     let _ = walk.deserialize(&mut reader);
 }
 
+/// Gives the texts of the conversation alone, in its order: what an agent sends again with each
+/// turn, and only adds to.
+pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let walk = Walk {
+        place: Place::Request,
+        each,
+    };
+    // A body that ends early has given what it had.
+    let _ = walk.deserialize(&mut reader);
+}
+
 /// Where in a request body a value stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The body itself: strings of it are settings.
     Body,
+    /// The same, of which only the conversation is wanted.
+    Request,
     /// A prompt or a part of one.
     Prompt,
     /// Material of any shape, all of whose strings are prompt.
@@ -44,6 +58,7 @@ impl Place {
     fn step(self, key: &str) -> Step {
         match self {
             Place::Body => body_step(key),
+            Place::Request => conversation_step(key),
             Place::Prompt => prompt_step(key),
             Place::Material => Step::Into(Place::Material),
         }
@@ -59,6 +74,14 @@ fn body_step(key: &str) -> Step {
         }
         "documents" | "texts" => Step::Into(Place::Material),
         "tools" | "functions" | "toolConfig" | "tool_results" => Step::Json,
+        _ => Step::Skip,
+    }
+}
+
+/// Keys of messages, oldest first.
+fn conversation_step(key: &str) -> Step {
+    match key {
+        "messages" | "input" | "contents" => Step::Into(Place::Prompt),
         _ => Step::Skip,
     }
 }
@@ -109,7 +132,7 @@ struct Walk<'e> {
 
 impl Walk<'_> {
     fn give(self, text: &str) {
-        if self.place != Place::Body && !text.is_empty() {
+        if !matches!(self.place, Place::Body | Place::Request) && !text.is_empty() {
             (self.each)(text);
         }
     }

@@ -1,6 +1,7 @@
 """A conversation of two turns by an agent of one framework: `conversation.py FRAMEWORK ADDRESS SESSION`.
 
-Prints as JSON what the framework itself says that it used. Each names its session as its users do.
+Prints as JSON what the framework itself says that it used. Each names its session as its users do; where
+SESSION is `-` it says nothing of one.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ async def openai_agents(base, session):
 
     set_tracing_disabled(True)
     client = openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="none")
-    settings = ModelSettings(metadata={"session_id": session})
+    settings = ModelSettings(metadata={"session_id": session} if session else None)
     agent = Agent(name="guide", model=OpenAIResponsesModel("gpt-5.1", client), model_settings=settings)
     history, used = [], []
     for question in QUESTIONS:
@@ -35,7 +36,7 @@ async def pydantic_ai(base, session):
     from pydantic_ai.providers.openai import OpenAIProvider
 
     model = OpenAIChatModel("gpt-4.1-mini", provider=OpenAIProvider(base_url=f"{base}/v1", api_key="none"))
-    settings = {"extra_headers": {"x-session-id": session}, "openai_user": "ada"}
+    settings = {"extra_headers": {"x-session-id": session}, "openai_user": "ada"} if session else {}
     agent = Agent(model, model_settings=settings)
     history, used = [], []
     for question in QUESTIONS:
@@ -55,7 +56,7 @@ async def langchain(base, session):
     headers = {"x-tokengauge-agent": "river-guide", "x-tokengauge-experiment": "prompts/short"}
     model = ChatOpenAI(
         model="gpt-4.1-mini", base_url=f"{base}/v1", api_key="none", streaming=True, stream_usage=True,
-        default_headers=headers | {"baggage": f"session.id={session}"},
+        default_headers=headers | ({"baggage": f"session.id={session}"} if session else {}),
     )
 
     async def ask(state):
@@ -77,5 +78,6 @@ async def langchain(base, session):
 
 if __name__ == "__main__":
     framework, base, session = sys.argv[1:]
+    session = session if session != "-" else None
     used = asyncio.run(globals()[framework](base, session))
     print(json.dumps({"calls": len(used), "input": sum(one for one, _ in used), "output": sum(one for _, one in used)}))

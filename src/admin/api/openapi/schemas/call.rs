@@ -74,6 +74,11 @@ pub(super) fn schemas() -> Named {
             "Why each choice ended, as sent.",
         ),
         ("session", maybe(text()), "The session the agent named."),
+        (
+            "session_guess",
+            maybe(words(&["prompt_cache_key", "trace", "prefix"])),
+            "What the session is guessed by; null where somebody names it.",
+        ),
         ("agent", maybe(text()), "The agent, by its own name."),
         (
             "parent_agent",
