@@ -57,7 +57,9 @@ async fn call(process: &Process, session: &str, words: usize) {
 /// Waits until so many calls are in the ledger.
 async fn kept(process: &Process, calls: u64) -> Value {
     for _ in 0..100 {
-        let groups = json(process, "/api/v1/groups").await;
+        // A ledger that was just made may be busy.
+        let groups = fetch(process.admin, "/api/v1/groups").await.body;
+        let groups: Value = serde_json::from_str(&groups).expect("JSON");
         if groups["groups"][0]["calls"] == calls {
             return groups["groups"][0].clone();
         }

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import subprocess
 import uuid
 
@@ -110,7 +111,9 @@ def for_podman(document):
             container.pop(key, None)
         for variable in container.get("env", []):
             if field := variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath"):
-                variable.update(value=FIELDS[field])
+                label = re.fullmatch(r"metadata\.labels\['(.+)'\]", field)
+                labels = document["spec"]["template"]["metadata"]["labels"]
+                variable.update(value=labels[label[1]] if label else FIELDS[field])
                 del variable["valueFrom"]
     return document
 

@@ -149,8 +149,9 @@ def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(toke
     for one, other in zip(logged["groups"], kept["groups"], strict=True):
         # A ledger keeps microseconds.
         assert one["tps"] == pytest.approx(other["tps"], rel=1e-3)
+        assert one["tps_reported"] == pytest.approx(other["tps_reported"], rel=1e-3)
         assert one["requests_per_second"] == pytest.approx(other["requests_per_second"], rel=1e-3)
-        timed = {"tps": 0, "ttft": 0, "requests_per_second": 0}
+        timed = {"tps": 0, "tps_reported": 0, "ttft": 0, "requests_per_second": 0}
         assert one | timed == other | timed
     assert sorted(group["by"]["model"] for group in live["groups"]) == ["model-0", "model-1"]
     for group in live["groups"]:
