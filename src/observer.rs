@@ -113,6 +113,9 @@ pub trait CallObserver: Send + Sync {
     fn request_frame(&self, bytes: &Bytes);
     /// The last byte of the request body has been passed on.
     fn sent(&self, at: Instant);
+    /// The request goes nowhere, and its agent is told so now: whatever comes of its body, it
+    /// takes nothing any more.
+    fn refused(&self) {}
     /// A piece of the body of a request that goes nowhere.
     fn unsent_frame(&self, _bytes: &Bytes) {}
     /// All of that body has come.

@@ -125,7 +125,7 @@ impl World {
         loop {
             let reply = fetch(self.process.admin, "/api/v1/calls").await.body;
             let reply: Value = serde_json::from_str(&reply).expect("JSON");
-            let mut calls = reply["calls"].as_array().expect("calls").clone();
+            let mut calls = reply["calls"].as_array().cloned().unwrap_or_default();
             if calls.len() >= count {
                 calls.reverse();
                 return calls;
@@ -272,4 +272,26 @@ async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
         .as_f64()
         .expect("a duration");
     assert!(duration < 1.5, "it ended when it was answered: {duration}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes() {
+    let world = World::start("[[quota]]\nname = \"one\"\nper = \"all\"\nconcurrent = 1\n").await;
+    let body = body(&long());
+    let head = format!(
+        "POST /dead/{PATH} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    // The first agent never sends more than a part, and gets its answer all the same.
+    let mut slow = TcpStream::connect(world.address())
+        .await
+        .expect("connected");
+    slow.write_all(head.as_bytes()).await.expect("sent");
+    slow.write_all(&body[..1000]).await.expect("sent");
+    let mut answer = [0; 12];
+    let read = soon("an answer", slow.read_exact(&mut answer)).await;
+    read.expect("a head");
+    assert_eq!(&answer, b"HTTP/1.1 502");
+    assert_eq!(world.post("dead", "", &body).await, 502, "no 429");
 }

@@ -86,18 +86,19 @@ impl Live {
         let anew = self.slos.change(&next.slos, &next.measure, Instant::now());
         slo::forget(self.prometheus.registry(), &next.slos, &anew);
         self.budgets.change(&next.budgets);
-        cost::forget(self.prometheus.registry(), now, next);
-        export::quota::forget(
-            self.prometheus.registry(),
-            &now.measure.quotas,
-            &next.measure.quotas,
-        );
         self.meter.change(Measure {
             prices: next.measure.prices.after(&self.meter.prices()),
             budgets: Arc::clone(&self.budgets),
             quotas: next.measure.quotas.after(&self.meter.quotas()),
             ..next.measure.clone()
         });
+        // A scrape before would have brought them back.
+        cost::forget(self.prometheus.registry(), now, next);
+        export::quota::forget(
+            self.prometheus.registry(),
+            &now.measure.quotas,
+            &next.measure.quotas,
+        );
         self.recent.resize(next.measure.recent_calls);
     }
 

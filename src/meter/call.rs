@@ -342,6 +342,10 @@ impl CallObserver for Call {
         });
     }
 
+    fn refused(&self) {
+        self.with(|head, _| head.leave_quotas());
+    }
+
     fn unsent_frame(&self, bytes: &Bytes) {
         self.with(|head, _| {
             if !head.request().push(bytes) {

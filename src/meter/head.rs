@@ -120,11 +120,13 @@ impl Head {
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
         let told = trace.as_ref().filter(|trace| trace.propagates);
-        let hop = told.map(|trace| shared.spans.enter(trace, passed));
-        let continued = sampled.filter(|trace| trace.continues());
         let generates = operation::generates(start.method, detected.operation, is_socket);
+        let class = detected.operation.class();
+        let answers = generates && (class == OperationClass::Generation || start.dialect.is_some());
+        let hop = told.map(|trace| shared.spans.enter(trace, passed, answers));
+        let continued = sampled.filter(|trace| trace.continues());
         let heard = attribution.as_deref();
-        let converses = generates && detected.operation.class() != OperationClass::Embedding;
+        let converses = generates && class != OperationClass::Embedding;
         let conversation = (converses && rules.guess_sessions).then(|| agent_hash(start, heard));
         Head {
             conversation,
@@ -163,6 +165,14 @@ impl Head {
             .and_then(|limited| limited.permit.get());
         if let Some(permit) = permit {
             permit.charge(tokens);
+        }
+    }
+
+    /// The call takes no place among those at once any more.
+    pub(super) fn leave_quotas(&self) {
+        let limited = self.limited.as_ref();
+        if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {
+            permit.leave();
         }
     }
 

@@ -16,11 +16,14 @@ use crate::wire::{Broken, Decoder, Framing, Limits, SocketRequest, SocketRequest
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
 /// Requests for an answer that wait for one.
 const MAX_ASKED: usize = 16;
+
+/// How long an answer may take that perhaps nobody gives: one later is the server's own.
+const PERHAPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Characters kept of the server's id of a session.
 const MAX_SESSION: usize = 200;
@@ -219,6 +222,14 @@ impl Turns {
                 }
                 state.run.generation.event(event);
             }
+            Event::Error(_) if self.turn.is_none() => {
+                // It may be of something else; but a clock that begins too late is less wrong
+                // than one of a request that was refused.
+                if self.asked.front().is_some_and(|asked| !asked.is_certain) {
+                    self.asked.pop_front();
+                }
+                state.run.generation.event(event);
+            }
             event => state.run.generation.event(event),
         }
     }
@@ -238,6 +249,12 @@ impl Turns {
     fn begin(&mut self, head: &Arc<Head>, state: &mut State, at: Instant) {
         if self.turn.is_some() {
             return;
+        }
+        if self.dialect == Dialect::GeminiLive {
+            let stale = |asked: &Asked| {
+                !asked.is_certain && at.saturating_duration_since(asked.at) > PERHAPS_WITHIN
+            };
+            self.asked.retain(|asked| !stale(asked));
         }
         let asked = self.asked.pop_front();
         let received = asked.as_ref().map_or(at, |asked| asked.at);

@@ -60,6 +60,7 @@ impl Rest {
             call.end(at, end);
             return;
         }
+        call.watch().tell(|call| call.refused());
         let reading = async move {
             let Rest { mut source, reads } = self;
             let noting = read(&mut source, BYTES, Some(call.watch()));

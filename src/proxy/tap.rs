@@ -267,6 +267,7 @@ impl Streaming {
         self.source.finish();
         self.outstanding = None;
         let Some(call) = self.call.take() else { return };
+        self.kept.agent_blocked = self.blocked.rest(at);
         Last::new(std::mem::take(&mut self.kept), call, at, end).tell_later();
     }
 }

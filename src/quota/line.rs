@@ -178,7 +178,7 @@ impl Taken {
         let held = Held {
             taken: Arc::clone(self),
             name: Arc::clone(name),
-            place: most.is_some(),
+            place: AtomicBool::new(most.is_some()),
         };
         let tokens = self.tokens.as_ref();
         if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&held.name)) {
@@ -317,7 +317,7 @@ pub(super) struct Held {
     taken: Arc<Taken>,
     name: Arc<str>,
     /// Whether it has one of so many calls at once.
-    place: bool,
+    place: AtomicBool,
 }
 
 impl Held {
@@ -328,9 +328,10 @@ impl Held {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        if !self.place {
+impl Held {
+    /// Gives its place back, once.
+    pub(super) fn leave(&self) {
+        if !self.place.swap(false, Ordering::Relaxed) {
             return;
         }
         let mut open = self.taken.open();
@@ -340,5 +341,11 @@ impl Drop for Held {
                 open.remove(&self.name);
             }
         }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

@@ -261,4 +261,9 @@ impl Permit {
     pub fn charge(&self, tokens: u64) {
         self.0.iter().for_each(|held| held.charge(tokens));
     }
+
+    /// Gives its places back: the call is over, though its record may not be.
+    pub fn leave(&self) {
+        self.0.iter().for_each(line::Held::leave);
+    }
 }

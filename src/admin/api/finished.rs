@@ -174,7 +174,7 @@ pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery)
         let now = (admin.wall)();
         let filter = asked.filter(now)?;
         let question = move |store: &Store| {
-            let span = store.span(&filter, now)?;
+            let span = store.span(&filter, false, now)?;
             let seconds = store.task_seconds(&filter)?;
             Ok(TasksOf {
                 store: store.name(),
@@ -221,7 +221,7 @@ impl GroupPage {
         now: SystemTime,
     ) -> Result<GroupPage, Problem> {
         let mut page = store.groups(filter, by, paging)?;
-        let span = store.span(filter, now)?;
+        let span = store.span(filter, filter.summed(by), now)?;
         let seconds = span.and_then(|span| span.length());
         for row in &mut page.rows {
             let calls = row.calls as f64;

@@ -89,10 +89,16 @@ impl Store {
         }
     }
 
-    /// What of the time asked for is kept, up to `now`; `None` where nothing of it is.
-    pub(super) fn span(&self, filter: &Filter, now: SystemTime) -> Answer<Option<Span>> {
+    /// What of the time asked for is kept, up to `now`, in calls or, where `sums` answer, in
+    /// those; `None` where nothing of it is.
+    pub(super) fn span(
+        &self,
+        filter: &Filter,
+        sums: bool,
+        now: SystemTime,
+    ) -> Answer<Option<Span>> {
         let oldest = match self {
-            Store::Ledger(reader) => reader.oldest().map_err(problem)?,
+            Store::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
             Store::Memory(recent) => {
                 let findings = recent.newest(usize::MAX);
                 all(&findings).map(|past| past.started).min()

@@ -45,6 +45,13 @@ impl Filter {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }
 
+    /// Whether sums by time answer for calls by these dimensions: they know no session, no user and
+    /// no length.
+    pub fn summed(&self, by: &[Dimension]) -> bool {
+        let lengths = [Dimension::PromptLength, Dimension::OutputLength];
+        self.session.is_none() && self.user.is_none() && !by.iter().any(|by| lengths.contains(by))
+    }
+
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
     /// `None` where more is asked.
     pub(crate) fn throughput(&self) -> Option<Which> {

@@ -34,7 +34,7 @@ pub(super) fn groups(
     };
     let mut slots = Slots::default();
     let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
-    for part in plan(&matching, by) {
+    for part in plan(&matching, filter.summed(by)) {
         let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
         visit(connection, &matching, part, Want::ALL, slot, &mut slots)?;
     }
@@ -95,8 +95,8 @@ fn group(
 }
 
 /// Where sums by time cannot answer, the calls do.
-fn plan(matching: &Matching, by: &[Dimension]) -> Vec<Part> {
-    if matching.summed() && by.iter().all(|by| by.place().is_some()) {
+fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
+    if summed {
         return parts(matching.since, matching.until);
     }
     vec![Part {
@@ -191,15 +191,19 @@ fn bands(sums: &Sums) -> Vec<Band> {
         .collect()
 }
 
-/// When the oldest call began, to the length of the sums where those are older than the calls.
-pub(super) fn oldest(connection: &Connection) -> Result<Option<SystemTime>, QueryError> {
+/// When the oldest call began; with `sums` those count, too, to their length, where they are older
+/// than the calls.
+pub(super) fn oldest(
+    connection: &Connection,
+    sums: bool,
+) -> Result<Option<SystemTime>, QueryError> {
     let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
         connection
             .prepare_cached(sql)?
             .query_row([], |row| row.get(0))
     };
     let mut oldest = first("SELECT min(key) FROM calls")?.map(started_ms);
-    for level in [LEVELS[1], LEVELS[2]] {
+    for level in [LEVELS[1], LEVELS[2]].into_iter().filter(|_| sums) {
         let sql = format!("SELECT min(start) FROM rollups WHERE level = {level}");
         let summed = first(&sql)?.map(|start| start * 1000);
         let older = summed.filter(|start| oldest.is_none_or(|at| start + level * 1000 <= at));

@@ -104,12 +104,14 @@ impl Reader {
             .ask(|connection| sessions::task_seconds(connection, filter))
     }
 
-    /// When the oldest call began that is kept, or summed up; `None` without calls.
+    /// When the oldest call began that is kept, or where `sums` answer, summed up; `None` without
+    /// calls.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].
-    pub fn oldest(&self) -> Result<Option<SystemTime>, QueryError> {
-        self.connections.ask(groups::oldest)
+    pub fn oldest(&self, sums: bool) -> Result<Option<SystemTime>, QueryError> {
+        self.connections
+            .ask(|connection| groups::oldest(connection, sums))
     }
 
     /// One session and a page of its calls; `None` where it is not known.
