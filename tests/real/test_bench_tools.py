@@ -87,16 +87,23 @@ def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
     near(speeds, worst=0.05, median=0.005)
 
 
-def test_guidellm_sees_the_same_tokens_and_times(paced, tmp_path):
-    prompts = tmp_path / "prompts.csv"
-    prompts.write_text("prompt\n" + "".join(f"Tell me of the town number {number}.\n" for number in range(2 * CALLS)))
+def guidellm(gauge, folder, model):
+    """guidellm's figures of each call, by the id of the response."""
+    prompts = folder / "prompts.csv"
+    rows = (f"Tell me of the town number {number}.,64\n" for number in range(2 * CALLS))
+    prompts.write_text("prompt,output_tokens_count\n" + "".join(rows))
     command = [TOOLS / "bin/guidellm", "run", "--profile", f"kind=concurrent,streams={STREAMS}", "--disable-console"]
-    command += ["--backend", f"kind=openai_http,target={paced.url},model=sim-model,validate_backend=false"]
+    command += ["--backend", f"kind=openai_http,target={gauge.url},model={model},validate_backend=false"]
     command += ["--constraint", f"kind=max_requests,count={CALLS}", "--data", f"kind=csv_file,path={prompts}"]
-    run([*command, "--output", f"kind=json,path={tmp_path / 'report.json'}"], tmp_path)
-    report = json.loads((tmp_path / "report.json").read_text())
+    run([*command, "--output", f"kind=json,path={folder / 'report.json'}"], folder)
+    report = json.loads((folder / "report.json").read_text())
     calls = {call["response_id"]: call for call in report["benchmarks"][0]["requests"]["successful"]}
     assert len(calls) == CALLS, "each response has an id of its own"
+    return calls
+
+
+def test_guidellm_sees_the_same_tokens_and_times(paced, tmp_path):
+    calls = guidellm(paced, tmp_path, "sim-model")
     found = records(paced, "response_id", calls.keys())
     speeds, waits = [], []
     for name, theirs in calls.items():
@@ -127,3 +134,19 @@ def test_aiperf_sees_the_same_of_a_real_engine(engine_gauge, tmp_path):
             speeds.append((theirs["decode_duration"] / 1000, decode))
     assert len(speeds) > CALLS / 2
     near(speeds, worst=0.5, median=0.05)
+
+
+def test_guidellm_sees_the_same_of_a_real_engine(engine_gauge, tmp_path):
+    calls = guidellm(engine_gauge, tmp_path, "tiny")
+    found = records(engine_gauge, "response_id", calls.keys())
+    decodes = []
+    for name, theirs in calls.items():
+        ours = found[name]
+        assert ours["tokens"]["reported"]["output"] == theirs["output_tokens"], name
+        assert ours["seconds"]["ttft"] <= theirs["time_to_first_token_ms"] / 1000 + 0.001, name
+        # It goes by the engine's tokens, we by ours; the time between the first and the last is the same.
+        if ours["tps"]["output"]:
+            decode = ours["seconds"]["last_token"] - ours["seconds"]["ttft"]
+            decodes.append((theirs["inter_token_latency_ms"] / 1000 * (theirs["output_tokens"] - 1), decode))
+    assert len(decodes) > CALLS / 2
+    near(decodes, worst=0.5, median=0.05)
