@@ -115,6 +115,8 @@ impl World {
         let mut answer = Vec::new();
         let read = soon("an answer", tcp.read_to_end(&mut answer)).await;
         read.expect("whole");
+        // Records are in the order of milliseconds.
+        tokio::time::sleep(Duration::from_millis(2)).await;
         let status = String::from_utf8_lossy(&answer[9..12]).into_owned();
         status.parse().expect("a status")
     }
