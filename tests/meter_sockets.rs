@@ -380,3 +380,29 @@ fn gemini_live_that_breaks_off_was_reset() {
     assert_eq!(records[0].outcome, Outcome::UpstreamReset);
     assert_eq!(records[0].dialect, Dialect::GeminiLive);
 }
+
+#[test]
+fn nobody_waited_for_what_gemini_live_begins_itself() {
+    let socket = Socket::live();
+    socket.agent(0, r#"{"setup":{"model":"models/gemini-live-1"}}"#);
+    // The end of a stream of sound that nothing was answered to is long ago when a turn begins.
+    socket.agent(1000, r#"{"realtimeInput":{"audioStreamEnd":true}}"#);
+    for number in 0..40 {
+        socket.upstream(
+            100_000 + number * 25,
+            r#"{"serverContent":{"modelTurn":{"parts":[{"text":" word"}]}}}"#,
+        );
+    }
+    socket.upstream(102_000, r#"{"serverContent":{"turnComplete":true}}"#);
+    let records = socket.end(103_000, End::Complete);
+    let [record] = &records[..] else {
+        panic!("{} records", records.len());
+    };
+    let seconds = record.seconds;
+    assert_eq!(
+        (seconds.ttft, seconds.ttft_upstream, seconds.first_answer),
+        (None, None, None)
+    );
+    assert!(near(record.tps.output, 40.0), "{:?}", record.tps);
+    assert!(near(seconds.last_token, 0.975), "{seconds:?}");
+}

@@ -47,7 +47,9 @@ impl<'a> Past<'a> {
     /// The tokens after the first frame and the seconds they took, where it has a speed.
     pub fn decode(&self) -> Option<(f64, f64)> {
         let tps = self.record.tps.output.filter(|tps| tps.is_finite())?;
-        let seconds = self.record.seconds.last_token? - self.record.seconds.ttft?;
+        // What a server began by itself began with its first token.
+        let first = self.record.seconds.ttft.unwrap_or(0.0);
+        let seconds = self.record.seconds.last_token? - first;
         Some((tps * seconds, seconds))
     }
 }

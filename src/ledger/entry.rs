@@ -141,7 +141,8 @@ pub(super) fn decode(
     first: Option<f64>,
     last: Option<f64>,
 ) -> Option<(i64, i64)> {
-    let seconds = last? - first?;
+    // What a server began by itself began with its first token.
+    let seconds = last? - first.unwrap_or(0.0);
     Some(((tps? * seconds).round() as i64, micros(seconds)?))
 }
 

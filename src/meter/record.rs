@@ -27,6 +27,9 @@ pub(crate) struct Closing<'a> {
     pub(crate) received: Instant,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
+    /// Whether somebody asked for it. What a server began by itself, with its first token,
+    /// nobody waited for.
+    pub(crate) asked: bool,
     pub(crate) ended: Instant,
     pub(crate) end: &'a End,
     pub(crate) streamed: Option<bool>,
@@ -52,6 +55,7 @@ impl<'a> Closing<'a> {
             received: head.received,
             connected: state.connected,
             sent: state.sent,
+            asked: true,
             ended,
             end,
             streamed: state.streamed(),
@@ -365,12 +369,13 @@ fn durations(closing: &Closing<'_>, generation: &Generation, status: Option<u16>
     let first_answer = timeline.answer.map(|span| span.first);
     let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
     let received = Some(closing.received);
+    let waited = |seconds: &f64| closing.asked || *seconds > 0.0;
     // An upgraded connection is none of frames that wait for the agent.
     let frames = status.is_some_and(|status| status != 101);
     Seconds {
-        ttft: between(received, first),
-        ttft_upstream: between(closing.sent, first),
-        first_answer: between(received, first_answer),
+        ttft: between(received, first).filter(waited),
+        ttft_upstream: between(closing.sent, first).filter(waited),
+        first_answer: between(received, first_answer).filter(waited),
         connect: between(received, closing.connected),
         upload: between(closing.connected, closing.sent),
         last_token: between(received, timeline.all.map(|span| span.last)),

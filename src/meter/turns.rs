@@ -76,6 +76,8 @@ struct Turn {
     /// When the model was done, where that was before the turn was.
     generated: Option<Instant>,
     prepares: bool,
+    /// Whether the agent asked for it: else the server began it by itself.
+    is_asked: bool,
 }
 
 impl Turns {
@@ -259,6 +261,7 @@ impl Turns {
         let asked = self.asked.pop_front();
         let received = asked.as_ref().map_or(at, |asked| asked.at);
         let prepares = asked.as_ref().is_some_and(|asked| asked.prepares);
+        let is_asked = asked.is_some();
         if let Some(request) = asked.and_then(|asked| asked.request) {
             *head.request() = *request;
         }
@@ -272,6 +275,7 @@ impl Turns {
             received,
             generated: None,
             prepares,
+            is_asked,
         };
         let registry = &head.shared.registry;
         let live = registry.begin(turn.id, head, received, started_at);
@@ -301,6 +305,7 @@ impl Turns {
             received: turn.received,
             connected: None,
             sent: Some(turn.received),
+            asked: turn.is_asked,
             ended: turn.generated.unwrap_or(at),
             end,
             streamed: Some(true),
