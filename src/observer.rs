@@ -113,8 +113,8 @@ pub trait CallObserver: Send + Sync {
     fn request_frame(&self, bytes: &Bytes);
     /// The last byte of the request body has been passed on.
     fn sent(&self, at: Instant);
-    /// The request goes nowhere, and its agent is told so now: whatever comes of its body, it
-    /// takes nothing any more.
+    /// The agent gets a refusal now. The rest of its body may still be read, but the call holds
+    /// no place of a quota any more.
     fn refused(&self) {}
     /// A piece of the body of a request that goes nowhere.
     fn unsent_frame(&self, _bytes: &Bytes) {}

@@ -1,12 +1,12 @@
-//! Sessions of agents that name none, guessed by the conversation itself: an agent sends all of
-//! it again with each turn, so that what a call begins with tells which call it goes on from.
-//! Of texts there are only hashes here, salted anew with each process.
+//! Sessions of agents that name none, guessed by the conversation: an agent sends all of it again
+//! with each turn, so a call that begins with all texts of an earlier call continues it. Only
+//! hashes of the texts are kept, with a salt that each process draws anew.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Conversations that are remembered; beyond, the one that was longest without a turn goes.
+/// Calls that are remembered; beyond, the oldest are forgotten.
 const MAX_KNOWN: usize = 10_000;
 /// Texts that a turn adds at least: the answer to the one before, and what is said to it.
 const MIN_ADDED: usize = 2;

@@ -168,7 +168,7 @@ impl Head {
         }
     }
 
-    /// The call takes no place among those at once any more.
+    /// Gives back the places that the call has of quotas on concurrent calls.
     pub(super) fn leave_quotas(&self) {
         let limited = self.limited.as_ref();
         if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {

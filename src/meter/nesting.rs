@@ -14,8 +14,8 @@ pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), Outer>>);
 #[derive(Clone, Copy, Debug)]
 struct Outer {
     hop: u32,
-    /// Whether what it generates is what the call within it generates: a gateway makes one call of
-    /// one, an agent makes many, which count for themselves.
+    /// Whether the next generation within it is the same generation, as behind a gateway, which
+    /// makes one call of one. An agent makes several: all but the first count for themselves.
     stands_for_one: bool,
 }
 
@@ -68,7 +68,7 @@ impl OpenSpans {
 pub(crate) struct Hop {
     /// How many proxies of this kind it had passed before.
     pub(crate) number: u32,
-    /// Whether the call around it is one of this process, and stands for it.
+    /// Whether a call of this process is around it, which counts for it in the session.
     pub(crate) nested: bool,
     own: (u128, u64),
     spans: Arc<OpenSpans>,

@@ -22,7 +22,7 @@ use uuid::Uuid;
 /// Requests for an answer that wait for one.
 const MAX_ASKED: usize = 16;
 
-/// How long an answer may take that perhaps nobody gives: one later is the server's own.
+/// How long a request may wait that the server need not answer: a later turn is not its answer.
 const PERHAPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Characters kept of the server's id of a session.
@@ -52,7 +52,7 @@ struct Asked {
     request: Option<Box<request::Request>>,
     /// Whether an answer comes to it, if only an error.
     is_certain: bool,
-    /// Whether it asks for nothing to be generated: it prepares for another.
+    /// Whether it only prepares a later request: nothing is generated for it.
     prepares: bool,
 }
 
@@ -225,8 +225,8 @@ impl Turns {
                 state.run.generation.event(event);
             }
             Event::Error(_) if self.turn.is_none() => {
-                // It may be of something else; but a clock that begins too late is less wrong
-                // than one of a request that was refused.
+                // The error may be about something else. TTFT that begins too late is then less
+                // wrong than TTFT from a request that was refused.
                 if self.asked.front().is_some_and(|asked| !asked.is_certain) {
                     self.asked.pop_front();
                 }

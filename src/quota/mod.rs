@@ -262,7 +262,7 @@ impl Permit {
         self.0.iter().for_each(|held| held.charge(tokens));
     }
 
-    /// Gives its places back: the call is over, though its record may not be.
+    /// Gives its places back before the record of the call is written.
     pub fn leave(&self) {
         self.0.iter().for_each(line::Held::leave);
     }
