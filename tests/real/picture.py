@@ -1,4 +1,4 @@
-"""Draws panels of the dashboards as they were in a real run, for the README: `make picture`.
+"""Draws panels of the dashboards as they were in a real run, for docs/dashboards.md: `make picture`.
 
 There is no Grafana in it: a proxy with simulated traffic, a real Prometheus, and the panels' own queries.
 """

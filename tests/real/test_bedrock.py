@@ -1,4 +1,4 @@
-"""boto3 against Bedrock through the proxy, in the ways that the README names: an upstream that checks what it gets as AWS does."""
+"""boto3 against Bedrock through the proxy, in the ways that docs/getting-started.md names: an upstream that checks what it gets as AWS does."""
 
 import base64
 import http.server
@@ -133,7 +133,7 @@ def client(endpoint, keys=KEYS, proxies=None, **how):
 
 
 def through(proxy, bedrock, **keys):
-    """As the README says for signed requests: the proxy as `http` proxy, and Bedrock's own name without TLS."""
+    """As docs/getting-started.md says for signed requests: the proxy as `http` proxy, and Bedrock's own name without TLS."""
     return client(bedrock.url, proxies={"http": proxy.url}, **keys)
 
 

@@ -9,13 +9,11 @@ import yaml
 
 from helm import CHART, PROJECT, Helm, merged, one
 
-PAGES = ("README.md", "docs/kubernetes.md", "docs/fleet.md")
+PAGES = ("docs/kubernetes.md", "docs/fleet.md")
 
 
 def text_of(page):
-    """Of the README, the guide alone."""
-    text = (PROJECT / page).read_text()
-    return text if page != "README.md" else text.split("\n## In Kubernetes\n")[1].split("\n## ")[0]
+    return (PROJECT / page).read_text()
 
 
 def commands(program):
@@ -90,7 +88,7 @@ def test_the_labels_of_the_guide_are_those_of_the_webhook(helm):
 
 def test_every_value_that_the_guide_names_is_there():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    table = re.findall(r"^\| (`.+?) \|", text_of("README.md"), re.MULTILINE)
+    table = re.findall(r"^\| (`.+?) \|", text_of("docs/kubernetes.md").split("\n## Installing it\n")[1].split("\n## ")[0], re.MULTILINE)
     names = [name for row in table for name in re.findall(r"`([\w.]+)`", row)]
     assert len(names) > 8
     for name in names:
@@ -100,7 +98,7 @@ def test_every_value_that_the_guide_names_is_there():
             place = place[part]
 
 
-@pytest.mark.parametrize("page", PAGES[1:])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_yaml_of_the_pages_is_yaml(page):
     blocks = re.findall(r"```yaml\n(.*?)```", text_of(page), re.DOTALL)
     assert blocks and all(yaml.safe_load(block) for block in blocks)

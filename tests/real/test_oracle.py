@@ -20,12 +20,15 @@ import urllib.request
 
 import pytest
 
-from conftest import HERE
+from conftest import HERE, PROJECT
 from gauge import Gauge
 from processes import running
+from test_terminal import Terminal
 from tokens import counts
 
+PAGE = PROJECT / ".cache/real/page"
 MIN_TOKENS, MIN_FRAMES = 32, 4
+SKETCH = 0.01  # how far, as a share, a quantile may be off the value at its rank (docs/ledger.md)
 STALL, SLOW = 0.25, 0.4  # seconds: the threshold configured, the gap of cases that stall
 # Objectives whose limits no case comes near: first tokens come within 60 ms or after 300 ms, frames after 6 or 40 ms.
 CONFIG = """
@@ -495,3 +498,98 @@ def test_sessions_have_the_sums_of_their_calls(played):
         assert session["calls"] == 1 and session["errors"] == 0, made["id"]
         assert session["tokens"]["output"] == made["usage"]["output"], made["id"]
         assert session["cost_usd"] == pytest.approx(played.records[made["id"]]["cost_usd"], rel=1e-6), made["id"]
+
+
+def figure(text):
+    """What a cell shows, in seconds, dollars, tokens or tokens a second, and by how much its last digit may be rounded."""
+    found = re.fullmatch(r"\$?([\d,]+(?:\.(\d+))?)( ms| s)?", text)
+    assert found, text
+    scale = 1e-3 if found[3] == " ms" else 1
+    return scale * float(found[1].replace(",", "")), 0.51 * scale * 10 ** -len(found[2] or "")
+
+
+def shown_between(text, low, high, name, near=0.0):
+    """`near`: how far, as a share, a quantile may be off its sample."""
+    value, rounding = figure(text)
+    low, high = low * (1 - near), high * (1 + near)
+    assert low - rounding <= value <= high + rounding, (name, text, low, high)
+
+
+def ttft_of(played, name):
+    """The least and the greatest time to the first token that the proxy can have seen."""
+    truth, seen = played.truth[name], played.seen[name]
+    _, _, sent, offset = truth["frames"][0]
+    return sent - truth["asked"] - 0.002, seen.has(offset) - seen.began + 0.002
+
+
+def check_shown(played, rows, tps, ttft, cost, near=0.0):
+    """Speed, first token and price of each complete stream, as a surface shows them, against the backend and its prices."""
+    speeds = 0
+    for made in played.of("complete", stream=True):
+        name = made["id"]
+        if name not in rows:
+            continue
+        if measurable(made):
+            _, least, greatest = speed_of(played, made)
+            shown_between(rows[name][tps], least, greatest, name)
+            speeds += 1
+        else:
+            assert not re.search(r"\d", rows[name][tps]), (name, rows[name])
+        shown_between(rows[name][ttft], *ttft_of(played, name), name, near)
+        price = (made["usage"]["input"] + 4 * made["usage"]["output"]) / 1e6
+        shown_between(rows[name][cost], price, price, name)
+    return speeds
+
+
+def test_the_page_shows_the_truth_of_every_call(played):
+    command = ["node", PAGE / "oracle.mjs", played.gauge.admin]
+    page = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    assert not page["wrong"] and not page["more"]
+    sessions = {row["Session"]: row for row in page["sessions"]}
+    assert sessions.keys() == played.cases.keys()
+    assert check_shown(played, sessions, "TPS", "TTFT p50", "Cost", SKETCH) >= 80
+    for made in played.of("complete"):
+        assert sessions[made["id"]]["Tokens"] == f"{made['usage']['input']:,} → {made['usage']['output']:,}", made["id"]
+    for name, row in sessions.items():
+        failed = played.cases[name]["end"] in ("cut", "unterminated", "error", "refused")
+        assert (row["Calls"], row["Failed"]) == ("1", "1" if failed else "0"), name
+    calls = {row["Session"]: row for row in page["calls"]}
+    assert len(calls) == 30
+    assert check_shown(played, calls, "TPS", "TTFT", "Cost") > 0
+    for made in played.of("complete"):
+        if made["id"] in calls:
+            assert calls[made["id"]]["Output"] == f"{made['usage']['output']:,}", made["id"]
+            assert calls[made["id"]]["Outcome"] == "complete", made["id"]
+
+
+def table(top, prefix, rows, heads):
+    """The figures under `heads` of each line that begins with `prefix`, once all of them have been drawn."""
+    lines, before = [], None
+    deadline = time.monotonic() + 20
+    while len(lines) != rows or lines != before:
+        assert time.monotonic() < deadline, (len(lines), rows, top.screen())
+        before = lines
+        for _ in range(4):
+            top.read(0.1)
+        screen = top.screen().split("\n")
+        lines = [line for line in screen if line.startswith(prefix)]
+    [head] = [line for line in screen if all(name in line for name in heads)]
+    # Figures end where their head does, and the arrow of what is sorted by is part of it.
+    ends = {name: re.search(rf"(?<!\S){name}[↓↑]?", head).end() for name in heads}
+    return {line.split()[0]: {name: line[: ends[name]].rpartition("  ")[2].strip() for name in heads} for line in lines}
+
+
+def test_top_shows_the_truth_of_every_call(played, tokengauge):
+    admin = played.gauge.admin.removeprefix("http://")
+    top = Terminal([tokengauge, "top", "--admin", admin, "--every", "1s"], rows=len(played.cases) + 20, columns=220)
+    calls = collections.Counter(made["model"] for made in played.cases.values())
+    failed = collections.Counter(made["model"] for made in played.of("cut", "unterminated", "error", "refused"))
+    top.press("2")
+    for model, row in table(top, "model-", len(calls), ["CALLS", "ERRORS"]).items():
+        assert row == {"CALLS": str(calls[model]), "ERRORS": str(failed[model])}, model
+    top.press("4")
+    sessions = table(top, "case-", len(played.cases), ["TPS", "TTFT P50", "COST"])
+    assert sessions.keys() == played.cases.keys()
+    assert check_shown(played, sessions, "TPS", "TTFT P50", "COST", SKETCH) >= 80
+    top.press("q")
+    assert top.end() == 0

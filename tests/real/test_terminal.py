@@ -30,22 +30,23 @@ ROWS, COLUMNS = 30, 120
 class Terminal:
     """A program on a pseudo-terminal, and what is to be seen there."""
 
-    def __init__(self, command):
+    def __init__(self, command, rows=ROWS, columns=COLUMNS):
+        self.rows, self.columns = rows, columns
         self.child, self.master = pty.fork()
         if self.child == 0:
             os.environ["TERM"] = "xterm-256color"
             os.execv(command[0], [str(part) for part in command])
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.written = ""
 
     def screen(self):
         """Every line as it is now: the program writes only what changes."""
-        cells = [[" "] * (COLUMNS + 1) for _ in range(ROWS + 1)]
+        cells = [[" "] * (self.columns + 1) for _ in range(self.rows + 1)]
         row, column = 0, 0
         for place in PIECES.finditer(self.written):
             if place[1]:
                 row, column = int(place[1]) - 1, int(place[2]) - 1
-            elif place[3] and row < ROWS and column < COLUMNS:
+            elif place[3] and row < self.rows and column < self.columns:
                 cells[row][column] = place[3]
                 column += 1
         return "\n".join("".join(line).rstrip() for line in cells)
