@@ -18,23 +18,23 @@ test: lint deny unit real fuzz-short soak-short ## everything, installing what i
 
 .PHONY: check
 check: compiler ## for every edit: formatting, clippy and the unit tests, under three minutes once built
-	cargo fmt --check
-	cargo clippy --locked --lib --bins --tests -- -D warnings
-	cargo test --locked --lib --quiet
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --lib --bins --tests -- -D warnings
+	cargo test --locked --workspace --lib --quiet
 
 .PHONY: lint
 lint: compiler ## formatting, clippy and the links of the documentation, warnings are errors
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib
 
 # nextest runs the tests of one binary in parallel processes, but no doc tests.
 .PHONY: unit
 unit: compiler ## Rust's tests, doc tests included
 	if cargo nextest --version > /dev/null 2>&1; then \
-		cargo nextest run --locked --no-fail-fast --status-level slow --final-status-level slow && cargo test --locked --doc; \
+		cargo nextest run --locked --workspace --no-fail-fast --status-level slow --final-status-level slow && cargo test --locked --workspace --doc; \
 	else \
-		cargo test --locked --no-fail-fast; \
+		cargo test --locked --workspace --no-fail-fast; \
 	fi
 
 .PHONY: real

@@ -231,8 +231,11 @@ impl Bench {
         let spent = begun.elapsed().as_nanos() as f64 / case.events.len() as f64;
         call.ended(self.start + Duration::from_secs(60), End::ClientCancelled);
         assert!(self.meter.flush(PATIENCE), "the call is recorded");
-        let finding = &self.recent.newest(1)[0];
-        (spent, finding.record.tokens.normalised.output.unwrap_or(0))
+        let finished_call = &self.recent.newest(1)[0];
+        (
+            spent,
+            finished_call.record.tokens.normalised.output.unwrap_or(0),
+        )
     }
 }
 

@@ -6,9 +6,11 @@ mod slo;
 
 use crate::address;
 use crate::call::Dialect;
-use crate::config::{DEFAULT_ADMIN, DEFAULT_LISTEN};
+use crate::config::DEFAULT_ADMIN;
+#[cfg(feature = "sim")]
+use crate::config::DEFAULT_LISTEN;
 use crate::inject::settings::Native;
-use crate::ledger::FileFormat;
+use crate::ledger;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,12 +54,14 @@ pub struct Cli {
 pub enum Command {
     /// Run the proxy (the default)
     Run(RunArgs),
+    #[cfg(feature = "sim")]
     /// Run the proxy with a simulated backend and simulated agents: numbers move at once
     Demo(DemoArgs),
     /// Read the configuration and say what is wrong with it, line by line
     Check(CheckArgs),
     /// Write the calls of the ledger to a file for analysis: Parquet, CSV or JSON lines
     Export(ExportArgs),
+    #[cfg(feature = "sim")]
     /// Run the simulated backend alone
     Sim(SimArgs),
     /// Service level objectives: how they stand, and what others would be
@@ -160,6 +164,7 @@ pub enum OnRefusedConfig {
 }
 
 /// Options of `demo`.
+#[cfg(feature = "sim")]
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
     /// Where agents connect
@@ -188,6 +193,7 @@ pub struct CheckArgs {
 }
 
 /// Options of `sim`.
+#[cfg(feature = "sim")]
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::sim::HELP)]
 pub struct SimArgs {

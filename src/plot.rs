@@ -27,9 +27,9 @@ const NAME: usize = 34;
 /// Up to three values of one name, such as percentiles; unknown ones are not drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// Whose.
+    /// What the bars are of; written beside them.
     pub name: String,
-    /// Them, each at most once.
+    /// The values; `None` is not drawn.
     pub values: [Option<f64>; 3],
 }
 

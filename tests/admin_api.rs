@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge::admin::{self, Admin, Door, Feed, Readiness};
+use tokengauge::admin::{self, Access, Admin, EventBus, Readiness};
 use tokengauge::config::{Config, Measure};
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::history::ThroughputHistory;
@@ -39,7 +39,7 @@ pub struct Server {
     pub bench: Bench,
     pub address: SocketAddr,
     pub readiness: Arc<Readiness>,
-    pub feed: Arc<Feed>,
+    pub feed: Arc<EventBus>,
     pub throughput: Arc<ThroughputHistory>,
     pub stop: oneshot::Sender<()>,
     pub served: tokio::task::JoinHandle<()>,
@@ -47,15 +47,15 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
-        Server::behind(Door::default()).await
+        Server::behind(Access::default()).await
     }
 
-    pub async fn behind(door: Door) -> Server {
+    pub async fn behind(door: Access) -> Server {
         let measure = Measure::default();
         let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         let prometheus = Prometheus::new(&config.routes, &measure);
         let recent = RecentCalls::new(50);
-        let (feed, throughput) = (Feed::new(), ThroughputHistory::new());
+        let (feed, throughput) = (EventBus::new(), ThroughputHistory::new());
         let subscribers: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&prometheus) as _,
             Arc::clone(&recent) as _,

@@ -8,18 +8,18 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::admin::{self, Admin, Beside, Door};
+use tokengauge::admin::{self, Access, Admin, AdminRuntime};
 use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token};
 use tokengauge::export::prometheus::Prometheus;
-use tokengauge::proxy::tls::Connector;
 use tokengauge::slo::Slos;
+use tokengauge::tls::Connector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-fn door(admin: &config::Admin) -> Door {
-    Door::new(admin, Instant::now()).unwrap_or_else(|error| panic!("{error}"))
+fn door(admin: &config::Admin) -> Access {
+    Access::new(admin, Instant::now()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn with_token() -> config::Admin {
@@ -239,7 +239,7 @@ fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
     let hosts = config("hosts = [\"Gauge.Example.com.\"]").expect("a name");
     assert_eq!(hosts.admin.hosts, ["gauge.example.com"]);
     let config = config("token_file = \"/nonexistent/token\"").expect("a file may come later");
-    let error = Door::new(&config.admin, Instant::now())
+    let error = Access::new(&config.admin, Instant::now())
         .err()
         .expect("no file");
     assert!(
@@ -255,7 +255,7 @@ fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
         tls: Some(missing),
         ..config::Admin::default()
     };
-    let error = Door::new(&admin, Instant::now()).err().expect("no file");
+    let error = Access::new(&admin, Instant::now()).err().expect("no file");
     assert!(
         error.starts_with("admin.tls: /nonexistent/c.pem"),
         "{error}"
@@ -289,7 +289,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         .enable_all()
         .build()
         .expect("threads");
-    let beside = Beside::start().expect("a thread");
+    let beside = AdminRuntime::start().expect("a thread");
     let bench = Bench::default();
     let measure = Measure::default();
     let state = Admin {
@@ -301,7 +301,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         readiness: Arc::default(),
         ledger: None,
         throughput: None,
-        feed: tokengauge::admin::Feed::new(),
+        feed: tokengauge::admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,
     };
@@ -310,7 +310,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let address = listener.local_addr().expect("an address");
     beside.handle().spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-        admin::serve(listener, state, Door::default(), std::future::pending()).await;
+        admin::serve(listener, state, Access::default(), std::future::pending()).await;
     });
     let stop = Arc::new(AtomicBool::new(false));
     saturate(&traffic, WORKERS, &stop);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use tokengauge::config::{Config, Invalid, Problem};
+use tokengauge::cost::Prices;
 
 const GOOD: &str = r#"
 [[upstream]]
@@ -292,10 +293,7 @@ fn a_price_is_for_tokens_and_for_an_upstream_that_there_is() {
         "shipped_prices = false\n{}",
         price("input = 2\noutput = 8\nabove = 1000")
     );
-    let prices = &Config::parse(&text, "test.toml")
-        .expect("valid")
-        .measure
-        .prices;
+    let prices = &Config::parse(&text, "test.toml").expect("valid").prices;
     assert!(!prices.shipped);
     assert_eq!(prices.configured[0].tariff.output, Some(8.0));
     assert_eq!(prices.configured[0].above, Some(1000));
@@ -320,11 +318,8 @@ fn a_price_is_for_tokens_and_for_an_upstream_that_there_is() {
 fn gpus_have_a_price_and_a_number() {
     let upstream = |rest: &str| GOOD.replace("[[route]]", &format!("{rest}\n[[route]]"));
     let config = upstream("gpu_usd_per_hour = 2.5\ngpus = 8");
-    let prices = Config::parse(&config, "test.toml")
-        .expect("valid")
-        .measure
-        .prices
-        .clone();
+    let prices = Config::parse(&config, "test.toml").expect("valid").prices;
+    let prices = Prices::new(&prices);
     assert_eq!(prices.gpus("engine").expect("gpus").usd_per_hour(), 20.0);
     for (rest, reason) in [
         ("gpus = 8", "needs `gpu_usd_per_hour`"),

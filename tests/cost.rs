@@ -5,6 +5,7 @@ use crate::slo_support::config;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::call::{CallRecord, CostSource, Source};
+use tokengauge::cost::Prices;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::Subscriber;
@@ -13,10 +14,10 @@ use tokengauge::observer::End;
 const PRICE: &str = "[[price]]\nmodel = \"m-*\"\ninput = 1000\noutput = 2000\nreasoning = 8000\n";
 
 fn bench(text: &str) -> (Bench, Arc<Prometheus>) {
-    let measure = config(text).measure;
-    let prometheus = Prometheus::new(&[], &measure);
+    let config = config(text);
+    let prometheus = Prometheus::new(&[], &config.measure);
     let subscriber: Arc<dyn Subscriber> = prometheus.clone();
-    (Bench::new(measure, vec![subscriber]), prometheus)
+    (Bench::configured(&config, vec![subscriber]), prometheus)
 }
 
 fn cost(record: &CallRecord) -> Option<f64> {
@@ -92,12 +93,12 @@ fn a_call_of_a_batch_costs_its_share() {
 
 #[test]
 fn calls_on_own_gpus_share_the_time_they_are_under_way() {
-    let priced = config(PRICE).measure.prices;
+    let priced = Prices::new(&config(PRICE).prices);
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
     let config = tokengauge::config::Config::parse(own, "test").expect("valid");
     assert!(priced.gpus("upstream").is_none());
-    let bench = Bench::new(config.measure, Vec::new());
+    let bench = Bench::configured(&config, Vec::new());
     // A dollar a second, from 2 ms on, when the upstream was reached.
     let one = bench.chat();
     let two = bench.chat();
@@ -121,7 +122,7 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 3600\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
     let config = tokengauge::config::Config::parse(own, "test").expect("valid");
-    let bench = Bench::new(config.measure, Vec::new());
+    let bench = Bench::configured(&config, Vec::new());
     let call = bench.begin("/v1/realtime?model=m-1", &[("upgrade", "websocket")]);
     bench.send(&*call, b"");
     let switching = http::StatusCode::SWITCHING_PROTOCOLS;
@@ -145,7 +146,7 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     }
     call.ended(bench.at(5_000), End::Complete);
     let costs: Vec<_> = bench
-        .findings()
+        .finished_calls()
         .iter()
         .map(|found| cost(&found.record))
         .collect();

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokengauge::config::{Config, Listener, Measure};
+use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
-use tokengauge::meter::{Meter, RecentCalls};
+use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
 use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
 use tokio::net::TcpStream;
 
@@ -37,13 +37,11 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
         sim.address
     );
     let config = Config::parse(&text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
-    let budgets = Budgets::new(&config.budgets);
+    let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
+    let budgets = Arc::clone(&accounting.budgets);
     let recent = RecentCalls::new(100);
-    let measure = Measure {
-        budgets: Arc::clone(&budgets),
-        ..config.measure.clone()
-    };
-    let meter = Meter::new(measure, vec![recent.clone(), budgets.clone()]);
+    let subscribers: Vec<Arc<dyn Subscriber>> = vec![recent.clone(), budgets.clone()];
+    let meter = Meter::with(config.measure.clone(), accounting, subscribers, None);
     let any = Listener {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: None,
@@ -51,7 +49,7 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
     let bound = Bound::bind(&any).expect("bound");
     let address = bound.address();
     let limits = config.limits;
-    let forwarder = Forwarder::new(Arc::new(config), meter.clone()).expect("usable");
+    let forwarder = Forwarder::new(config.forwarding(), meter.clone()).expect("usable");
     tokio::spawn(async move {
         serve(
             vec![bound],
@@ -256,7 +254,7 @@ async fn so_many_calls_at_once_for_each_key() {
         "200",
         "the place is free again"
     );
-    let standing = &desk.meter.quotas().standings()[0];
+    let standing = &desk.meter.accounting().quotas.standings()[0];
     assert_eq!(standing.refused[2].1, 1);
 }
 

@@ -12,7 +12,7 @@ use crate::support::{SOON, eventually, soon};
 use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol, ServerTls, Timeouts};
 use tokengauge::observer::{End, FailureKind};
-use tokengauge::proxy::tls::Connector;
+use tokengauge::tls::Connector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -82,7 +82,7 @@ async fn an_agent_that_never_reads_a_body_of_known_length_is_given_up() {
     never_reads(SIZED, &[b'x'; 0x10000]).await;
 }
 
-/// TLS holds back some of it, and has to be told from an agent that reads.
+/// TLS holds back some of it, and has to be distinguished from an agent that reads.
 #[tokio::test]
 async fn an_agent_that_never_reads_over_tls_is_given_up() {
     for head in [CHUNKED, SIZED] {

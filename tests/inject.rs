@@ -32,7 +32,7 @@ fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     json_patch::patch(&mut patched, &patch).expect("it applies");
     assert_eq!(patched, after, "{name}");
     assert_eq!(
-        inject(&after, Asked::Around, settings),
+        inject(&after, Asked::Namespace, settings),
         Outcome::Left,
         "again"
     );
@@ -276,11 +276,11 @@ fn the_hosts_network_is_refused_and_opting_out_is_heard() {
     );
     let mut pod = fixture("agent");
     pod["metadata"]["annotations"]["tokengauge.dev/inject"] = json!("false");
-    assert_eq!(inject(&pod, Asked::Around, &settings("")), Outcome::Left);
+    assert_eq!(inject(&pod, Asked::Namespace, &settings("")), Outcome::Left);
     pod["metadata"]["annotations"] = Value::Null;
     assert_eq!(inject(&pod, Asked::ByPod, &settings("")), Outcome::Left);
     assert!(matches!(
-        inject(&pod, Asked::Around, &settings("")),
+        inject(&pod, Asked::Namespace, &settings("")),
         Outcome::Injected { .. }
     ));
 }
@@ -396,7 +396,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         for (name, value) in annotations.as_object().expect("a map") {
             pod["metadata"]["annotations"][format!("tokengauge.dev/{name}")] = value.clone();
         }
-        match inject(&pod, Asked::Around, &settings("")) {
+        match inject(&pod, Asked::Namespace, &settings("")) {
             Outcome::Refused(told) => assert!(told.contains(reason), "{told}"),
             other => panic!("{annotations}: {other:?}"),
         }

@@ -80,13 +80,13 @@ fn broken_pod() -> impl Strategy<Value = Value> {
 fn holds(before: &Value) -> Result<(), TestCaseError> {
     for native in ["on", "off"] {
         let settings = settings(&format!("native_sidecar = \"{native}\""));
-        if let Outcome::Injected { pod, .. } = inject(before, Asked::Around, &settings) {
+        if let Outcome::Injected { pod, .. } = inject(before, Asked::Namespace, &settings) {
             let patch: Patch =
                 serde_json::from_value(Value::Array(patch::diff(before, &pod))).expect("a patch");
             let mut patched = before.clone();
             json_patch::patch(&mut patched, &patch).expect("it applies");
             prop_assert_eq!(&patched, &pod);
-            prop_assert_eq!(inject(&pod, Asked::Around, &settings), Outcome::Left);
+            prop_assert_eq!(inject(&pod, Asked::Namespace, &settings), Outcome::Left);
         }
     }
     Ok(())

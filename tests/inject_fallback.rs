@@ -91,7 +91,7 @@ fn the_operators_routes_are_those_of_the_fallback_without_what_could_be_refused(
     assert_eq!(route.upstream.timeouts.head.as_secs(), 1200);
     assert_eq!(route.upstream.endpoints[0].base_path, "/$(HOME)");
     assert!(!route.inject_usage && route.upstream.tls.ca.is_none());
-    assert!(config.measure.quotas.is_empty() && config.scrapes.is_empty());
+    assert!(config.quotas.is_empty() && config.scrapes.is_empty());
     assert_eq!(config.admin.token, None);
     let many = (0..2000).map(|n| {
         format!("[[route]]\npath = \"/{n}\"\nname = \"route-{n:050}\"\nupstream = \"o\"\n")

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use tokengauge::inject::{Asked, Outcome, Settings, inject};
 
 fn injected(pod: &Value, settings: &Settings) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Around, settings) {
+    match inject(pod, Asked::Namespace, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
 }
 
 fn refused(pod: &Value) -> String {
-    match inject(pod, Asked::Around, &settings("")) {
+    match inject(pod, Asked::Namespace, &settings("")) {
         Outcome::Refused(reason) => reason,
         other => panic!("{other:?}"),
     }

@@ -14,7 +14,7 @@ fn ports(pod: &Value) -> Vec<u16> {
 }
 
 fn injected(pod: &Value, text: &str) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Around, &settings(text)) {
+    match inject(pod, Asked::Namespace, &settings(text)) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
@@ -177,7 +177,7 @@ fn what_the_template_is_in_counts_as_well() {
     let text = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n    \
         rayStartParams: {metrics-export-port: '15464'}\n    \
         template: {spec: {containers: [{name: head, image: 'ray:2'}]}}\n";
-    let all = tokengauge::inject::manifest::inject_all(text, Asked::Around, &settings(""));
+    let all = tokengauge::inject::manifest::inject_all(text, Asked::Namespace, &settings(""));
     let all = all.expect("manifests");
     let object: Value = serde_saphyr::from_str(&all.text).expect("YAML");
     let chosen = ports(&object["spec"]["headGroupSpec"]["template"]);
@@ -193,7 +193,7 @@ fn a_port_that_is_asked_for_and_taken_is_refused_with_the_place() {
         let mut pod = plain_pod();
         put(&mut pod, place, value.clone());
         pod["metadata"]["annotations"] = json!({ "tokengauge.dev/port": "4000" });
-        match inject(&pod, Asked::Around, &settings("")) {
+        match inject(&pod, Asked::Namespace, &settings("")) {
             Outcome::Refused(reason) => {
                 let list = place.split('/').nth(2).expect("a list");
                 assert!(

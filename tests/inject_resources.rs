@@ -13,7 +13,7 @@ fn pod(annotations: Value, resources: Value) -> Value {
 }
 
 fn injected(pod: &Value, settings: &Settings) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Around, settings) {
+    match inject(pod, Asked::Namespace, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
@@ -65,7 +65,11 @@ fn quantities_that_cannot_be_are_refused() {
     ] {
         let mut annotations = json!({});
         annotations[format!("tokengauge.dev/{name}")] = json!(value);
-        match inject(&pod(annotations, json!({})), Asked::Around, &settings("")) {
+        match inject(
+            &pod(annotations, json!({})),
+            Asked::Namespace,
+            &settings(""),
+        ) {
             Outcome::Refused(told) => assert!(
                 told.contains(&format!("tokengauge.dev/{name}")) && told.contains(reason),
                 "{told}"
@@ -75,7 +79,7 @@ fn quantities_that_cannot_be_are_refused() {
     }
     let both =
         json!({ "tokengauge.dev/memory-request": "1Gi", "tokengauge.dev/memory-limit": "512Mi" });
-    let outcome = inject(&pod(both, json!({})), Asked::Around, &settings(""));
+    let outcome = inject(&pod(both, json!({})), Asked::Namespace, &settings(""));
     assert!(
         matches!(&outcome, Outcome::Refused(told) if told.contains("above tokengauge.dev/memory-limit")),
         "{outcome:?}"
@@ -186,7 +190,7 @@ fn pull_secrets_are_added_behind_the_pods_own() {
     );
     pod["spec"]["imagePullSecrets"] = json!("own");
     assert!(matches!(
-        inject(&pod, Asked::Around, &asked),
+        inject(&pod, Asked::Namespace, &asked),
         Outcome::Refused(_)
     ));
     for wrong in ["[\"Up per\"]", "[\"\"]"] {
@@ -202,7 +206,7 @@ fn in_manifests_it_is_told_that_the_service_accounts_pull_secrets_are_hidden() {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: a, image: a}}]{own}}}\n"
         );
         let asked = settings("image_pull_secrets = [\"registry\"]");
-        tokengauge::inject::manifest::inject_all(&text, Asked::Around, &asked)
+        tokengauge::inject::manifest::inject_all(&text, Asked::Namespace, &asked)
             .expect("manifests")
             .warnings
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::history::{self, Past};
+use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{
     Dimension, Filter, Kept, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
     SessionSort, Store,
@@ -96,8 +96,8 @@ fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
         .skip(seed as usize % 500)
         .take(count)
         .collect();
-    // They are told when they end.
-    records.sort_by_key(|record| Past::of(record).expect("an instant").ended);
+    // They are reported when they end.
+    records.sort_by_key(|record| TimedCall::of(record).expect("an instant").ended);
     let mut dice = Dice(seed);
     for record in &mut records {
         if dice.below(5) == 0 {
@@ -111,8 +111,8 @@ fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
     records
 }
 
-fn all(records: &[CallRecord]) -> impl Iterator<Item = Past<'_>> {
-    records.iter().filter_map(Past::of)
+fn all(records: &[CallRecord]) -> impl Iterator<Item = TimedCall<'_>> {
+    records.iter().filter_map(TimedCall::of)
 }
 
 fn close(found: Option<f64>, should: Option<f64>, within: f64) -> bool {

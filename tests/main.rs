@@ -72,6 +72,7 @@ mod meter_support;
 mod meter_validity;
 mod model_series;
 mod nested_calls;
+mod open_webui;
 mod operations;
 mod otlp_export;
 mod otlp_metrics;

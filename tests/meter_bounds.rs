@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokengauge::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge::config::Measure;
-use tokengauge::meter::{Finding, Meter, RecentCalls, Stream, Subscriber, Watch};
+use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
 
-/// Counts the tokens it is told; panics when told to.
+/// Counts the tokens it is given; panics when asked to.
 #[derive(Default)]
 struct Live {
     told: Arc<Mutex<Vec<(Channel, u64)>>>,
@@ -25,7 +25,7 @@ struct LiveWatch {
 }
 
 impl Subscriber for Live {
-    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn Watch>> {
+    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
         self.models
             .lock()
             .expect("models")
@@ -36,10 +36,10 @@ impl Subscriber for Live {
         }))
     }
 
-    fn finished(&self, _: &Arc<Finding>) {}
+    fn finished(&self, _: &Arc<FinishedCall>) {}
 }
 
-impl Watch for LiveWatch {
+impl TokenObserver for LiveWatch {
     fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
         assert!(!self.panics, "a panic behind the tap");
         self.told.lock().expect("told").push((channel, tokens));
@@ -139,7 +139,7 @@ fn all_calls_together_hold_no_more_than_the_memory_they_are_given() {
         .iter()
         .for_each(|call| call.ended(bench.at(10), End::ClientCancelled));
     drop(calls);
-    assert_eq!(bench.findings().len(), 50);
+    assert_eq!(bench.finished_calls().len(), 50);
     assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
 }
 
@@ -241,7 +241,7 @@ struct Slow {
 }
 
 impl Subscriber for Slow {
-    fn finished(&self, _: &Arc<Finding>) {
+    fn finished(&self, _: &Arc<FinishedCall>) {
         let _ = self.begun.try_send(());
         let _ = self.release.lock().expect("release").recv();
     }
@@ -270,7 +270,7 @@ fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
     let dropped = bench.meter.figures(Instant::now()).dropped_findings;
     assert_eq!(dropped, calls - 8192);
     drop(release);
-    assert_eq!(bench.findings().len() as u64, 1 + calls - dropped);
+    assert_eq!(bench.finished_calls().len() as u64, 1 + calls - dropped);
 }
 
 #[test]
@@ -319,9 +319,9 @@ fn streams_in_flight_return_to_zero_however_calls_end() {
     calls[1].ended(bench.at(100), End::UpstreamReset);
     drop(calls);
     let concurrency: Vec<_> = bench
-        .findings()
+        .finished_calls()
         .iter()
-        .map(|finding| finding.concurrency)
+        .map(|finished_call| finished_call.concurrency)
         .collect();
     assert_eq!(
         (in_flight(), bench.meter.streams(bench.start, 10).len()),

@@ -207,7 +207,7 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
         }
     }
     call.ended(bench.at(millis), End::Complete);
-    let findings = bench.findings();
+    let finished_calls = bench.finished_calls();
     assert!(
         bench
             .meter
@@ -216,10 +216,10 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
             .iter()
             .all(|(.., streams)| *streams == 0)
     );
-    findings
+    finished_calls
         .iter()
         .rev()
-        .map(|finding| finding.record.clone())
+        .map(|finished_call| finished_call.record.clone())
         .collect()
 }
 

@@ -122,9 +122,9 @@ fn latencies_by_token_add_up_to_the_decode_time() {
     }
     bench.frame(&*call, 1100, finish(None) + DONE);
     call.ended(bench.at(1200), End::Complete);
-    let finding = bench.findings()[0].clone();
-    let inter_token = finding.inter_token.as_deref().expect("latencies");
-    let (tokens, seconds) = finding.decode.expect("a decode speed");
+    let finished_call = bench.finished_calls()[0].clone();
+    let inter_token = finished_call.inter_token.as_deref().expect("latencies");
+    let (tokens, seconds) = finished_call.decode.expect("a decode speed");
     assert_eq!(inter_token.tokens(), tokens);
     let sum: f64 = inter_token
         .classes()

@@ -11,7 +11,7 @@ use tokengauge::config::Measure;
 use tokengauge::export::process::figures;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
-use tokengauge::meter::{Finding, RecentCalls, Subscriber};
+use tokengauge::meter::{FinishedCall, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, End};
 
 /// The one that ships.
@@ -72,14 +72,14 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     }
     bench.frame(&*call, 300, finish(Some(40)) + DONE);
     call.ended(bench.at(400), End::Complete);
-    let template = Finding::clone(&bench.findings()[0]);
+    let template = FinishedCall::clone(&bench.finished_calls()[0]);
     let prometheus = Prometheus::new(&[], &Measure::default());
     let recent = RecentCalls::new(1_000);
     let subscribers: [Arc<dyn Subscriber>; 2] = [prometheus.clone(), recent.clone()];
     let flood = |numbers: std::ops::Range<u64>| {
         for number in numbers {
-            let mut finding = template.clone();
-            let record = &mut finding.record;
+            let mut finished_call = template.clone();
+            let record = &mut finished_call.record;
             record.model = Some(format!("model-{number}"));
             record.model_requested = Some(format!("asked-{number}"));
             record.session = Some(format!("session-{number}"));
@@ -87,9 +87,9 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
             record.agent = Some(format!("agent-{number}"));
             record.experiment = Some(format!("experiment-{number}"));
             record.trace_id = Some(format!("{:032x}", number + 1));
-            let finding = Arc::new(finding);
+            let finished_call = Arc::new(finished_call);
             for subscriber in &subscribers {
-                subscriber.finished(&finding);
+                subscriber.finished(&finished_call);
             }
         }
     };

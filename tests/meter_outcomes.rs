@@ -316,10 +316,10 @@ fn only_the_first_end_counts() {
     call.ended(bench.at(300), End::UpstreamReset);
     bench.frame(&*call, 400, words(3));
     drop(call);
-    let findings = bench.findings();
-    assert_eq!(findings.len(), 1);
-    assert_eq!(findings[0].record.outcome, Outcome::Complete);
-    assert_eq!(findings[0].record.seconds.duration, Some(0.2));
+    let finished_calls = bench.finished_calls();
+    assert_eq!(finished_calls.len(), 1);
+    assert_eq!(finished_calls[0].record.outcome, Outcome::Complete);
+    assert_eq!(finished_calls[0].record.seconds.duration, Some(0.2));
 }
 
 #[test]

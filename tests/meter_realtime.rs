@@ -79,11 +79,11 @@ impl Socket {
     /// Oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
-        let findings = self.bench.findings();
-        findings
+        let finished_calls = self.bench.finished_calls();
+        finished_calls
             .iter()
             .rev()
-            .map(|finding| finding.record.clone())
+            .map(|finished_call| finished_call.record.clone())
             .collect()
     }
 }

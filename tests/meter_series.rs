@@ -6,7 +6,7 @@ use std::time::Instant;
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
-use tokengauge::meter::{Finding, Subscriber};
+use tokengauge::meter::{FinishedCall, Subscriber};
 use tokengauge::observer::End;
 
 /// Distinct model names that are thrown at the exporter.
@@ -23,13 +23,13 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     let call = bench.chat();
     bench.frame(&*call, 100, words(3) + DONE);
     call.ended(bench.at(200), End::Complete);
-    let template = Finding::clone(&bench.findings()[0]);
+    let template = FinishedCall::clone(&bench.finished_calls()[0]);
     let figures = bench.meter.figures(Instant::now());
     let finished = |range: std::ops::Range<usize>| {
         for model in range {
-            let mut finding = template.clone();
-            finding.record.model = Some(format!("model-{model}"));
-            prometheus.finished(&Arc::new(finding));
+            let mut finished_call = template.clone();
+            finished_call.record.model = Some(format!("model-{model}"));
+            prometheus.finished(&Arc::new(finished_call));
         }
         prometheus.render(Instant::now(), &figures, Format::Classic)
     };

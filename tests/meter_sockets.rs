@@ -13,8 +13,17 @@ const LIVE: &str =
 /// A WebSocket message, masked where the agent sends it.
 fn message(from: Side, binary: bool, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
-    let mut frame = vec![if binary { 0x82 } else { 0x81 }, masked | 126];
-    frame.extend((text.len() as u16).to_be_bytes());
+    let mut frame = vec![if binary { 0x82 } else { 0x81 }];
+    match u16::try_from(text.len()) {
+        Ok(short) => {
+            frame.push(masked | 126);
+            frame.extend(short.to_be_bytes());
+        }
+        Err(_) => {
+            frame.push(masked | 127);
+            frame.extend((text.len() as u64).to_be_bytes());
+        }
+    }
     if from == Side::Agent {
         frame.extend([0; 4]);
     }
@@ -110,9 +119,11 @@ impl Socket {
     /// Oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
-        let findings = self.bench.findings();
-        let records = findings.iter().rev();
-        records.map(|finding| finding.record.clone()).collect()
+        let finished_calls = self.bench.finished_calls();
+        let records = finished_calls.iter().rev();
+        records
+            .map(|finished_call| finished_call.record.clone())
+            .collect()
     }
 }
 
@@ -405,4 +416,51 @@ fn nobody_waited_for_what_gemini_live_begins_itself() {
     );
     assert!(near(record.tps.output, 40.0), "{:?}", record.tps);
     assert!(near(seconds.last_token, 0.975), "{seconds:?}");
+}
+
+#[test]
+fn a_long_request_over_a_socket_is_timed_without_being_parsed() {
+    let socket = Socket::responses();
+    let skipped = |socket: &Socket| {
+        let now = std::time::Instant::now();
+        socket.bench.meter.figures(now).skipped_bodies
+    };
+    let input = "a".repeat(1 << 20);
+    let long = format!(r#"{{"type": "response.create","model":"long","input":"{input}"}}"#);
+    socket.agent(100, &long);
+    assert_eq!(
+        skipped(&socket),
+        1,
+        "what it says is not read, and that is counted"
+    );
+    socket.created(150, "resp_1");
+    socket.words(200, 4);
+    socket.completed(300, "resp_1", 4);
+    socket.agent(400, r#"{"type":"response.create","model":"short"}"#);
+    socket.created(450, "resp_2");
+    socket.words(500, 4);
+    socket.completed(600, "resp_2", 4);
+    // Beyond every bound: nothing after it can be read, which is counted, too.
+    let beyond = format!(
+        r#"{{"type":"response.create","input":"{}"}}"#,
+        "a".repeat(9 << 20)
+    );
+    socket.agent(700, &beyond);
+    assert_eq!(skipped(&socket), 2);
+    let records = socket.end(800, End::Complete);
+    let asked: Vec<_> = records
+        .iter()
+        .map(|record| record.model_requested.as_deref())
+        .collect();
+    assert_eq!(asked, [None, Some("short")]);
+    assert!(
+        near(records[0].seconds.ttft, 0.1),
+        "{:?}",
+        records[0].seconds
+    );
+    assert!(
+        near(records[1].seconds.ttft, 0.1),
+        "{:?}",
+        records[1].seconds
+    );
 }

@@ -1,4 +1,4 @@
-//! Every reason for which a call has no TPS, and which one is told where several hold.
+//! Every reason for which a call has no TPS, and which one is recorded where several hold.
 
 use crate::meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
 use tokengauge::call::TpsUnavailable::{self, *};

@@ -53,7 +53,7 @@ enum Gateway {
     OwnSpan,
     /// The parent as it came, and nothing else.
     ParentAlone,
-    /// No trace, but headers that begin with `x-`, as LiteLLM does where it is told.
+    /// No trace, but headers that begin with `x-`, as LiteLLM does where it is configured to.
     OwnHeaders,
     /// Nothing goes on.
     Nothing,

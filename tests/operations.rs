@@ -136,7 +136,7 @@ fn a_background_response_is_counted_once_when_its_usage_is_there() {
     let config = crate::slo_support::config(
         "[[price]]\nmodel = \"*\"\nupstream = \"upstream\"\ninput = 1.0\noutput = 10.0\n",
     );
-    let bench = Bench::new(config.measure, Vec::new());
+    let bench = Bench::configured(&config, Vec::new());
     let response = |status: &str, usage: &str| {
         format!(
             r#"{{"id":"resp_1","object":"response","status":"{status}","model":"m-1","output":[],"usage":{usage}}}"#

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
-use tokengauge::meter::{Finding, Subscriber};
+use tokengauge::meter::{FinishedCall, Subscriber};
 use tokengauge::observer::{CallObserver, End, FailureKind, Phase};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -22,12 +22,12 @@ const STREAM: &str = "text/event-stream";
 struct Routed(Vec<Arc<dyn Subscriber>>);
 
 impl Subscriber for Routed {
-    fn finished(&self, finding: &Arc<Finding>) {
-        let mut finding = Finding::clone(finding);
-        finding.record.method = Some("POST".to_owned());
-        finding.record.path = Some("/v1/models/{model}".to_owned());
-        let finding = Arc::new(finding);
-        self.0.iter().for_each(|one| one.finished(&finding));
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let mut finished_call = FinishedCall::clone(finished_call);
+        finished_call.record.method = Some("POST".to_owned());
+        finished_call.record.path = Some("/v1/models/{model}".to_owned());
+        let finished_call = Arc::new(finished_call);
+        self.0.iter().for_each(|one| one.finished(&finished_call));
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
-use tokengauge::proxy::tls::Connector;
+use tokengauge::tls::Connector;
 use tokio::net::TcpStream;
 
 const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n";

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
-use tokengauge::meter::{Finding, Meter, Subscriber};
+use tokengauge::meter::{FinishedCall, Meter, Subscriber};
 use tokengauge::observer::End;
 use tokio::net::TcpStream;
 
@@ -310,7 +310,7 @@ async fn a_scraper_that_takes_gzip_gets_the_same_compressed() {
 fn fifty_pairs_are_scraped_within_fifty_milliseconds_and_five_megabytes() {
     let (bench, prometheus) = bench();
     traced_chat(&bench);
-    let template = Finding::clone(&bench.findings()[0]);
+    let template = FinishedCall::clone(&bench.finished_calls()[0]);
     for pair in 0..50 {
         for (concurrency, input) in [
             (1, 10),
@@ -322,12 +322,12 @@ fn fifty_pairs_are_scraped_within_fifty_milliseconds_and_five_megabytes() {
             (128, 5),
             (200, 5),
         ] {
-            let mut finding = template.clone();
-            finding.record.upstream = format!("upstream-{}", pair % 5);
-            finding.record.model = Some(format!("some-provider/some-model-{pair}"));
-            finding.concurrency = concurrency;
-            finding.record.tokens.reported.input = Some(input);
-            prometheus.finished(&Arc::new(finding));
+            let mut finished_call = template.clone();
+            finished_call.record.upstream = format!("upstream-{}", pair % 5);
+            finished_call.record.model = Some(format!("some-provider/some-model-{pair}"));
+            finished_call.concurrency = concurrency;
+            finished_call.record.tokens.reported.input = Some(input);
+            prometheus.finished(&Arc::new(finished_call));
         }
     }
     for format in [Format::Classic, Format::OpenMetrics] {

@@ -28,7 +28,7 @@ fn slices_of_time_are_good_when_enough_of_their_calls_are() {
     // 1 700 000 000 is 200 s into a slice of 5 minutes: the first is over at 100 s.
     (0..9).for_each(|n| play(n * 1_000, 100));
     play(20_000, 2_500);
-    desk.bench.findings();
+    desk.bench.finished_calls();
     desk.tick(2 * minute);
     assert_eq!(
         desk.counts(2 * minute),
@@ -37,7 +37,7 @@ fn slices_of_time_are_good_when_enough_of_their_calls_are() {
     );
     (0..9).for_each(|n| play(2 * minute + n * 1_000, 100));
     (0..2).for_each(|n| play(3 * minute + n * 1_000, 2_500));
-    desk.bench.findings();
+    desk.bench.finished_calls();
     desk.tick(7 * minute);
     desk.tick(12 * minute);
     let all = BTreeMap::from([
@@ -98,7 +98,7 @@ fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
             let call = desk.bench.chat();
             call.ended(desk.bench.at(2_500), End::ClientCancelled);
         }
-        desk.bench.findings();
+        desk.bench.finished_calls();
     };
     let first = Desk::new(TTFT);
     spend(&first, 7);
@@ -151,7 +151,7 @@ fn an_objective_that_comes_back_finds_its_counts() {
     let desk = Desk::new(TTFT);
     let call = desk.bench.chat();
     call.ended(desk.bench.at(2_500), End::ClientCancelled);
-    desk.bench.findings();
+    desk.bench.finished_calls();
     let kept = desk.slos.kept(wall(0)).expect("something");
     let without = Desk::new(&TTFT.replace("\"x\"", "\"other\""));
     without.slos.restore(&kept, wall(0));

@@ -4,6 +4,25 @@ use std::path::Path;
 use toml::Table;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// What the names of our own crates begin with.
+const OURS: &str = "tokengauge-";
+/// Which of our crates each may depend on, tests aside: those further up on those further down.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("tokenizer", &[]),
+    ("wire", &["core"]),
+    ("sim", &["core"]),
+    ("files", &[]),
+    ("net", &[]),
+    ("proxy", &["core", "net"]),
+    ("slo", &["core", "files", "meter"]),
+    ("store", &["core", "files", "meter"]),
+    (
+        "telemetry",
+        &["core", "files", "meter", "net", "proxy", "slo"],
+    ),
+    ("meter", &["core", "files", "tokenizer", "wire"]),
+];
 
 fn file(name: &str) -> String {
     let path = Path::new(ROOT).join(name);
@@ -31,23 +50,18 @@ fn lines<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
 #[test]
 fn every_dependency_says_what_it_is_there_for() {
     let manifest = file("Cargo.toml");
-    for section in [
-        "[dependencies]",
-        "[build-dependencies]",
-        "[dev-dependencies]",
-    ] {
-        let named = lines(&manifest, section);
-        let known = toml("Cargo.toml")[section.trim_matches(['[', ']'])]
-            .as_table()
-            .map_or(0, Table::len);
-        assert_eq!(named.len(), known, "{section}: one line each");
-        for line in named {
-            let reason = line.split_once(" # ").map(|(_, reason)| reason.trim());
-            assert!(
-                reason.is_some_and(|reason| reason.len() > 5),
-                "no reason: {line}"
-            );
-        }
+    let named = lines(&manifest, "[workspace.dependencies]");
+    let known = toml("Cargo.toml")["workspace"]["dependencies"]
+        .as_table()
+        .map_or(0, Table::len);
+    assert!(known > 50);
+    assert_eq!(named.len(), known, "one line each");
+    for line in named.iter().filter(|line| !line.starts_with(OURS)) {
+        let reason = line.split_once(" # ").map(|(_, reason)| reason.trim());
+        assert!(
+            reason.is_some_and(|reason| reason.len() > 5),
+            "no reason: {line}"
+        );
     }
 }
 
@@ -55,20 +69,19 @@ fn every_dependency_says_what_it_is_there_for() {
 #[test]
 fn dependencies_come_from_the_registry_with_a_version_and_a_sum() {
     let manifest = toml("Cargo.toml");
-    for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
-        let table = manifest[section].as_table().expect(section);
-        for (name, wanted) in table {
-            let version = wanted
-                .as_str()
-                .or_else(|| wanted.get("version")?.as_str())
-                .unwrap_or_default();
-            assert!(
-                version.starts_with(|first: char| first.is_ascii_digit()),
-                "{name}: {wanted}"
-            );
-            for elsewhere in ["git", "path", "registry"] {
-                assert!(wanted.get(elsewhere).is_none(), "{name}: {wanted}");
-            }
+    let table = manifest["workspace"]["dependencies"].as_table();
+    let table = table.expect("dependencies").iter();
+    for (name, wanted) in table.filter(|(name, _)| !name.starts_with(OURS)) {
+        let version = wanted
+            .as_str()
+            .or_else(|| wanted.get("version")?.as_str())
+            .unwrap_or_default();
+        assert!(
+            version.starts_with(|first: char| first.is_ascii_digit()),
+            "{name}: {wanted}"
+        );
+        for elsewhere in ["git", "path", "registry"] {
+            assert!(wanted.get(elsewhere).is_none(), "{name}: {wanted}");
         }
     }
     for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
@@ -89,6 +102,42 @@ fn dependencies_come_from_the_registry_with_a_version_and_a_sum() {
             let sum = package.get("checksum").and_then(toml::Value::as_str);
             assert!(sum.is_some_and(|sum| sum.len() == 64), "{lock}: {name}");
         }
+    }
+}
+
+/// Cargo refuses circles; this keeps the direction, and versions in one place.
+#[test]
+fn crates_depend_one_way_and_take_versions_from_the_workspace() {
+    let folders = std::fs::read_dir(Path::new(ROOT).join("crates")).expect("crates");
+    let mut names: Vec<_> = folders
+        .map(|folder| folder.expect("a folder").file_name())
+        .map(|name| name.into_string().expect("a name"))
+        .collect();
+    names.sort();
+    let mut known: Vec<_> = MAY_USE.iter().map(|(name, _)| *name).collect();
+    known.sort_unstable();
+    assert_eq!(names, known, "a new crate has its line in MAY_USE");
+    for (name, may_use) in MAY_USE {
+        let manifest = toml(&format!("crates/{name}/Cargo.toml"));
+        assert_eq!(manifest["lints"]["workspace"].as_bool(), Some(true));
+        for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
+            let table = manifest.get(section).and_then(toml::Value::as_table);
+            for (dependency, wanted) in table.into_iter().flatten() {
+                let shared = wanted.get("workspace").and_then(toml::Value::as_bool);
+                assert_eq!(shared, Some(true), "{name}: {dependency}");
+                let ours = dependency.strip_prefix(OURS);
+                if let Some(ours) = ours.filter(|_| section == "dependencies") {
+                    assert!(may_use.contains(&ours), "{name} uses {ours}");
+                }
+            }
+        }
+        let readme = file(&format!("crates/{name}/README.md"));
+        assert!(readme.contains("```rust"), "{name}: an example that runs");
+        let root = file(&format!("crates/{name}/src/lib.rs"));
+        assert!(
+            root.starts_with("#![doc = include_str!(\"../README.md\")]"),
+            "{name}"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
-use tokengauge::proxy::tls::{Acceptor, Connector, Invalid};
+use tokengauge::tls::{Acceptor, Connector, Invalid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

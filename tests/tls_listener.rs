@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Limits, Protocol, ServerTls};
 use tokengauge::proxy::Drained;
-use tokengauge::proxy::tls::Connector;
+use tokengauge::tls::Connector;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};

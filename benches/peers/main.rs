@@ -61,7 +61,7 @@ struct Options {
     /// Instead, what slow and greedy agents cost 50 streams beside them: about 6 minutes
     #[arg(long, conflicts_with_all = ["long", "only_paced", "streams", "pace"])]
     beside: bool,
-    /// Print the figures again as the table of the README
+    /// Print the figures again as the table of docs/benchmarks.md
     #[arg(long)]
     markdown: bool,
     /// What cargo adds

@@ -16,7 +16,7 @@ pub struct Report {
 const FIGURES: [usize; SHARES.len()] = [0, P99, 2];
 const P99: usize = 1;
 
-/// What the README has of a table: a name, and the columns that it is made of.
+/// What docs/benchmarks.md has of a table: a name, and the columns that it is made of.
 type Lines = &'static [(&'static str, &'static [&'static str])];
 const ADDED: &[&str] = &["added p50", "added p99", "added p99.9"];
 const FIRST_TOKEN_LINES: Lines = &[("added p50 / p99 / p99.9, µs", ADDED)];
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// Prints the README's table of streams beside trouble.
+    /// Prints the table of streams next to trouble in docs/benchmarks.md.
     pub fn print_markdown_beside(&self, scenarios: &[Scenario]) {
         println!("\n| | direct | nginx | haproxy | tokengauge | ÷ nginx |");
         println!("|---|---|---|---|---|---|");
@@ -108,7 +108,7 @@ impl Report {
         }
     }
 
-    /// Prints a scenario's lines of the README's table.
+    /// Prints a scenario's lines of the table of docs/benchmarks.md.
     pub fn print_markdown(&self, scenario: Scenario) {
         let (table, lines) = self.table(scenario);
         print_markdown(&table, &title(scenario), lines);
@@ -291,13 +291,13 @@ impl Report {
     }
 }
 
-/// Prints the head of the README's table.
+/// Prints the head of the table of docs/benchmarks.md.
 pub fn print_markdown_head() {
     println!("\n| | nginx | haproxy | tokengauge | ÷ nginx | LiteLLM | Portkey |");
     println!("|---|---|---|---|---|---|---|");
 }
 
-/// Prints a table's lines of the README's.
+/// Prints a table's lines of docs/benchmarks.md.
 pub fn print_markdown(table: &Table, title: &str, lines: &[(&str, &[&str])]) {
     let peers = ["nginx", "haproxy", "tokengauge", "litellm", "portkey"];
     table.print_markdown(title, lines, &peers, ("tokengauge", "nginx"));

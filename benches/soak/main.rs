@@ -6,7 +6,7 @@
 //! fail in every way of [`kinds::Fate`]. Each call is checked: its bytes are those that
 //! the backend wrote, its record has the tokens that the backend's truth says, it is in
 //! the call log once and in the ledger once. At the end memory has not grown, and file
-//! descriptors, tasks and gauges are back where they were. What is violated is told in a
+//! descriptors, tasks and gauges are back where they were. What is violated is said in a
 //! sentence, and the exit code is 1.
 
 mod around;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use traffic::Shared;
 
-/// Mixed traffic with faults; everything that goes wrong is told, with exit code 1.
+/// Mixed traffic with faults; everything that goes wrong is said, with exit code 1.
 #[derive(Debug, Parser)]
 struct Options {
     /// How long; under 2 minutes not every kind of call comes
@@ -81,7 +81,7 @@ fn bound(minutes: f64) -> f64 {
     match minutes {
         20.0.. => 1000.0,
         2.0.. => 12_000.0,
-        // Nothing can be told yet.
+        // Nothing can be known yet.
         _ => 50_000.0,
     }
 }

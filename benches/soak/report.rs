@@ -50,7 +50,7 @@ pub struct Settled {
     pub frames: u64,
 }
 
-/// What is told at the end beside the calls.
+/// What is said at the end beside the calls.
 pub struct End {
     pub took: Duration,
     pub seed: u64,

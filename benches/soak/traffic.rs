@@ -73,7 +73,7 @@ pub struct Plan {
     pub fate: Fate,
     pub shape: &'static Shape,
     pub path: String,
-    /// What the simulator is told.
+    /// What the simulator is asked for.
     pub behaviour: String,
     pub body: String,
     pub known: Known,

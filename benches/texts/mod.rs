@@ -7,7 +7,7 @@ pub type Generator = Box<dyn Fn(usize) -> Vec<u8>>;
 pub fn typical() -> Vec<(&'static str, String)> {
     vec![
         ("English", include_str!("english.txt").into()),
-        ("code", include_str!("../../src/call.rs").into()),
+        ("code", include_str!("../../crates/core/src/call.rs").into()),
         ("Chinese", include_str!("chinese.txt").into()),
         ("emoji", include_str!("emoji.txt").into()),
         ("JSON", json(20_000)),

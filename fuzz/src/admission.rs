@@ -19,7 +19,7 @@ static INJECTORS: LazyLock<[Arc<Injector>; 2]> = LazyLock::new(|| {
 pub fn run(input: &[u8]) {
     let [how, body @ ..] = input else { return };
     let asked = if how & 1 == 0 {
-        Asked::Around
+        Asked::Namespace
     } else {
         Asked::ByPod
     };

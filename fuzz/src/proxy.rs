@@ -39,7 +39,7 @@ impl Between {
         let upstream_address = upstream.local_addr().expect("an address");
         let config = config(upstream_address, max_idle, 0);
         let meter = Meter::new(config.measure.clone(), Vec::new());
-        let forwarder = Arc::new(Forwarder::new(Arc::new(config), meter).expect("usable"));
+        let forwarder = Arc::new(Forwarder::new(config.forwarding(), meter).expect("usable"));
         let serving = Arc::clone(&forwarder);
         let listener = Listener {
             address: any,
@@ -67,7 +67,7 @@ impl Between {
         let _entered = self.runtime.enter();
         self.changes.set(self.changes.get() + 1);
         let config = config(self.upstream_address, self.max_idle, self.changes.get());
-        let routing = self.forwarder.prepare(Arc::new(config)).expect("usable");
+        let routing = self.forwarder.prepare(config.forwarding()).expect("usable");
         self.forwarder.change(routing);
     }
 }

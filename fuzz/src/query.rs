@@ -10,7 +10,7 @@ use records::Records;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::admin::{Admin, Feed, router};
+use tokengauge::admin::{Admin, EventBus, router};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::history::ThroughputHistory;
@@ -93,7 +93,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         readiness: Arc::default(),
         throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,
-        feed: Feed::new(),
+        feed: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,
     }

@@ -2,7 +2,7 @@
 //! bounded and clean.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use tokengauge::attribution::{Attribution, Heard, Rules};
+use tokengauge::attribution::{Attribution, HeaderAttribution, Rules};
 use tokengauge::trace::TraceContext;
 use tokengauge::wire::{detect, error_body, request_facts, request_texts};
 
@@ -17,7 +17,7 @@ pub fn run(input: &[u8]) {
         assert_eq!(TraceContext::parse(&trace.to_string()), Some(trace));
     }
     let rules = Rules::default();
-    let heard = Heard::of(&headers, &rules);
+    let heard = HeaderAttribution::of(&headers, &rules);
     let body = body.unwrap_or_default();
     let facts = request_facts(detected.dialect, body);
     let refused = error_body(

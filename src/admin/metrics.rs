@@ -1,6 +1,6 @@
 //! `/metrics`, and the address that has nothing else but health.
 
-use super::door::{self, Guard};
+use super::access::{self, Guard};
 use super::{Admin, accept, api, health, only_get, working};
 use axum::Router;
 use axum::extract::State;
@@ -24,7 +24,7 @@ pub(super) fn router(admin: Admin, gate: &Arc<working::Gate>, guard: Guard) -> R
         .route(METRICS, get(metrics))
         // What is not there is not there for anybody, whatever they show.
         .route_layer(from_fn_with_state(Arc::clone(gate), working::apart))
-        .route_layer(from_fn_with_state(guard, door::guard))
+        .route_layer(from_fn_with_state(guard, access::guard))
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,

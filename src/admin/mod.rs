@@ -1,16 +1,16 @@
 //! The operators' addresses: health, `/metrics`, and what the API tells of calls; and one for
 //! health and `/metrics` alone.
 
-mod about;
 mod accept;
+mod access;
 mod api;
-mod beside;
-mod door;
-mod feed;
+mod event_bus;
 mod health;
 mod host;
 mod metrics;
 mod page;
+mod process_info;
+mod runtime;
 mod server;
 mod shares;
 mod token;
@@ -21,7 +21,6 @@ use crate::export::prometheus::Prometheus;
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
-use crate::proxy::tls::Acceptor;
 use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -32,15 +31,16 @@ use axum::routing::get;
 use server::{Bounds, Closed};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
+use tokengauge_net::tls::Acceptor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use about::About;
-pub use beside::Beside;
-pub use door::Door;
-pub use feed::{Feed, Listening};
+pub use access::Access;
+pub use event_bus::{EventBus, Listening};
 pub use health::{Readiness, Running};
 use metrics::METRICS;
+pub use process_info::ProcessInfo;
+pub use runtime::AdminRuntime;
 pub(crate) use server::{Slots, Source, serve as serve_router};
 pub(crate) use shares::{Share, Shares};
 
@@ -56,7 +56,7 @@ pub struct Admin {
     /// The promises.
     pub slos: Arc<Slos>,
     /// What the process is.
-    pub about: Arc<ArcSwap<About>>,
+    pub about: Arc<ArcSwap<ProcessInfo>>,
     /// Whether traffic is welcome.
     pub readiness: Arc<Readiness>,
     /// The finished calls of longer ago, where a ledger is kept.
@@ -64,7 +64,7 @@ pub struct Admin {
     /// Throughput over time, where no ledger is kept.
     pub throughput: Option<Arc<ThroughputHistory>>,
     /// Tells listeners what happens.
-    pub feed: Arc<Feed>,
+    pub feed: Arc<EventBus>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
     /// The wall clock.
@@ -89,16 +89,16 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Serves operators on `listeners` until `shutdown` is over; `door` says who they are.
+/// Serves operators on `listeners` until `shutdown` is over; `access` says who they are.
 pub async fn serve(
     listeners: impl Into<Listeners>,
     admin: Admin,
-    door: Door,
+    door: Access,
     shutdown: impl Future<Output = ()>,
 ) {
     let listeners = listeners.into();
     let clock = admin.clock;
-    let guard = |door| door::Guard {
+    let guard = |door| access::Guard {
         clock,
         door: Arc::new(door),
     };
@@ -109,7 +109,7 @@ pub async fn serve(
     let places = Arc::<Slots>::default();
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&admin.prometheus, [&places, &metrics_places]);
-    let ticking = tokio::spawn(feed::tick(admin.clone()));
+    let ticking = tokio::spawn(event_bus::tick(admin.clone()));
     let metrics = metrics::router(admin.clone(), &gate, guard(door.for_metrics()))
         .layer(map_response(as_told));
     let service = if door.restricted {
@@ -117,7 +117,7 @@ pub async fn serve(
     } else {
         router(admin)
             .layer(from_fn_with_state(gate, working::apart))
-            .layer(from_fn_with_state(guard(door), door::guard))
+            .layer(from_fn_with_state(guard(door), access::guard))
     };
     let service = service.layer(map_response(as_told));
     let ending = watch::Sender::new(false);

@@ -2,8 +2,9 @@
 //! places, memory. Who takes much waits for his own share, and keeps nobody else waiting.
 
 use super::server::Source;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What is shared.
@@ -54,7 +55,7 @@ impl Shares {
     }
 
     fn of(&self, source: Option<Source>) -> Arc<Semaphore> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         if let Some(theirs) = sources.get(&source).and_then(Weak::upgrade) {
             return theirs;
         }
@@ -103,10 +104,7 @@ mod tests {
         assert_eq!((third.count(), shares.left()), (2, 1));
         drop(third);
         shares.take(source(4), 1).expect("there is room");
-        assert!(
-            shares.sources.lock().expect("no panic").len() <= 2,
-            "forgotten"
-        );
+        assert!(shares.sources.lock().len() <= 2, "forgotten");
     }
 
     #[tokio::test]

@@ -2,12 +2,12 @@
 
 use crate::config::{self, check_token};
 use axum::http::{HeaderValue, header};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a token's file is looked at, at most.
@@ -68,7 +68,7 @@ impl Token {
 
     /// The newest usable one: a file that cannot be used changes nothing.
     fn digest(&self, now: Instant) -> [u8; 32] {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(file) = &self.file
             && now.saturating_duration_since(state.checked) >= CHECK_EVERY
         {

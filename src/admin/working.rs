@@ -1,7 +1,7 @@
 //! Answers are worked out on threads of their own, a few at once: the thread that serves
 //! connections is free for health checks, whatever else is asked.
 
-use super::beside::BLOCKING;
+use super::runtime::BLOCKING;
 use super::server::Source;
 use super::shares::Shares;
 use super::{METRICS, api, health};

@@ -2,6 +2,27 @@
 
 use super::*;
 
+/// How an export is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// Typed columns, compressed: for DuckDB, pandas, Spark and the like
+    Parquet,
+    /// Comma-separated values with a line of names (RFC 4180)
+    Csv,
+    /// One call record per line, as the call log has it
+    Jsonl,
+}
+
+impl From<ExportFormat> for ledger::FileFormat {
+    fn from(format: ExportFormat) -> Self {
+        match format {
+            ExportFormat::Parquet => ledger::FileFormat::Parquet,
+            ExportFormat::Csv => ledger::FileFormat::Csv,
+            ExportFormat::Jsonl => ledger::FileFormat::Jsonl,
+        }
+    }
+}
+
 /// Options of `export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
@@ -13,7 +34,7 @@ pub struct ExportArgs {
     pub ledger: Option<PathBuf>,
     /// How to write
     #[arg(long, value_enum)]
-    pub format: FileFormat,
+    pub format: ExportFormat,
     /// Calls that began then or later: an instant, or a time back such as `72h`
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: When,
@@ -162,7 +183,7 @@ pub struct ReplayArgs {
     /// The request's body
     #[arg(long, value_name = "FILE")]
     pub request: Option<PathBuf>,
-    /// The response's content type [default: told by its first bytes]
+    /// The response's content type [default: found by its first bytes]
     #[arg(long, value_name = "TYPE")]
     pub content_type: Option<String>,
     /// The response's content encoding: gzip, deflate, br or zstd
@@ -174,7 +195,7 @@ pub struct ReplayArgs {
     /// Bytes of one frame [default: the whole body is one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frame_bytes: Option<u32>,
-    /// Time between frames as the meter is told it; nothing waits
+    /// Time between frames as the meter gets it; nothing waits
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
     pub gap: std::time::Duration,
 }

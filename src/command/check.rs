@@ -1,13 +1,13 @@
 //! `tokengauge check`: the configuration, with line and reason where it is wrong.
 
 use crate::Error;
-use crate::admin::Door;
+use crate::admin::Access;
 use crate::caller::{Mode, OnUnreadable};
 use crate::cli::CheckArgs;
 use crate::config::{Config, Route};
 use crate::output;
-use crate::proxy::tls;
 use std::time::Instant;
+use tokengauge_net::tls;
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (mut config, origin) = super::load(&args.config)?;
@@ -70,7 +70,7 @@ fn limits(config: &Config) -> Vec<String> {
         (OnUnreadable::Refuse, Mode::Shadow) => "a body that cannot be read counts as refused",
         (OnUnreadable::Count, _) => "a body that cannot be read counts",
     };
-    let quotas = config.measure.quotas.all().map(|quota| {
+    let quotas = config.quotas.iter().map(|quota| {
         let (does, unread) = (does(quota.mode), unread(quota.on_unreadable, quota.mode));
         let (name, per) = (&quota.name, quota.per.as_str());
         format!("quota {name}, per {per}: {does}; {unread}")
@@ -93,7 +93,7 @@ pub(super) fn files(config: &Config) -> Result<(), Error> {
     {
         tls::Acceptor::new(tls).map_err(|error| Error::Configuration(error.to_string()))?;
     }
-    Door::new(&config.admin, Instant::now()).map_err(Error::Configuration)?;
+    Access::new(&config.admin, Instant::now()).map_err(Error::Configuration)?;
     for route in &config.routes {
         tls::Connector::new(&route.upstream.tls, route.upstream.protocol).map_err(|error| {
             Error::Configuration(format!("upstream {}: {error}", route.upstream.name))

@@ -22,7 +22,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let options = ExportOptions {
         since: Some(since),
         until,
-        format: args.format,
+        format: args.format.into(),
         spreadsheet: args.spreadsheet,
     };
     if options.spreadsheet && options.format != FileFormat::Csv {
@@ -34,7 +34,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
             private_file::create(file)
                 .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?,
         ),
-        None if args.format == FileFormat::Parquet && std::io::stdout().is_terminal() => {
+        None if options.format == FileFormat::Parquet && std::io::stdout().is_terminal() => {
             let reason = "Parquet is no text for a terminal; name a file with -o";
             return Err(Error::Failed(reason.to_owned()));
         }

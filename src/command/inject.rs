@@ -10,10 +10,10 @@ use crate::inject::review::{Injector, router};
 use crate::inject::{Asked, Settings};
 use crate::output;
 use crate::proxy::Shutdown;
-use crate::proxy::tls::Acceptor;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use tokengauge_net::tls::Acceptor;
 use tokio::net::TcpListener;
 
 /// How to say that something is to stay without.
@@ -24,7 +24,7 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
     let asked = match args.annotated {
         true => Asked::ByPod,
-        false => Asked::Around,
+        false => Asked::Namespace,
     };
     let mut text = String::new();
     let (mut refused, mut unknown) = (0, 0);

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::export::names;
 use crate::export::prometheus::Prometheus;
-use crate::ledger::{Figures, Ledger, Limits, Reader, Settings};
+use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings};
 use crate::meter::Meter;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -18,7 +18,7 @@ pub(super) fn start(
         return Ok(None);
     };
     let registry = prometheus.registry();
-    let figures = Figures::new(
+    let figures = LedgerMetrics::new(
         registry.counter(&names::LEDGER_RECORDS, &[]),
         |reason| registry.counter(&names::LEDGER_LOST_RECORDS, &[reason]),
         registry.counter(&names::LEDGER_COLLAPSED_NAMES, &[]),

@@ -25,7 +25,7 @@ pub(super) fn start(default: LevelFilter) {
     };
 }
 
-/// A panic is told by its place alone: its message may quote what was being read.
+/// A panic is reported by its place alone: its message may quote what was being read.
 fn tell_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string);
     let place = place.unwrap_or_default();

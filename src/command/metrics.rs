@@ -1,4 +1,4 @@
-//! `tokengauge metrics`: the table of metrics, as the README has it or as JSON lines.
+//! `tokengauge metrics`: the table of metrics, as docs/metrics.md has it or as JSON lines.
 
 use crate::Error;
 use crate::cli::MetricsArgs;
@@ -16,7 +16,7 @@ pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
     Ok(head.to_owned() + &names::ALL.iter().map(row).collect::<String>())
 }
 
-/// One row of the README's reference; `…` stands for the labels of a model.
+/// One row of the reference; `…` stands for the labels of a model.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         Kind::Counter => "counter",
@@ -39,11 +39,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rows_are_those_of_the_readme() {
+    fn the_rows_are_those_of_the_document() {
         let table = metrics(&MetricsArgs { json: false }).expect("a table");
         for row in table.lines() {
-            let readme = include_str!("../../README.md");
-            assert!(readme.lines().any(|line| line == row), "{row}");
+            let document = include_str!("../../docs/metrics.md");
+            assert!(document.lines().any(|line| line == row), "{row}");
         }
     }
 

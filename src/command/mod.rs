@@ -1,16 +1,15 @@
 //! One file per command: wires the rooms together for it.
 
-mod ask;
+mod api_client;
 mod check;
 mod dashboards;
+#[cfg(feature = "sim")]
 mod demo;
 mod export;
 mod fallback;
-mod figures;
-mod files;
+mod fd_limit;
 mod inject;
 mod ledger;
-mod live;
 mod logging;
 mod metrics;
 mod notify;
@@ -24,8 +23,11 @@ mod replay;
 mod report;
 mod rules;
 mod run;
+mod running_proxy;
+mod scrape_hooks;
 mod serve;
 mod signals;
+#[cfg(feature = "sim")]
 mod sim;
 mod slo;
 mod spending;
@@ -50,7 +52,9 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     match command {
         Command::Run(args) => serving(LevelFilter::INFO, run::run(args)),
         // Its calls would roll away what it says of itself.
+        #[cfg(feature = "sim")]
         Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
+        #[cfg(feature = "sim")]
         Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
         Command::Check(args) => check::check(&args),
         Command::Export(args) => export::export(&args),
@@ -71,7 +75,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     }
 }
 
-/// Runs a command that serves until it is told to end, logging from `level` on unless the
+/// Runs a command that serves until it is asked to end, logging from `level` on unless the
 /// environment names another.
 fn serving(
     level: LevelFilter,

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::cost::budget::{Budgets, seconds_since_1970};
 use crate::export::registry::Counter;
-use crate::fetch::fetch;
-use crate::slo::{Notice, Outbox, Place, Receiver, Slos, Told, Watch, messages};
+use crate::http_client::fetch;
+use crate::slo::{DeliveryState, Notice, Outbox, Place, Receiver, Slos, Watch, messages};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,24 +15,24 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a receiver may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One receiver with what it was told.
+/// One receiver with what it was sent.
 struct Line {
     receiver: Receiver,
     url: String,
     routing_key: String,
     watch: Watch,
     outbox: Outbox,
-    told: Option<Arc<Told>>,
+    told: Option<Arc<DeliveryState>>,
     budgets: Arc<Budgets>,
     failures: Counter,
 }
 
-/// Those who are told, each by itself: one that is slow holds up no other.
+/// Receivers, each by itself: one that is slow holds up no other.
 pub(super) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
-    /// What they were told is kept here, where there is a place for it.
-    told: Option<Arc<Told>>,
+    /// What they were sent is kept here, where there is a place for it.
+    told: Option<Arc<DeliveryState>>,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
@@ -48,7 +48,7 @@ impl Receivers {
     pub(super) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
-        told: Option<Told>,
+        told: Option<DeliveryState>,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
     ) -> Receivers {
         Receivers {
@@ -60,7 +60,7 @@ impl Receivers {
         }
     }
 
-    /// Reads what `wanted` needs that is not told yet.
+    /// Reads what `wanted` needs that is not known yet.
     pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<Next, Error> {
         let new = wanted.iter().filter(|wanted| !self.tells(wanted));
         Ok(Next {
@@ -159,7 +159,7 @@ impl Line {
         }
     }
 
-    /// Its URL may be a secret, so it is not told.
+    /// Its URL may be a secret, so it is not shown.
     fn failed(&mut self, reason: &str, retry_after: Option<Duration>) {
         let receiver = &self.receiver.name;
         tracing::warn!(

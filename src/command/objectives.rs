@@ -5,9 +5,10 @@ use crate::background::{self, Work};
 use crate::config::Config;
 use crate::meter::Meter;
 use crate::slo::{Circumstances, Slos, Store, changes};
+use parking_lot::Mutex;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Half of what a kill may cost, so that a slow disk has the other half.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// What runs for the objectives. Ends, and keeps the counts, when told.
+/// What runs for the objectives. Ends, and keeps the counts, when asked to.
 pub(super) struct Objectives {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -40,7 +41,7 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
-    // What changed must not be told again after a kill.
+    // What changed must not be sent again after a kill.
     slos.keep_again();
     Ok((slos, Some(store)))
 }
@@ -54,7 +55,7 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
     }
 }
 
-/// Writes down what of the objectives `config` will change. A disk that refuses is told;
+/// Writes down what of the objectives `config` will change. A disk that refuses is logged;
 /// the change goes on.
 pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
@@ -64,7 +65,7 @@ pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     };
     slos.keep_again();
     let lines = changes(&kept, &config.slos, &under(config, wall));
-    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = store.lock();
     if let Err(error) = store.audit(&lines) {
         tracing::error!(%error, "a change of the objectives cannot be written into the audit log");
     }
@@ -110,7 +111,7 @@ impl Objectives {
             every(LOOK_EVERY, &stop, || {
                 let now = Instant::now();
                 theirs.tick(now, SystemTime::now(), &meter);
-                let quotas = meter.quotas();
+                let quotas = &meter.accounting().quotas;
                 if !quotas.is_empty() {
                     quotas.follow(&theirs.paging(now));
                 }
@@ -149,7 +150,7 @@ impl Objectives {
     }
 }
 
-/// Acts every so often until told to stop. A panic costs that one time.
+/// Acts every so often until asked to stop. A panic costs that one time.
 fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);
@@ -163,7 +164,7 @@ fn keep(store: &Mutex<Store>, slos: &Slos) {
     let Some(kept) = slos.kept(SystemTime::now()) else {
         return;
     };
-    let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut store = store.lock();
     match store.save(&kept) {
         Ok(true) => {}
         Ok(false) => {

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::address;
-use crate::admin::{self, Admin, Beside, Door, Feed, Listeners};
+use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
 use crate::config::{Config, Scrape};
 use crate::engine::{self, Watcher};
 use crate::export::prometheus::Prometheus;
@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 
 /// The operators' addresses, bound, and all that is beside the traffic.
 pub(super) struct Operators {
-    beside: Beside,
+    beside: AdminRuntime,
     admin: Option<TcpListener>,
     metrics: Option<TcpListener>,
-    door: Door,
+    door: Access,
 }
 
 /// The readers of upstreams' own metrics.
@@ -80,11 +80,11 @@ impl Watchers {
 impl Operators {
     /// Binds the addresses and reads every file, so that what cannot work fails now.
     pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
-        let beside = Beside::start()
+        let beside = AdminRuntime::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
         prometheus.before_scrape(runtime::figures("admin", beside.handle().clone()));
         Ok(Operators {
-            door: Door::new(&config.admin, Instant::now()).map_err(Error::Configuration)?,
+            door: Access::new(&config.admin, Instant::now()).map_err(Error::Configuration)?,
             admin: bind(config.admin.address, "--admin")?,
             metrics: bind(config.admin.metrics_address, "--metrics-listen")?,
             beside,
@@ -112,7 +112,7 @@ impl Operators {
     }
 
     /// Answers operators; it goes on while streams end, until what is given is dropped.
-    pub(super) fn start(self, admin: Admin) -> Beside {
+    pub(super) fn start(self, admin: Admin) -> AdminRuntime {
         let handle = self.beside.handle();
         if self.admin.is_some() || self.metrics.is_some() {
             handle.spawn(serve(self.admin, self.metrics, admin, self.door));
@@ -122,7 +122,7 @@ impl Operators {
 }
 
 /// Brings the series of listeners up to date.
-pub(super) fn refresh(registry: &Registry, feed: &Feed) {
+pub(super) fn refresh(registry: &Registry, feed: &EventBus) {
     let listening = feed.listening();
     let gauge = registry.gauge(&names::EVENT_LISTENERS, &[]);
     gauge.set(listening.listeners as f64);
@@ -135,7 +135,7 @@ async fn serve(
     on_admin: Option<TcpListener>,
     on_metrics: Option<TcpListener>,
     admin: Admin,
-    door: Door,
+    door: Access,
 ) {
     let listeners = Listeners {
         admin: on_admin.and_then(asynchronous),

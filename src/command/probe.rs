@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cli::ProbeArgs;
 use crate::config::ClientTls;
-use crate::fetch::fetch_with;
+use crate::http_client::fetch_with;
 use crate::output;
 use bytes::Bytes;
 use http::{Request, Uri};

@@ -1,8 +1,8 @@
 //! Changing the configuration of a running proxy: on SIGHUP, and when its file changes.
 
 use super::fallback::{Fallback, running};
-use super::live::Live;
 use super::reload_status::Reloads;
+use super::running_proxy::RunningProxy;
 use crate::Error;
 use crate::admin::Running;
 use crate::config::Config;
@@ -54,7 +54,7 @@ impl Source {
 
 /// Changes a running proxy.
 pub(super) struct Reload {
-    live: Live,
+    live: RunningProxy,
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
     told: Reloads,
     /// Why the last one was refused, and when that was.
@@ -65,7 +65,7 @@ pub(super) struct Reload {
 
 /// Why a configuration is read.
 #[derive(Clone, Copy, PartialEq)]
-enum Because {
+enum ReloadTrigger {
     Signal,
     Changed,
     /// It was refused before.
@@ -73,7 +73,7 @@ enum Because {
 }
 
 /// Changes `live` whenever `source` says so, for ever.
-pub(super) async fn run(live: Live, source: Source, told: Reloads) {
+pub(super) async fn run(live: RunningProxy, source: Source, told: Reloads) {
     let Source {
         read,
         mut file,
@@ -120,18 +120,18 @@ impl Reload {
             if let Some(file) = &mut file {
                 file.taken();
             }
-            return self.reload(Because::Signal);
+            return self.reload(ReloadTrigger::Signal);
         }
         if file.is_some_and(Watched::changed) {
-            return self.reload(Because::Changed);
+            return self.reload(ReloadTrigger::Changed);
         }
         let due = |(_, at): &(String, Instant)| at.elapsed() >= RETRY_EVERY;
         if self.refused.as_ref().is_some_and(due) {
-            self.reload(Because::Again);
+            self.reload(ReloadTrigger::Again);
         }
     }
 
-    fn reload(&mut self, because: Because) {
+    fn reload(&mut self, because: ReloadTrigger) {
         let changed = (self.read)().and_then(|config| {
             let digest = config.digest.clone();
             self.live.change(config).map(|()| digest)
@@ -151,7 +151,7 @@ impl Reload {
         }
     }
 
-    fn refuse(&mut self, because: Because, error: &Error) {
+    fn refuse(&mut self, because: ReloadTrigger, error: &Error) {
         if let Some((fallback, told)) = self.fallback.take() {
             return self.fall_back(because, error, fallback, told);
         }
@@ -161,7 +161,7 @@ impl Reload {
             .as_ref()
             .is_some_and(|(known, _)| *known == reason);
         self.refused = Some((reason.clone(), Instant::now()));
-        if because == Because::Again && known {
+        if because == ReloadTrigger::Again && known {
             return;
         }
         self.told.refused.increment(1);
@@ -174,12 +174,18 @@ impl Reload {
     }
 
     /// There is none before: what was refused decides whether calls are, too.
-    fn fall_back(&mut self, because: Because, error: &Error, fallback: Fallback, told: Instant) {
+    fn fall_back(
+        &mut self,
+        because: ReloadTrigger,
+        error: &Error,
+        fallback: Fallback,
+        told: Instant,
+    ) {
         let now = Instant::now();
         let known = self.refused.take().map(|(known, _)| known);
         let reason = match (because, known) {
             // What was refused is the same as before.
-            (Because::Again, Some(known)) => known,
+            (ReloadTrigger::Again, Some(known)) => known,
             _ => {
                 self.told.refused.increment(1);
                 error.to_string()
@@ -188,7 +194,7 @@ impl Reload {
         let mut config = fallback.config();
         // Fixed while the process runs.
         config.admin = self.live.config.load().admin.clone();
-        let mut remind = because != Because::Again || now - told >= REMIND_EVERY;
+        let mut remind = because != ReloadTrigger::Again || now - told >= REMIND_EVERY;
         if config.refusal != self.live.config.load().refusal {
             remind = true;
             if let Err(error) = self.live.change(config) {

@@ -6,12 +6,13 @@ use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::ReplayArgs;
 use crate::config::Measure;
-use crate::meter::{Finding, Meter, Subscriber};
+use crate::meter::{FinishedCall, Meter, Subscriber};
 use crate::observer::{CallStart, End, Frame, Observer};
 use crate::output;
+use parking_lot::Mutex;
 use recording::{Pace, Recording};
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long one recording may take.
@@ -91,15 +92,12 @@ struct Last(Mutex<Vec<CallRecord>>);
 
 impl Last {
     fn take(&self) -> Vec<CallRecord> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
 impl Subscriber for Last {
-    fn finished(&self, finding: &Arc<Finding>) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(finding.record.clone());
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        self.0.lock().push(finished_call.record.clone());
     }
 }

@@ -1,11 +1,11 @@
-//! `tokengauge rules`: what Prometheus must be told to keep the configuration's
+//! `tokengauge rules`: what Prometheus needs to know to keep the configuration's
 //! promises in sight.
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
 use crate::config::Config;
 use crate::output;
-use crate::slo::rules::{self, Place, yaml};
+use crate::slo::rules::{self, RulesContext, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     if args.format == RulesFormat::Alertmanager {
@@ -18,7 +18,7 @@ pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
             "{origin} has no [[slo]]: these are the alerts on the proxy itself"
         ));
     }
-    let place = Place {
+    let place = RulesContext {
         job: args.job.clone(),
         runbooks: args.runbooks.clone(),
         grafana: args.grafana.trim_end_matches('/').to_owned(),

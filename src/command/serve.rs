@@ -1,21 +1,21 @@
 //! The proxy as a running thing: every room wired together, from bound sockets to the
 //! last drained stream. `run` and `demo` share it.
 
-use super::figures;
 use super::ledger;
-use super::live::Live;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
 use super::operators::{Operators, Watchers};
 use super::reload::{self, Source};
 use super::reload_status::Reloads;
+use super::running_proxy::RunningProxy;
+use super::scrape_hooks;
 use super::spending::Spending;
 use crate::Error;
-use crate::admin::{About, Admin, Feed, Readiness};
-use crate::config::{Config, Measure};
+use crate::admin::{Admin, EventBus, ProcessInfo, Readiness};
+use crate::config::Config;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
-use crate::export::otlp::{Around, Otlp};
+use crate::export::otlp::{ExporterContext, Otlp};
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
 use crate::history::ThroughputHistory;
@@ -23,11 +23,13 @@ use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::output;
 use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
-use crate::slo::{Slos, Store, Told};
+use crate::slo::{DeliveryState, Slos, Store};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+#[cfg(feature = "sim")]
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long finished calls may take to reach the call log at the end of the process.
@@ -55,14 +57,14 @@ impl Proxy {
     /// Binds every socket and opens every file, so that what cannot work fails now.
     /// Needs a runtime.
     pub(super) async fn bind(mut config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
-        let room = super::files::make_room(config.limits.connections);
+        let room = super::fd_limit::make_room(config.limits.connections);
         config.limits.connections = room.agents;
-        crate::memory::warn_of(config.measure.memory_bytes);
+        crate::config::warn_of_memory_limit(config.measure.memory_bytes);
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);
         let recent = RecentCalls::new(config.measure.recent_calls);
-        let feed = Feed::new();
+        let feed = EventBus::new();
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
             vec![prometheus.clone(), recent.clone(), feed.clone()];
         if let Some(path) = call_log {
@@ -75,31 +77,29 @@ impl Proxy {
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
         let spending = Spending::open(&config)?;
-        subscribers.push(spending.budgets.clone());
+        subscribers.push(spending.accounting.budgets.clone());
         let receivers = receivers(&config, &prometheus, &slos, &spending)?;
         super::check::files(&config)?;
         // From here on only addresses fail: with another configuration all of the above is
         // begun again, and OTLP is not to be sent twice.
         let otlp = start_otlp(&config, &prometheus);
         subscribers.extend(otlp.subscribers());
-        let measure = Measure {
-            budgets: Arc::clone(&spending.budgets),
-            ..config.measure.clone()
-        };
-        let meter = Meter::tracing(measure, subscribers, otlp.tracer());
+        let accounting = spending.accounting.clone();
+        let measure = config.measure.clone();
+        let meter = Meter::with(measure, accounting, subscribers, otlp.tracer());
         otlp.begin_metrics(&prometheus, &meter);
         ledger::look(ledger.as_ref(), &meter);
         let observer: Arc<dyn Observer> = meter.clone();
-        let forwarder = Forwarder::new(Arc::clone(&config), observer)
+        let forwarder = Forwarder::new(config.forwarding(), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
         forwarder.limit_descriptors(room.upstreams);
-        figures::keep(
+        scrape_hooks::keep(
             &prometheus,
             &forwarder,
             &slos,
             &feed,
-            &spending.budgets,
+            &spending.accounting.budgets,
             &meter,
         );
         let bound = bind_listeners(&config)?;
@@ -109,7 +109,7 @@ impl Proxy {
         let operators = Operators::bind(&config, &prometheus)?;
         let mut watchers = operators.watchers(&prometheus, &meter);
         watchers.change(watchers.prepare(&config.scrapes)?);
-        let about = About::new(&config, &addresses, SystemTime::now());
+        let about = ProcessInfo::new(&config, &addresses, SystemTime::now());
         let admin = Admin {
             slos,
             meter,
@@ -157,6 +157,7 @@ impl Proxy {
     }
 
     /// Where agents connect: the first address.
+    #[cfg(feature = "sim")]
     pub(super) fn address(&self) -> SocketAddr {
         self.bound[0].address()
     }
@@ -176,7 +177,7 @@ impl Proxy {
             &config.load().limits,
             self.shutdown,
         ));
-        let live = Live {
+        let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
             listening: Arc::clone(&listening),
@@ -187,7 +188,6 @@ impl Proxy {
             readiness: Arc::clone(&self.admin.readiness),
             about: Arc::clone(&self.admin.about),
             store: self.store,
-            budgets: Arc::clone(&self.spending.budgets),
             receivers: self.receivers,
             watchers: self.watchers,
         };
@@ -247,18 +247,22 @@ fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {
     bound.map_err(|error| Error::Address(error.to_string()))
 }
 
-/// Who is told of alerts.
+/// Who receives alerts.
 fn receivers(
     config: &Config,
     prometheus: &Arc<Prometheus>,
     slos: &Arc<Slos>,
     spending: &Spending,
 ) -> Result<Receivers, Error> {
-    let told = config.state_dir.as_deref().map(Told::open).transpose();
+    let told = config
+        .state_dir
+        .as_deref()
+        .map(DeliveryState::open)
+        .transpose();
     let told = told.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
     let failures = Arc::clone(prometheus);
     let failures = move |kind| failures.export_failures("notify", kind);
-    let mut receivers = Receivers::new(slos, &spending.budgets, told, failures);
+    let mut receivers = Receivers::new(slos, &spending.accounting.budgets, told, failures);
     receivers.change(receivers.prepare(&config.receivers)?);
     Ok(receivers)
 }
@@ -266,7 +270,7 @@ fn receivers(
 /// Starts what the standard variables of OpenTelemetry ask for.
 fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
     let failures = Arc::clone(prometheus);
-    let around = Around {
+    let around = ExporterContext {
         conventions: config.otlp.conventions,
         langfuse: config.otlp.langfuse,
         instance: uuid::Uuid::new_v4().to_string(),
@@ -292,8 +296,11 @@ fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, E
         failed: prometheus.export_failures("call_log", "write"),
         dropped: prometheus.export_failures("call_log", "full"),
     };
-    let target = Target::parse(&path.to_string_lossy());
-    CallLog::open(&target, losses, Instant::now).map_err(|error| {
+    let target = match path.to_str() {
+        Some("-") => Target::Stream(output::stdout()),
+        _ => Target::File(path.to_owned()),
+    };
+    CallLog::open(target, losses, Instant::now).map_err(|error| {
         Error::Failed(format!(
             "cannot open the call log {}: {error}",
             path.display()

@@ -2,28 +2,31 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::cost::budget::{Budgets, Store, seconds_since_1970};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::cost::budget::{Store, seconds_since_1970};
+use crate::meter::Accounting;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How often it is written.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// The budgets, and where what was spent of them is kept.
+/// Prices, budgets and quotas, and where what was spent is kept.
 #[derive(Clone)]
 pub(super) struct Spending {
-    pub(super) budgets: Arc<Budgets>,
+    pub(super) accounting: Accounting,
     store: Option<Arc<Mutex<Store>>>,
 }
 
 impl Spending {
     /// Goes on where the last process ended, where there is a state directory.
     pub(super) fn open(config: &Config) -> Result<Spending, Error> {
-        let budgets = Budgets::new(&config.budgets);
+        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
+        let budgets = &accounting.budgets;
         let now = seconds_since_1970(SystemTime::now());
         let store = config.state_dir.as_deref();
         let store = store.map(|folder| {
-            Store::open(folder, &budgets, now).map_err(|error| {
+            Store::open(folder, budgets, now).map_err(|error| {
                 let place = folder.display();
                 Error::Failed(format!(
                     "what was spent cannot be read from {place}: {error}; make spending.json there readable, \
@@ -39,7 +42,7 @@ impl Spending {
             );
         }
         Ok(Spending {
-            budgets,
+            accounting,
             store: store.map(|store| Arc::new(Mutex::new(store))),
         })
     }
@@ -52,19 +55,23 @@ impl Spending {
         loop {
             tokio::time::sleep(KEEP_EVERY).await;
             let this = self.clone();
-            // A panic in it was told by then.
+            // A panic in it was logged by then.
             let _ = tokio::task::spawn_blocking(move || this.keep()).await;
         }
     }
 
     /// Writes what was spent. Blocks.
     pub(super) fn keep(&self) {
-        let Some(store) = self.store.as_ref().filter(|_| !self.budgets.is_empty()) else {
+        let Some(store) = self
+            .store
+            .as_ref()
+            .filter(|_| !self.accounting.budgets.is_empty())
+        else {
             return;
         };
-        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = store.lock();
         let now = seconds_since_1970(SystemTime::now());
-        if let Err(error) = store.save(&self.budgets, now) {
+        if let Err(error) = store.save(&self.accounting.budgets, now) {
             tracing::warn!(%error, "what was spent cannot be kept; a restart begins the budgets anew");
         }
     }

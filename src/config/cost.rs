@@ -6,7 +6,7 @@ use super::resolve::{Problems, check_label};
 use super::*;
 use crate::caller::{Mode, OnUnreadable};
 use crate::cost::budget::{MAX_BUDGETS, MAX_WARNINGS, Period};
-use crate::cost::{Gpus, Price, Tariff};
+use crate::cost::{GpuPrice, Price, Tariff};
 use std::collections::{HashMap, HashSet};
 use toml::Spanned;
 
@@ -90,7 +90,7 @@ fn check_tariff(place: &Spanned<String>, tariff: &Tariff, problems: &mut Problem
 pub(super) fn gpus(
     upstreams: &[Spanned<file::Upstream>],
     problems: &mut Problems<'_>,
-) -> HashMap<Arc<str>, Arc<Gpus>> {
+) -> HashMap<Arc<str>, GpuPrice> {
     let mut all = HashMap::new();
     for written in upstreams.iter().map(Spanned::get_ref) {
         let Some(price) = &written.gpu_usd_per_hour else {
@@ -107,7 +107,14 @@ pub(super) fn gpus(
             problems.at(none, "must be at least 1");
         }
         let name = written.name.get_ref().as_str().into();
-        all.insert(name, Gpus::new(*price.get_ref(), count));
+        let usd_per_hour = *price.get_ref();
+        all.insert(
+            name,
+            GpuPrice {
+                usd_per_hour,
+                count,
+            },
+        );
     }
     all
 }

@@ -136,7 +136,7 @@ fn comment(line: &str) -> Option<usize> {
     None
 }
 
-/// The members of a line that is TOML or YAML, as far as that can be told: what stands before
+/// The members of a line that is TOML or YAML, as far as that can be known: what stands before
 /// each `=` or `:`, and all behind it.
 fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let quotes = |sign: char| sign.is_whitespace() || matches!(sign, '"' | '\'');

@@ -5,7 +5,7 @@ use super::objectives::selector;
 use super::resolve::{Problems, check_label};
 use super::*;
 use crate::caller::OnUnreadable;
-use crate::quota::{MAX_QUOTAS, Quota};
+use crate::quota::MAX_QUOTAS;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use toml::Spanned;
@@ -16,7 +16,7 @@ pub(super) fn quotas(
     routes: &[Arc<Route>],
     measure: &Measure,
     problems: &mut Problems<'_>,
-) -> Arc<Quotas> {
+) -> Vec<Quota> {
     if let Some(beyond) = written.get(MAX_QUOTAS) {
         problems.at(beyond, format!("there can be at most {MAX_QUOTAS} quotas"));
     }
@@ -59,7 +59,7 @@ pub(super) fn quotas(
             on_unreadable: written.on_unreadable.unwrap_or(OnUnreadable::Count),
         });
     }
-    Quotas::new(&quotas)
+    quotas
 }
 
 fn positive(written: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> Option<NonZeroU32> {

@@ -19,6 +19,8 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         slos: _,
         receivers: _,
         budgets: _,
+        prices: _,
+        quotas: _,
         state_dir,
         ledger,
         refusal: _,

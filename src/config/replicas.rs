@@ -11,8 +11,10 @@ impl Config {
     /// One sentence for each limit and receiver, for an operator who may run several
     /// replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
-        let enforced = self.measure.quotas.all();
-        let enforced = enforced.filter(|quota| quota.mode == Mode::Enforce);
+        let enforced = self
+            .quotas
+            .iter()
+            .filter(|quota| quota.mode == Mode::Enforce);
         let quotas = enforced.map(|quota| format!("quota {}: {THROUGH}", quota.name));
         let rate = self.limits.requests_per_minute;
         let rate = rate.map(|_| format!("limits.requests_per_minute: {THROUGH}"));

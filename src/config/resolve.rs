@@ -2,8 +2,8 @@
 //! defaults, resolves names, and collects every problem before giving up.
 
 use super::file::{self, File, Problem, key_at, line_at};
+use super::memory_limit::default_bytes;
 use super::*;
-use crate::memory::default_bytes;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use toml::Spanned;
@@ -44,16 +44,16 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     measure.attribution =
         attribution::rules(hash_users, file.attribution, given, &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
-    measure.prices = Arc::new(Prices {
+    let prices = PriceList {
         configured: cost::prices(file.price, &upstreams, &mut problems),
         shipped: file.shipped_prices.unwrap_or(true),
         gpus,
-    });
+    };
     measure.upstream_facts = Arc::new(facts);
     let budgets = cost::budgets(file.budget, &routes, &measure, &mut problems);
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
-    measure.quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
+    let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
     operators::apart(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
@@ -74,6 +74,8 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         slos,
         receivers,
         budgets,
+        prices,
+        quotas,
         state_dir: file.state_dir,
         ledger,
         refusal: None,
@@ -220,10 +222,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
             .map_or(default.max_models, Spanned::into_inner),
         attribution: default.attribution,
         workloads: default.workloads,
-        prices: default.prices,
-        budgets: default.budgets,
         upstream_facts: default.upstream_facts,
-        quotas: default.quotas,
     }
 }
 

@@ -13,30 +13,9 @@ impl Config {
     ) -> Result<Config, String> {
         let endpoint =
             parse_url(upstream).map_err(|reason| format!("--upstream `{upstream}` {reason}"))?;
-        let upstream = Arc::new(Upstream {
-            name: endpoint.authority.as_str().into(),
-            endpoints: vec![endpoint],
-            protocol: Protocol::Auto,
-            tls: ClientTls::default(),
-            timeouts: Timeouts::default(),
-            max_idle: DEFAULT_MAX_IDLE,
-            idle_for: DEFAULT_IDLE_FOR,
-            eject_for: DEFAULT_EJECT_FOR,
-            max_connections: None,
-            max_pending: DEFAULT_MAX_PENDING,
-        });
-        let route = Route {
-            name: "all".into(),
-            matches: Matches::default(),
-            strip_prefix: false,
-            upstream,
-            dialect: None,
-            workload: None,
-            inject_usage: false,
-            add_via: false,
-            add_forwarded: false,
-            upgrades: default_upgrades(),
-        };
+        let name = endpoint.authority.as_str().to_owned();
+        let upstream = Arc::new(Upstream::new(&name, vec![endpoint]));
+        let route = Route::new("all", upstream);
         Ok(Config {
             listeners: vec![Listener {
                 address: listen,
@@ -55,6 +34,8 @@ impl Config {
             slos: Vec::new(),
             receivers: Vec::new(),
             budgets: Vec::new(),
+            prices: PriceList::default(),
+            quotas: Vec::new(),
             state_dir: None,
             ledger: None,
             refusal: None,

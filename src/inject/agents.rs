@@ -1,18 +1,18 @@
 //! Containers that call models: their base URLs are pointed at the sidecar, where they
 //! have none of their own.
 
+use super::annotations::{Annotations, BaseUrls};
 use super::lookalikes;
 use super::pod::{List, Pod, is_foreign};
 use super::settings::Settings;
 use super::sidecar;
-use super::wishes::{BaseUrls, Wishes};
 use super::{PREFIX, SIDECAR};
 use crate::config::Config;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What the sidecar answers.
-pub(super) struct Reached {
+pub(super) struct ReachableProviders {
     port: u16,
     native: bool,
     /// Prefixes of paths that some route takes; all where that is not known.
@@ -21,9 +21,9 @@ pub(super) struct Reached {
     taken: Vec<(String, String)>,
 }
 
-impl Reached {
-    pub(super) fn everything() -> Reached {
-        Reached {
+impl ReachableProviders {
+    pub(super) fn everything() -> ReachableProviders {
+        ReachableProviders {
             port: 0,
             native: false,
             prefixes: None,
@@ -32,7 +32,7 @@ impl Reached {
     }
 
     /// What a configuration's routes take.
-    pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> Reached {
+    pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> ReachableProviders {
         let config = Config::parse(text, "").ok();
         let prefixes = config.map(|config| {
             let routes = config.routes.iter();
@@ -42,16 +42,16 @@ impl Reached {
                 .map(|route| route.matches.path_prefix.clone())
                 .collect()
         });
-        Reached {
+        ReachableProviders {
             prefixes,
             taken,
-            ..Reached::everything()
+            ..ReachableProviders::everything()
         }
     }
 
     /// The same at a port. Whether init containers reach it, too, depends on `native`.
-    pub(super) fn at(self, port: u16, native: bool) -> Reached {
-        Reached {
+    pub(super) fn at(self, port: u16, native: bool) -> ReachableProviders {
+        ReachableProviders {
             port,
             native,
             ..self
@@ -69,7 +69,7 @@ impl Reached {
 }
 
 /// Variables that mean the same, by the path that they lead to.
-fn groups<'a>(settings: &'a Settings, wishes: &Wishes) -> BTreeMap<&'a str, Vec<&'a str>> {
+fn groups<'a>(settings: &'a Settings, wishes: &Annotations) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, path) in &settings.base_urls {
         let wanted = wishes.variables.as_ref();
@@ -84,7 +84,7 @@ fn groups<'a>(settings: &'a Settings, wishes: &Wishes) -> BTreeMap<&'a str, Vec<
 /// for: the provider's name and the URL.
 pub(super) fn taken_over(
     pod: &Pod,
-    wishes: &Wishes,
+    wishes: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<(String, String)>, String> {
@@ -122,9 +122,9 @@ pub(super) fn taken_over(
 /// Points base URLs at the sidecar.
 pub(super) fn point(
     pod: &mut Pod,
-    wishes: &Wishes,
+    wishes: &Annotations,
     settings: &Settings,
-    reached: &Reached,
+    reached: &ReachableProviders,
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     check(pod, wishes, settings)?;
@@ -159,7 +159,7 @@ pub(super) fn point(
     Ok(())
 }
 
-fn check(pod: &Pod, wishes: &Wishes, settings: &Settings) -> Result<(), String> {
+fn check(pod: &Pod, wishes: &Annotations, settings: &Settings) -> Result<(), String> {
     for name in wishes.containers.iter().flatten() {
         if !pod.has_container(name) {
             return Err(format!(
@@ -177,7 +177,7 @@ fn check(pod: &Pod, wishes: &Wishes, settings: &Settings) -> Result<(), String> 
     Ok(())
 }
 
-fn is_wanted(container: &Value, wishes: &Wishes) -> bool {
+fn is_wanted(container: &Value, wishes: &Annotations) -> bool {
     let name = container["name"].as_str().unwrap_or_default();
     match &wishes.containers {
         Some(wanted) => wanted.iter().any(|wanted| wanted == name),
@@ -188,8 +188,8 @@ fn is_wanted(container: &Value, wishes: &Wishes) -> bool {
 fn point_one(
     container: &mut Value,
     groups: &BTreeMap<&str, Vec<&str>>,
-    wishes: &Wishes,
-    reached: &Reached,
+    wishes: &Annotations,
+    reached: &ReachableProviders,
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     let who = format!("container {}", container["name"]);
@@ -274,7 +274,13 @@ fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
 
 /// Points variables with written values at the sidecar, where their URL has become its
 /// upstream.
-fn replaced(container: &mut Value, set: &[&str], path: &str, url: &str, reached: &Reached) -> bool {
+fn replaced(
+    container: &mut Value,
+    set: &[&str],
+    path: &str,
+    url: &str,
+    reached: &ReachableProviders,
+) -> bool {
     let provider = path.trim_start_matches('/');
     let provider = provider.split('/').next().unwrap_or(provider);
     let upstream = reached.taken.iter().find(|(name, _)| name == provider);

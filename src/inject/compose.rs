@@ -2,7 +2,7 @@
 //! upstreams, workload and objectives before its own.
 
 use super::PREFIX;
-use super::wishes::{Engine, Slo, Wishes};
+use super::annotations::{Annotations, Engine, Slo};
 use crate::config::Config;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -12,7 +12,7 @@ pub(super) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 /// Where the sidecar may write.
 pub(super) const STATE: &str = "/var/lib/tokengauge";
 
-/// What concerns the place where a configuration runs: the sidecar's is told by its
+/// What concerns the place where a configuration runs: the sidecar's is known by its
 /// arguments, and files that it names are not in the pod.
 const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "ledger", "notify"];
 /// The lists of a fallback, and the keys of their tables.
@@ -31,7 +31,7 @@ const MARGIN: u64 = 5;
 /// For a pod whose containers call models. `upstreams` are names and base URLs.
 pub(super) fn agents(
     base: &str,
-    wishes: &Wishes,
+    wishes: &Annotations,
     upstreams: &[(String, String)],
     base_urls: &BTreeMap<String, String>,
     grace: u64,
@@ -66,7 +66,7 @@ pub(super) fn fallback(text: &str, grace: u64) -> Result<String, String> {
 /// For a pod with an engine: everything goes to it.
 pub(super) fn engine(
     base: &str,
-    wishes: &Wishes,
+    wishes: &Annotations,
     engine: &Engine,
     name: &str,
     grace: u64,
@@ -126,7 +126,7 @@ fn of_any_place(base: &str) -> Result<Table, String> {
     Ok(table)
 }
 
-fn finish(mut table: Table, wishes: &Wishes, grace: u64) -> Result<String, String> {
+fn finish(mut table: Table, wishes: &Annotations, grace: u64) -> Result<String, String> {
     table.insert("drain_timeout".to_owned(), drain(grace).into());
     if let Some(workload) = &wishes.workload {
         // One that asks for nothing matches every call, and the first that matches wins.

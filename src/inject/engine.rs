@@ -6,14 +6,14 @@
 //! number do, too.
 
 use super::PREFIX;
+use super::annotations::{Annotations, Engine};
 use super::compose;
 use super::pod::{List, Pod, is_foreign, object};
 use super::settings::Settings;
-use super::wishes::{Engine, Wishes};
 use serde_json::{Value, json};
 
 /// An engine with the gauge in front of it.
-pub(super) struct Fronted {
+pub(super) struct EngineSidecar {
     /// The sidecar's port as the pod shows it, with the name that was the engine's.
     pub(super) port: Value,
     /// Where everything goes to the engine; what the pod asks for by name is used in its place.
@@ -29,11 +29,11 @@ const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 pub(super) fn front(
     pod: &mut Pod,
     engine: &Engine,
-    wishes: &Wishes,
+    wishes: &Annotations,
     settings: &Settings,
     traffic: u16,
     warnings: &mut Vec<String>,
-) -> Result<Fronted, String> {
+) -> Result<EngineSidecar, String> {
     if !wishes.upstreams.is_empty() {
         return Err(format!(
             "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
@@ -62,7 +62,7 @@ pub(super) fn front(
     if let Some(name) = port_name {
         port["name"] = json!(name);
     }
-    Ok(Fronted { port, config })
+    Ok(EngineSidecar { port, config })
 }
 
 /// What Services have to do with an engine that stays where it is.
@@ -79,7 +79,7 @@ fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
 }
 
 /// The container that says it listens there; else the one that is named; else the only one.
-fn find(pod: &Pod, engine: &Engine, wishes: &Wishes) -> Result<usize, String> {
+fn find(pod: &Pod, engine: &Engine, wishes: &Annotations) -> Result<usize, String> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
         let ports = container["ports"].as_array().into_iter().flatten();

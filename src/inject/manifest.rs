@@ -149,7 +149,7 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
 
 /// Whether a sidecar is wanted for an object without a template that says so.
 fn asks(object: &Value, asked: Asked) -> bool {
-    kinds::asks(object).unwrap_or(asked == Asked::Around)
+    kinds::asks(object).unwrap_or(asked == Asked::Namespace)
 }
 
 /// What became of a template.

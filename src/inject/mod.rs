@@ -22,6 +22,7 @@
 //! understood is not changed.
 
 mod agents;
+mod annotations;
 mod compose;
 mod engine;
 mod kinds;
@@ -35,14 +36,13 @@ mod resources;
 pub mod review;
 pub mod settings;
 mod sidecar;
-mod wishes;
 
-use agents::Reached;
+use agents::ReachableProviders;
+use annotations::Annotations;
 use pod::Pod;
 use serde_json::Value;
 pub use settings::Settings;
 use sidecar::{Place, Source};
-use wishes::Wishes;
 
 /// Before the name of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
@@ -61,7 +61,7 @@ const MAX_FALLBACK: usize = 64 << 10;
 pub enum Asked {
     /// Everything around the pod: its namespace, or whoever runs the command. A pod may
     /// opt out.
-    Around,
+    Namespace,
     /// Nobody but the pod itself can.
     ByPod,
 }
@@ -113,14 +113,14 @@ fn changed(
     settings: &Settings,
 ) -> Result<Changed, String> {
     let mut pod = Pod::new(before.clone())?;
-    let wanted = match wishes::asks(&pod)? {
+    let wanted = match annotations::asks(&pod)? {
         Some(asks) => asks,
-        None => asked == Asked::Around,
+        None => asked == Asked::Namespace,
     };
     if !wanted || pod.has_container(SIDECAR) {
         return Ok(None);
     }
-    let wishes = Wishes::of(&pod)?;
+    let wishes = Annotations::of(&pod)?;
     let native = settings.native();
     refuse_what_cannot_be(&pod, native, ends)?;
     if wishes.config.is_some() && wishes.composes() {
@@ -250,10 +250,10 @@ fn base(settings: &Settings) -> &str {
 /// Where the configuration comes from, and which base URLs it knows.
 fn source(
     pod: &Pod,
-    wishes: &Wishes,
+    wishes: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<(Source, Reached), String> {
+) -> Result<(Source, ReachableProviders), String> {
     let taken = agents::taken_over(pod, wishes, settings, warnings)?;
     if let Some(name) = &wishes.config {
         if !taken.is_empty() {
@@ -263,12 +263,12 @@ fn source(
             name: name.clone(),
             by_pod: true,
         };
-        return Ok((source, Reached::everything()));
+        return Ok((source, ReachableProviders::everything()));
     }
     let base = base(settings);
     if wishes.composes() || !taken.is_empty() {
         let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
-        let reached = Reached::by(&text, taken);
+        let reached = ReachableProviders::by(&text, taken);
         return Ok((Source::Text(text), reached));
     }
     Ok(match &settings.config_map {
@@ -277,15 +277,15 @@ fn source(
                 name: name.clone(),
                 by_pod: false,
             };
-            (source, Reached::by(base, taken))
+            (source, ReachableProviders::by(base, taken))
         }
         None => match &settings.base {
             Some(_) => {
                 let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
-                let reached = Reached::by(&text, taken);
+                let reached = ReachableProviders::by(&text, taken);
                 (Source::Text(text), reached)
             }
-            None => (Source::BuiltIn, Reached::by(base, taken)),
+            None => (Source::BuiltIn, ReachableProviders::by(base, taken)),
         },
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Operations that make `after` of `before`. Items of lists are told apart by their
+/// Operations that make `after` of `before`. Items of lists are distinguished by their
 /// `name`, where all have one.
 pub fn diff(before: &Value, after: &Value) -> Vec<Value> {
     let mut patch = Vec::new();

@@ -5,8 +5,8 @@
 //! every number in the pod counts as a used port, wherever it is written.
 
 use super::PREFIX;
+use super::annotations::Annotations;
 use super::settings::Settings;
-use super::wishes::Wishes;
 use serde_json::Value;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -39,7 +39,7 @@ pub(super) struct Ports {
 /// object that has its template.
 pub(super) fn choose(
     object: &Value,
-    wishes: &Wishes,
+    wishes: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
 ) -> Result<Ports, String> {
@@ -160,7 +160,7 @@ enum Step<'a> {
 }
 
 /// Where the first mention is that `wanted` holds for, such as
-/// `spec.containers[app].args[1]`. The value itself is not told: it may be a secret.
+/// `spec.containers[app].args[1]`. The value itself is not shown: it may be a secret.
 fn find(object: &Value, wanted: impl Fn(&Mention) -> bool) -> Option<String> {
     let mut place = None;
     walk(object, &mut Vec::new(), &mut |path, mention| {

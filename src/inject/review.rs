@@ -216,7 +216,7 @@ fn shortened(text: &str) -> String {
 /// may ask themselves; health and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
     let around = |State(injector): State<Arc<Injector>>, request: Request| async move {
-        respond(injector, request, Asked::Around).await
+        respond(injector, request, Asked::Namespace).await
     };
     let by_pod = |State(injector): State<Arc<Injector>>, request: Request| async move {
         respond(injector, request, Asked::ByPod).await

@@ -165,7 +165,7 @@ async fn agents_that_break_off() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A half-closed connection cannot be told from one whose agent is gone until something
+/// A half-closed connection cannot be distinguished from one whose agent is gone until something
 /// is written: it counts as gone, or the engine would go on for nobody until its first
 /// token. nginx, Envoy, Node, Go and uvicorn decide the same.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A backend that misbehaves as it is told.
+//! A backend that misbehaves as it is asked to.
 
 use super::message::{self, Seen};
 use super::play::{End, Gone, Play};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{Channel, TpsUnavailable};
 use tokengauge::config::{Conventions, Measure};
-use tokengauge::meter::{Finding, Meter, RecentCalls, Stream, Subscriber, Watch};
+use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -304,7 +304,7 @@ async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
     hanging.abort();
 }
 
-/// Panics where it is told of tokens, or of a call's end.
+/// Panics where it is given tokens, or of a call's end.
 struct Panics {
     live: bool,
 }
@@ -312,16 +312,16 @@ struct Panics {
 struct Panic;
 
 impl Subscriber for Panics {
-    fn watch(&self, _: &Stream<'_>) -> Option<Box<dyn Watch>> {
-        self.live.then(|| Box::new(Panic) as Box<dyn Watch>)
+    fn watch(&self, _: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
+        self.live.then(|| Box::new(Panic) as Box<dyn TokenObserver>)
     }
 
-    fn finished(&self, _: &Arc<Finding>) {
+    fn finished(&self, _: &Arc<FinishedCall>) {
         assert!(self.live, "as the test wants it");
     }
 }
 
-impl Watch for Panic {
+impl TokenObserver for Panic {
     fn tokens(&mut self, _: Instant, _: Channel, _: u64) {
         panic!("as the test wants it");
     }
@@ -359,7 +359,8 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
         let records = recent.newest(10);
         assert_eq!(records.len(), 5, "{live}");
         let unparsed = Some(TpsUnavailable::Unparsed);
-        let hit = |finding: &&Arc<Finding>| finding.record.tps.unavailable == unparsed;
+        let hit =
+            |finished_call: &&Arc<FinishedCall>| finished_call.record.tps.unavailable == unparsed;
         assert_eq!(records.iter().filter(hit).count(), if live { 5 } else { 0 });
         assert!(!live || figures.panics > 0);
     }

@@ -88,7 +88,7 @@ pub fn fault(name: &'static str, does: Play, through: Through, recorded: Recorde
     }
 }
 
-/// The backend refused, or there was none: what the agent and the record are told.
+/// The backend refused, or there was none: what the agent and the record are reported.
 pub fn refused(name: &'static str, does: Play, status: &'static str, error: &'static str) -> Fault {
     let outcome = match (error, status) {
         (_, "504") => "timeout",

@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Dialect};
-use tokengauge::config::Measure;
-use tokengauge::meter::{Finding, Meter, RecentCalls, Subscriber};
+use tokengauge::config::{Config, Measure};
+use tokengauge::meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
 use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
 use tokengauge::throughput::Ticked;
 use tokengauge::trace::Tracer;
@@ -40,13 +40,28 @@ impl Bench {
 
     pub fn tracing(
         measure: Measure,
+        subscribers: Vec<Arc<dyn Subscriber>>,
+        tracer: Option<Arc<Tracer>>,
+    ) -> Bench {
+        Bench::with(measure, Accounting::default(), subscribers, tracer)
+    }
+
+    /// Measures and charges as a configuration says.
+    pub fn configured(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
+        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
+        Bench::with(config.measure.clone(), accounting, subscribers, None)
+    }
+
+    pub fn with(
+        measure: Measure,
+        accounting: Accounting,
         mut subscribers: Vec<Arc<dyn Subscriber>>,
         tracer: Option<Arc<Tracer>>,
     ) -> Bench {
         let recent = RecentCalls::new(10_000);
         subscribers.push(Arc::clone(&recent) as Arc<dyn Subscriber>);
         Bench {
-            meter: Meter::tracing(measure, subscribers, tracer),
+            meter: Meter::with(measure, accounting, subscribers, tracer),
             recent,
             start: Instant::now(),
             route: "route".into(),
@@ -148,7 +163,7 @@ impl Bench {
     }
 
     pub fn newest(&self) -> CallRecord {
-        self.findings()
+        self.finished_calls()
             .first()
             .expect("a finished call")
             .record
@@ -156,7 +171,7 @@ impl Bench {
     }
 
     /// All findings so far, newest first.
-    pub fn findings(&self) -> Vec<Arc<Finding>> {
+    pub fn finished_calls(&self) -> Vec<Arc<FinishedCall>> {
         assert!(self.meter.flush(PATIENCE), "the background is done in time");
         self.recent.newest(usize::MAX)
     }

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::config::Conventions;
-use tokengauge::export::otlp::{Around, Otlp};
+use tokengauge::export::otlp::{ExporterContext, Otlp};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -250,7 +250,7 @@ pub fn exporters_for(
 ) -> (Otlp, Lost) {
     let lost = Lost::default();
     let counted = Arc::clone(&lost);
-    let around = Around {
+    let around = ExporterContext {
         conventions,
         langfuse,
         instance: "this-process".to_owned(),

@@ -126,7 +126,7 @@ impl Process {
     }
 }
 
-/// Answers `/…/hello` at once, and `/…/stream/<id>` chunk by chunk as it is told.
+/// Answers `/…/hello` at once, and `/…/stream/<id>` chunk by chunk as it is asked to.
 pub struct Steps {
     pub address: SocketAddr,
     step: watch::Sender<usize>,

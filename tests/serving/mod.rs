@@ -55,7 +55,7 @@ impl Proxy {
         .expect("bound");
         let address = bound.address();
         let forwarder =
-            Arc::new(Forwarder::new(Arc::new(config), Arc::new(Blind)).expect("usable"));
+            Arc::new(Forwarder::new(config.forwarding(), Arc::new(Blind)).expect("usable"));
         let shutdown = Shutdown::new();
         let handle = shutdown.clone();
         let serving = tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::config::{Config, Measure};
-use tokengauge::meter::Subscriber;
+use tokengauge::meter::{Accounting, Subscriber};
 use tokengauge::observer::{CallObserver, End};
 use tokengauge::slo::{Slos, Status};
 
@@ -32,6 +32,7 @@ impl Desk {
 
     pub fn warmed(slos: &str, warm_up_calls: u32) -> Desk {
         let config = config(slos);
+        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
         let measure = Measure {
             warm_up_calls,
             warm_up_for: Duration::ZERO,
@@ -40,7 +41,7 @@ impl Desk {
         let slos = Slos::new(&config.slos, &measure, std::time::Instant::now(), wall(0));
         let subscriber: Arc<dyn Subscriber> = slos.clone();
         Desk {
-            bench: Bench::new(measure, vec![subscriber]),
+            bench: Bench::with(measure, accounting, vec![subscriber], None),
             slos,
         }
     }
@@ -51,7 +52,7 @@ impl Desk {
     }
 
     pub fn status(&self, millis: u64) -> Status {
-        self.bench.findings();
+        self.bench.finished_calls();
         self.slos.status(self.bench.at(millis)).remove(0)
     }
 

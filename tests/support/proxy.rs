@@ -8,6 +8,7 @@ use tokengauge::config::{
     Admin, ClientTls, Config, Endpoint, Limits, Listener, Matches, Measure, Otlp, Protocol, Route,
     ServerTls, Timeouts, Upstream,
 };
+use tokengauge::cost::PriceList;
 use tokengauge::observer::Observer;
 use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
 
@@ -80,7 +81,7 @@ impl Setup {
         let tls = self.listener_tls.take();
         let config = self.config();
         let (limits, drain_timeout) = (config.limits, config.drain_timeout);
-        let forwarder = Arc::new(Forwarder::new(Arc::new(config), observer).unwrap());
+        let forwarder = Arc::new(Forwarder::new(config.forwarding(), observer).unwrap());
         let bound = Bound::bind(&Listener {
             address: ([127, 0, 0, 1], 0).into(),
             tls,
@@ -145,6 +146,8 @@ impl Setup {
             slos: Vec::new(),
             receivers: Vec::new(),
             budgets: Vec::new(),
+            prices: PriceList::default(),
+            quotas: Vec::new(),
             state_dir: None,
             ledger: None,
             refusal: None,

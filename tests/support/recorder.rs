@@ -1,4 +1,4 @@
-//! An observer that keeps what it is told.
+//! An observer that keeps what it is given.
 
 use super::eventually;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use tokengauge::observer::{
     UpstreamTrace,
 };
 
-/// What a call's observer was told, in order.
+/// What a call's observer was given, in order.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Endpoint(String),
@@ -33,7 +33,7 @@ pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 /// What else a call's observer does, as a test wants it.
 #[derive(Clone, Default)]
 pub struct Manners {
-    /// Panics where it is told this.
+    /// Panics where it is given this.
     pub panics: Option<fn(&Seen) -> bool>,
     /// Takes this long over each piece of a response.
     pub slow: Duration,

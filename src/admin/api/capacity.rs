@@ -1,7 +1,7 @@
 //! `/api/v1/capacity`: what each upstream gave at which number of calls at once.
 
-use super::asked::{Asked, FILTERS};
 use super::finished::reply;
+use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, ask};
 use crate::admin::Admin;
 use crate::ledger::CapacityRow;
@@ -19,7 +19,7 @@ struct Capacity {
 /// calls.
 pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let filter = asked.filter((admin.wall)())?;
         let seen = admin.throughput.clone();
         let question = move |store: &Store| {

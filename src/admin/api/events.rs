@@ -1,9 +1,9 @@
 //! `/api/v1/events`: what happens, as server-sent events.
 
-use super::asked::Asked;
 use super::problem::Problem;
+use super::query_params::QueryParams;
 use crate::admin::server::Source;
-use crate::admin::{Admin, feed};
+use crate::admin::{Admin, event_bus};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -18,11 +18,11 @@ pub(super) async fn events(
     source: Option<Extension<Source>>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    if let Err(problem) = Asked::of(query.as_deref(), &[]) {
+    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
         return problem.into_response();
     }
     let source = source.map(|Extension(source)| source);
-    let Some(listener) = admin.feed.listen(source, feed::present(&admin)) else {
+    let Some(listener) = admin.feed.listen(source, event_bus::present(&admin)) else {
         let message = "too many listen already; close one, or ask /api/v1/streams now and then";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };

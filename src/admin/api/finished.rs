@@ -1,7 +1,7 @@
 //! Questions about finished calls.
 
-use super::asked::{Asked, FILTERS, PAGING};
 use super::problem::Problem;
+use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Span, Store, ask};
 use crate::admin::Admin;
 use crate::call::CallRecord;
@@ -38,7 +38,7 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 /// What a time series is of.
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
-/// By what calls are told apart.
+/// By what calls are distinguished.
 pub(super) const DIMENSIONS: [(&str, Dimension); 11] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
@@ -69,7 +69,7 @@ struct Calls {
 /// The finished calls, newest first.
 pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS, &PAGING])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &PAGING])?;
         let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
         let question = move |store: &Store| {
             let page = store.calls(&filter, &paging)?;
@@ -94,7 +94,7 @@ struct Sessions {
 /// The sessions.
 pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
         let query = SessionQuery {
             filter: asked.filter((admin.wall)())?,
             search: asked.name("q")?,
@@ -128,7 +128,7 @@ pub(super) async fn session(
     reply(async {
         let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
         let id = id.0;
-        let paging = Asked::of(query.as_deref(), &[&PAGING])?.paging()?;
+        let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
         let name = id.clone();
         let question = move |store: &Store| Ok((store.name(), store.session(&name, &paging)?));
         let (store, detail) = ask(&admin, question).await?;
@@ -170,7 +170,7 @@ struct TasksOf {
 /// How long sessions take, and how many end.
 pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let now = (admin.wall)();
         let filter = asked.filter(now)?;
         let question = move |store: &Store| {
@@ -302,7 +302,7 @@ struct NamedGroup {
 /// What calls come to by anything they have in common.
 pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
         let now = (admin.wall)();
         let (filter, paging) = (asked.filter(now)?, asked.paging()?);
         // Without any they are one group: everything that the filters mean.
@@ -337,7 +337,7 @@ async fn one_dimension(
     query: Option<&str>,
     by: Dimension,
 ) -> Result<GroupPage, Problem> {
-    let asked = Asked::of(query, &[&FILTERS, &PAGING])?;
+    let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
     let now = (admin.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
     let question = move |store: &Store| GroupPage::of(store, &filter, &[by], &paging, now);
@@ -355,7 +355,7 @@ struct Series {
 /// Percentiles over time.
 pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        let asked = Asked::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
         let filter = asked.filter((admin.wall)())?;
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);

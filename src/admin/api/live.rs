@@ -1,8 +1,8 @@
 //! Questions about the present: calls under way, objectives.
 
-use super::asked::{Asked, DEFAULT_LIMIT};
 use super::finished::reply;
 use super::problem::Problem;
+use super::query_params::{DEFAULT_LIMIT, QueryParams};
 use crate::admin::Admin;
 use crate::meter::StreamNow;
 use crate::slo::Status;
@@ -55,7 +55,7 @@ pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
 
 /// The calls under way that `query` means.
 pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, Problem> {
-    let asked = Asked::of(query, &[&OF_STREAMS])?;
+    let asked = QueryParams::of(query, &[&OF_STREAMS])?;
     let limit = asked.limit()?;
     let (model, workload) = (asked.name("model")?, asked.name("workload")?);
     let (route, upstream) = (asked.name("route")?, asked.name("upstream")?);
@@ -100,7 +100,7 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
 /// How every objective stands.
 pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
-        Asked::of(query.as_deref(), &[])?;
+        QueryParams::of(query.as_deref(), &[])?;
         Ok(slos_now(&admin))
     })
     .await

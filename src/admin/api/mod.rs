@@ -1,26 +1,26 @@
 //! The JSON API: `/api/v1/…`.
 
-mod asked;
 mod capacity;
 mod events;
 mod finished;
 mod live;
 mod openapi;
 mod problem;
+mod query_params;
 mod store;
 
-use super::{Admin, about};
+use super::{Admin, process_info};
 use axum::Router;
 use axum::routing::{MethodRouter, get};
 
-pub(super) use asked::Asked;
 pub(super) use live::{slos_now, streams_now};
 pub(super) use problem::Problem;
+pub(super) use query_params::QueryParams;
 
 /// Every path of the API and what answers there.
 fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     vec![
-        ("/api/v1/about", get(about::about)),
+        ("/api/v1/about", get(process_info::about)),
         ("/api/v1/calls", get(finished::calls)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),

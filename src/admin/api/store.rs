@@ -4,12 +4,12 @@
 use super::problem::Problem;
 use crate::admin::Admin;
 use crate::call::CallRecord;
-use crate::history::{self, Past, ThroughputHistory};
+use crate::history::{self, ThroughputHistory, TimedCall};
 use crate::ledger::{
     CapacityRow, Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric,
     SessionDetail, SessionQuery, SessionRow, Timeseries,
 };
-use crate::meter::{Finding, RecentCalls};
+use crate::meter::{FinishedCall, RecentCalls};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -82,8 +82,8 @@ impl Store {
         match self {
             Store::Ledger(reader) => reader.sessions(query).map_err(problem),
             Store::Memory(recent) => {
-                let findings = recent.newest(usize::MAX);
-                let all = history::sessions(all(&findings), query);
+                let finished_calls = recent.newest(usize::MAX);
+                let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
             }
         }
@@ -100,8 +100,8 @@ impl Store {
         let oldest = match self {
             Store::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
             Store::Memory(recent) => {
-                let findings = recent.newest(usize::MAX);
-                all(&findings).map(|past| past.started).min()
+                let finished_calls = recent.newest(usize::MAX);
+                all(&finished_calls).map(|past| past.started).min()
             }
         };
         let span = |oldest: SystemTime| Span {
@@ -116,7 +116,7 @@ impl Store {
         match self {
             Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
             Store::Memory(recent) => {
-                let findings = recent.newest(usize::MAX);
+                let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
                     ..SessionQuery::default()
@@ -127,7 +127,7 @@ impl Store {
                         .until
                         .is_none_or(|until| last.is_some_and(|last| last < until))
                 };
-                let sessions = history::sessions(all(&findings), &query);
+                let sessions = history::sessions(all(&finished_calls), &query);
                 let over = sessions.iter().filter(|session| over(session));
                 Ok(over.map(|session| session.seconds.wall).collect())
             }
@@ -139,8 +139,8 @@ impl Store {
             Store::Ledger(reader) => return reader.session(id, paging).map_err(problem),
             Store::Memory(recent) => recent,
         };
-        let findings = recent.newest(usize::MAX);
-        let calls = all(&findings).filter(|past| past.record.session.as_deref() == Some(id));
+        let finished_calls = recent.newest(usize::MAX);
+        let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
         let Some((session, calls)) = history::waterfall(calls) else {
             return Ok(None);
         };
@@ -161,8 +161,8 @@ impl Store {
         match self {
             Store::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
             Store::Memory(recent) => {
-                let findings = recent.newest(usize::MAX);
-                let calls = all(&findings).filter(|past| history::matches(filter, past));
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
             }
         }
@@ -194,8 +194,8 @@ impl Store {
         match self {
             Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
             Store::Memory(recent) => {
-                let findings = recent.newest(usize::MAX);
-                let calls = all(&findings).filter(|past| history::matches(filter, past));
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 let seconds = seen.zip(filter.throughput());
                 let seconds = seconds.map(|(seen, which)| seen.seconds(&which));
                 let seconds = seconds.map(|seconds| within(seconds, filter));
@@ -207,7 +207,7 @@ impl Store {
 
 /// Those of the time asked for.
 fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, f64)> {
-    let second = |at: std::time::SystemTime| crate::slo::since_1970(at) as u64;
+    let second = |at: std::time::SystemTime| tokengauge_core::time::since_1970(at) as u64;
     let (since, until) = (filter.since.map(second), filter.until.map(second));
     seconds.retain(|(at, ..)| {
         since.is_none_or(|since| *at >= since) && until.is_none_or(|until| *at < until)
@@ -215,20 +215,20 @@ fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, 
     seconds
 }
 
-fn all(findings: &[Arc<Finding>]) -> impl Iterator<Item = Past<'_>> {
-    findings
+fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'_>> {
+    finished_calls
         .iter()
-        .filter_map(|finding| Past::of_finding(finding))
+        .filter_map(|finished_call| TimedCall::of_finding(finished_call))
 }
 
 /// The newest calls first: ids sort by start, and a cursor is the id of the last call of
 /// the page before.
 fn calls_in(recent: &RecentCalls, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
-    let findings = recent.newest(usize::MAX);
+    let finished_calls = recent.newest(usize::MAX);
     let before = paging.cursor.as_deref();
     let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
     let before = before.transpose().map_err(|_| not_a_cursor())?;
-    let mut meant: Vec<_> = all(&findings)
+    let mut meant: Vec<_> = all(&finished_calls)
         .filter(|past| history::matches(filter, past))
         .filter(|past| {
             before

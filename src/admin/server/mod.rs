@@ -12,7 +12,6 @@ mod tests;
 
 pub(crate) use slots::{Bounds, Closed, Slots, Source};
 
-use crate::proxy::tls::Acceptor;
 use axum::Router;
 use connection::Connection;
 use std::io;
@@ -20,6 +19,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_net::tls::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -27,7 +27,7 @@ pub(super) struct Recording {
     pub(super) body: Bytes,
 }
 
-/// How a body is told to the meter: in which pieces, how far apart.
+/// How a body is given to the meter: in which pieces, how far apart.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) frame_bytes: Option<u32>,

@@ -1,17 +1,17 @@
 //! What a report holds.
 
 use crate::call::CallRecord;
-use crate::history::{Groups, Past, quantile, tasks};
+use crate::history::{Groups, TimedCall, quantile, tasks};
 use crate::ledger::{Dimension, GroupRow, Tasks};
-use crate::slo::since_1970;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::since_1970;
 
 /// Points over time.
 const POINTS: f64 = 60.0;
 
-/// The calls of a time, told apart.
+/// The calls of a time, distinguished.
 pub(super) struct Report {
     pub(super) made: SystemTime,
     pub(super) since: Option<SystemTime>,
@@ -53,7 +53,7 @@ impl Report {
 
     /// One more call.
     pub(super) fn add(&mut self, call: &CallRecord) {
-        let Some(past) = Past::of(call) else {
+        let Some(past) = TimedCall::of(call) else {
             return;
         };
         self.calls += 1;
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// By what the calls are told apart.
+    /// By what the calls are distinguished.
     pub(super) fn dimensions(&self) -> Vec<&'static str> {
         self.by.iter().map(|by| word(*by)).collect()
     }

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::ReportArgs;
-use crate::command::ask::{self, Proxy};
-use crate::history::{Past, matches};
+use crate::command::api_client::{self, Proxy};
+use crate::history::{TimedCall, matches};
 use crate::ledger::{Filter, Paging, Reader};
 use crate::output;
 use serde::Deserialize;
@@ -74,7 +74,7 @@ fn of_proxy(
     filter: &Filter,
     take: &mut dyn FnMut(&CallRecord),
 ) -> Result<(), Error> {
-    let runtime = ask::runtime()?;
+    let runtime = api_client::runtime()?;
     let mut query = format!("/api/v1/calls?limit={PAGE}");
     for (name, at) in [("since", filter.since), ("until", filter.until)] {
         if let Some(at) = at {
@@ -101,13 +101,15 @@ fn of_proxy(
     }
 }
 
-/// Lines that are no call record are told, and left out.
+/// Lines that are no call record are reported, and left out.
 fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> std::io::Result<()> {
     let mut unreadable = 0_u64;
     for line in BufReader::new(File::open(path)?).lines() {
         let line = line?;
         match CallRecord::of_line(&line) {
-            Ok(call) if Past::of(&call).is_some_and(|past| matches(filter, &past)) => take(&call),
+            Ok(call) if TimedCall::of(&call).is_some_and(|past| matches(filter, &past)) => {
+                take(&call)
+            }
             Ok(_) => {}
             Err(_) => unreadable += u64::from(!line.trim().is_empty()),
         }

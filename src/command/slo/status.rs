@@ -3,7 +3,7 @@
 use super::statement;
 use crate::Error;
 use crate::cli::StatusArgs;
-use crate::command::ask::{self, Proxy};
+use crate::command::api_client::{self, Proxy};
 use crate::output::{self, printable};
 use serde::Deserialize;
 use std::fmt::Write;
@@ -61,7 +61,7 @@ pub(in crate::command) struct Alert {
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let runtime = ask::runtime()?;
+    let runtime = api_client::runtime()?;
     if args.json {
         let text = runtime.block_on(proxy.text(PATH)).map_err(Error::Failed)?;
         return output::print(&(String::from_utf8_lossy(&text) + "\n"));

@@ -93,7 +93,7 @@ fn in_words(outcome: &Outcome) -> String {
 }
 
 /// The calls of the logs that ended within `last` of the newest. Lines that are no call
-/// record are told, and left out.
+/// record are reported, and left out.
 fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
     let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
     for log in logs {

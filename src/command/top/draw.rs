@@ -1,7 +1,7 @@
 //! The screen.
 
-use super::sheet::{Cell, Sheet, Tone};
 use super::state::State;
+use super::table::{Cell, Tone, ViewTable};
 use super::views::View;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -77,7 +77,7 @@ fn bottom(state: &State) -> Line<'_> {
     }
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, state: &State, sheet: Sheet) {
+fn table(frame: &mut Frame<'_>, area: Rect, state: &State, sheet: ViewTable) {
     let (sorted, ascending) = state.sorting();
     let number = |at: usize| sheet.rows.first().is_some_and(|row| row[at].is_number());
     let heads = sheet.columns.iter().enumerate().map(|(at, column)| {

@@ -1,17 +1,17 @@
 //! `tokengauge top`: a running proxy in the terminal.
 
-mod asking;
 mod draw;
-mod sheet;
+mod poller;
 mod state;
+mod table;
 #[cfg(test)]
 mod tests;
 mod views;
 
 use crate::Error;
 use crate::cli::TopArgs;
-use crate::command::ask::Proxy;
-use asking::Asking;
+use crate::command::api_client::Proxy;
+use poller::Poller;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use state::{Next, State};
@@ -28,8 +28,8 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     }
     let proxy = Proxy::of(&args.admin)?;
     let mut state = State::new(proxy.address());
-    let asking = Asking::start(proxy, state.view, args.every)?;
-    // Whoever cannot be reached at all is told without a screen.
+    let asking = Poller::start(proxy, state.view, args.every)?;
+    // Whoever cannot be reached at all is reported without a screen.
     let first = asking.wait().map_err(Error::Failed)?;
     state.heard(Ok(first));
     let mut terminal = ratatui::try_init().map_err(screen)?;
@@ -45,7 +45,7 @@ fn screen(error: std::io::Error) -> Error {
 fn watch(
     terminal: &mut DefaultTerminal,
     state: &mut State,
-    asking: &Asking,
+    asking: &Poller,
 ) -> std::io::Result<()> {
     loop {
         while let Some(heard) = asking.heard() {

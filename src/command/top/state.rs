@@ -1,7 +1,7 @@
 //! What is on the screen, and what keys do to it.
 
-use super::asking::News;
-use super::sheet::Sheet;
+use super::poller::Update;
+use super::table::ViewTable;
 use super::views::{Content, View};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// What the proxy said; where it says nothing, what was known stays.
-    pub(super) fn heard(&mut self, news: Result<News, String>) {
+    pub(super) fn heard(&mut self, news: Result<Update, String>) {
         match news {
             Ok(news) => {
                 (self.in_flight, self.tps) = (news.in_flight, news.tps);
@@ -63,8 +63,8 @@ impl State {
         }
     }
 
-    /// What is looked at, as it is to be shown; `None` until the proxy told of it.
-    pub(super) fn sheet(&self) -> Option<Sheet> {
+    /// What is looked at, as it is to be shown; `None` until the proxy answered.
+    pub(super) fn sheet(&self) -> Option<ViewTable> {
         let content = self
             .content
             .as_ref()

@@ -1,7 +1,7 @@
 //! What is seen and what keys do, on a terminal that is none.
 
-use super::asking::News;
 use super::draw::draw;
+use super::poller::Update;
 use super::state::{Next, State};
 use super::views::Content;
 use crate::ledger::{GroupRow, SessionRow};
@@ -33,8 +33,8 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
     }
 }
 
-fn news(content: Content) -> Result<News, String> {
-    Ok(News {
+fn news(content: Content) -> Result<Update, String> {
+    Ok(Update {
         in_flight: 3,
         tps: 61.25,
         content,

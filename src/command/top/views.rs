@@ -1,6 +1,6 @@
 //! What can be looked at, and what of it is shown.
 
-use super::sheet::{Cell, Column, Sheet, Tone};
+use super::table::{Cell, Column, Tone, ViewTable};
 use crate::command::slo::status::{self, rough};
 use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::StreamNow;
@@ -76,14 +76,14 @@ impl Content {
         }
     }
 
-    pub(super) fn sheet(&self) -> Sheet {
+    pub(super) fn sheet(&self) -> ViewTable {
         let (columns, rows): (&'static [Column], Vec<_>) = match self {
             Content::Streams(streams) => (&STREAMS, streams.iter().map(stream).collect()),
             Content::Models(_, models) => (&MODELS, models.iter().map(model).collect()),
             Content::Slos(slos) => (&SLOS, slos.iter().map(slo).collect()),
             Content::Sessions(_, sessions) => (&SESSIONS, sessions.iter().map(session).collect()),
         };
-        Sheet { columns, rows }
+        ViewTable { columns, rows }
     }
 }
 

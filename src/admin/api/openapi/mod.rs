@@ -6,9 +6,9 @@ mod parameters;
 mod schemas;
 mod words;
 
-use super::asked::{Asked, FILTERS, PAGING};
 use super::finished::{OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, reply};
 use super::live::OF_STREAMS;
+use super::query_params::{FILTERS, PAGING, QueryParams};
 use axum::extract::RawQuery;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ struct Operation {
 /// The document.
 pub(super) async fn openapi(RawQuery(query): RawQuery) -> Response {
     reply(async {
-        Asked::of(query.as_deref(), &[])?;
+        QueryParams::of(query.as_deref(), &[])?;
         Ok(document())
     })
     .await

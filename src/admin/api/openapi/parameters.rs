@@ -1,7 +1,9 @@
 //! The parameters of the API.
 
-use crate::admin::api::asked::{CLASSES, DEFAULT_LIMIT, MAX_LIMIT, MAX_NAME, OUTCOMES};
 use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
+use crate::admin::api::query_params::{
+    CLASSES, DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
+};
 use serde_json::{Value, json};
 
 /// A whole number of seconds, minutes, hours, days or weeks.
@@ -105,7 +107,7 @@ fn schema(name: &str) -> (Value, &'static str) {
             "Rows at most.",
         ),
         "cursor" => (
-            json!({"type": "string", "minLength": 1, "maxLength": 1024}),
+            json!({"type": "string", "minLength": 1, "maxLength": MAX_CURSOR}),
             "The next_cursor of an answer to the same question.",
         ),
         other => unreachable!("{other} has a schema"),

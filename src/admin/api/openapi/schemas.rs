@@ -1,8 +1,8 @@
 //! The schemas of what is answered.
 
 mod call;
-mod past;
-mod present;
+mod finished;
+mod live;
 
 use super::words::{object, of, words};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) fn all() -> Value {
         },
         "Store": words(&["memory", "ledger"]),
     });
-    for (name, schema) in [call::schemas(), past::schemas(), present::schemas()].concat() {
+    for (name, schema) in [call::schemas(), finished::schemas(), live::schemas()].concat() {
         all[name] = schema;
     }
     all

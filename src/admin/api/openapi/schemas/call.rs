@@ -1,10 +1,10 @@
 //! A call's record.
 
 use super::Named;
-use crate::admin::api::asked::OUTCOMES;
 use crate::admin::api::openapi::words::{
     count, flag, instant, list, maybe, number, object, of, text, words,
 };
+use crate::admin::api::query_params::OUTCOMES;
 use serde_json::Value;
 
 /// What is said of an upstream.

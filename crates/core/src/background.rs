@@ -1,0 +1,87 @@
+//! Threads for what has time: on a machine, or in a container, whose cores are all wanted,
+//! traffic is not to wait for them.
+
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// What such a thread does, which tells how far it steps back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A little for every call: it has to keep up with traffic.
+    Steady,
+    /// Much at a time, and only for big bodies.
+    Bursts,
+}
+
+#[cfg(target_os = "linux")]
+impl Work {
+    /// How much nicer it is than traffic: where both want one core, it gets a quarter of
+    /// it or a tenth. Added to what the process was started with.
+    fn niceness(self) -> i32 {
+        match self {
+            Work::Steady => 5,
+            Work::Bursts => 10,
+        }
+    }
+}
+
+/// Starts a thread of that kind.
+///
+/// # Errors
+/// Where the system gives none.
+pub fn spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    work: Work,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.into()).spawn(move || {
+        step_back(work);
+        run()
+    })
+}
+
+/// Called by a thread with long work, every tenth of a millisecond or so: who waits for
+/// its core goes first. A scheduler lets even a nice thread have a turn of milliseconds.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
+/// On Linux a priority is a thread's, elsewhere the process's.
+#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
+fn step_back(work: Work) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = set_niceness(work.niceness()) {
+        tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
+    }
+}
+
+/// Makes this thread so much nicer than the process's first one, which traffic's threads are
+/// started from. 19 is the most there is.
+#[cfg(target_os = "linux")]
+fn set_niceness(more: i32) -> rustix::io::Result<()> {
+    use rustix::process::{getpid, getpriority_process, setpriority_process};
+    let traffic = getpriority_process(Some(getpid()))?;
+    setpriority_process(None, (traffic + more).min(19))
+}
+
+/// Puts a marker into `queue` and waits, at most `patience` for each, until there is
+/// room for it and until it has come out at the other end.
+pub fn wait_behind<T>(
+    queue: &SyncSender<T>,
+    marker: impl Fn(SyncSender<()>) -> T,
+    patience: Duration,
+) -> bool {
+    const PAUSE: Duration = Duration::from_millis(2);
+    let (done, over) = sync_channel(1);
+    let mut waited = Duration::ZERO;
+    while queue.try_send(marker(done.clone())).is_err() {
+        if waited >= patience {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        waited += PAUSE;
+    }
+    over.recv_timeout(patience).is_ok()
+}

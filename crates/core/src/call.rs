@@ -1,0 +1,717 @@
+//! The domain's words. This module knows nobody; everybody knows it.
+
+use crate::upstream_facts::UpstreamFacts;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A family of request and response shapes on the wire.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// OpenAI chat completions and everything that imitates it, Azure included.
+    OpenaiChat,
+    /// OpenAI's older text completions.
+    OpenaiCompletions,
+    /// OpenAI responses, over HTTP or WebSocket.
+    OpenaiResponses,
+    /// OpenAI Realtime over WebSocket.
+    OpenaiRealtime,
+    /// Anthropic messages, Vertex included.
+    Anthropic,
+    /// Anthropic's older text completions.
+    AnthropicComplete,
+    /// Gemini `generateContent` and `streamGenerateContent`.
+    Gemini,
+    /// Bedrock `converse` and `converse-stream`.
+    BedrockConverse,
+    /// Bedrock `invoke` and `invoke-with-response-stream`.
+    BedrockInvoke,
+    /// Ollama's own chat and generate.
+    Ollama,
+    /// Cohere v1 chat.
+    CohereV1,
+    /// Cohere v2 chat.
+    CohereV2,
+    /// Hugging Face text-generation-inference.
+    Tgi,
+    /// Gemini's Interactions.
+    GeminiInteractions,
+    /// Gemini Live over WebSocket.
+    GeminiLive,
+    /// Mistral's conversations.
+    MistralConversations,
+    /// LM Studio's own chat.
+    LmStudio,
+    /// llama.cpp's own `/completion` and `/infill`.
+    LlamaCpp,
+    /// Other engines' own ways to generate: SGLang's, Triton's, vLLM's.
+    EngineGenerate,
+    /// OpenAI's transcriptions, speech and images.
+    OpenaiMedia,
+    /// Embeddings of any provider.
+    Embeddings,
+    /// Rerankers of any provider.
+    Rerank,
+    /// Anything else: forwarded all the same, not measured.
+    #[default]
+    Unknown,
+}
+
+/// What was asked for; the names of the GenAI conventions where those have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// A conversation's next message.
+    Chat,
+    /// A plain continuation of a prompt.
+    TextCompletion,
+    /// Gemini's word for a chat.
+    GenerateContent,
+    /// A live, spoken conversation.
+    Realtime,
+    /// Vectors for texts.
+    Embeddings,
+    /// An order for documents.
+    Rerank,
+    /// Something stored is read: nothing is generated.
+    Retrieve,
+    /// Anything else.
+    #[default]
+    Unknown,
+}
+
+/// What kind of work an operation is. Only generations and embeddings count in objectives and
+/// error rates.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationClass {
+    /// A model writes, speaks or draws.
+    Generation,
+    /// Vectors for texts, or an order for documents.
+    Embedding,
+    /// Something stored is read.
+    Retrieve,
+    /// Anything else: lists of models, health, files.
+    #[default]
+    Other,
+}
+
+impl OperationClass {
+    /// Every class.
+    pub const ALL: [OperationClass; 4] = [
+        OperationClass::Generation,
+        OperationClass::Embedding,
+        OperationClass::Retrieve,
+        OperationClass::Other,
+    ];
+
+    /// Whether it counts in objectives, error rates and lists where nobody asks for others.
+    pub fn counts(self) -> bool {
+        matches!(self, OperationClass::Generation | OperationClass::Embedding)
+    }
+
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OperationClass::Generation => "generation",
+            OperationClass::Embedding => "embedding",
+            OperationClass::Retrieve => "retrieve",
+            OperationClass::Other => "other",
+        }
+    }
+}
+
+impl Operation {
+    /// The class it belongs to.
+    pub fn class(self) -> OperationClass {
+        match self {
+            Operation::Embeddings | Operation::Rerank => OperationClass::Embedding,
+            Operation::Retrieve => OperationClass::Retrieve,
+            Operation::Unknown => OperationClass::Other,
+            _ => OperationClass::Generation,
+        }
+    }
+}
+
+/// Where generated text was meant to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// What the user sees: text, a refusal, the transcript of speech.
+    Answer,
+    /// What the model thought.
+    Reasoning,
+    /// The arguments of a tool call.
+    ToolCall,
+}
+
+/// Names one contiguous text of a response, which is tokenised as one string.
+/// The order is that of the texts within the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Segment {
+    /// The choice, candidate or generation it belongs to.
+    pub choice: u32,
+    /// The content block, part or tool call within that choice.
+    pub index: u32,
+    /// Where the text was meant to go.
+    pub channel: Channel,
+}
+
+/// Token counts as a provider reported them. Unknown is `None`, never 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// All input tokens, those read from a cache or written to it included.
+    /// Anthropic and Bedrock report the others alone: what they call input tokens is
+    /// `input - cached_input - cache_write`.
+    pub input: Option<u64>,
+    /// Input tokens read from a cache.
+    pub cached_input: Option<u64>,
+    /// Input tokens written to a cache.
+    pub cache_write: Option<u64>,
+    /// The part of it that is kept for an hour, which has a price of its own. In no record.
+    #[serde(skip)]
+    pub cache_write_1h: Option<u64>,
+    /// All output tokens, reasoning included.
+    pub output: Option<u64>,
+    /// Output tokens spent on reasoning.
+    pub reasoning: Option<u64>,
+}
+
+impl Usage {
+    /// Takes over every count that `newer` knows.
+    pub fn overlay(&mut self, newer: Usage) {
+        self.input = newer.input.or(self.input);
+        self.cached_input = newer.cached_input.or(self.cached_input);
+        self.cache_write = newer.cache_write.or(self.cache_write);
+        self.cache_write_1h = newer.cache_write_1h.or(self.cache_write_1h);
+        self.output = newer.output.or(self.output);
+        self.reasoning = newer.reasoning.or(self.reasoning);
+    }
+
+    /// Whether nothing at all was reported.
+    pub fn is_empty(&self) -> bool {
+        *self == Usage::default()
+    }
+}
+
+/// The engine's own measurement of the call, where the body carries one
+/// (llama.cpp's `timings`, Ollama's durations). Kept beside our figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// Prompt tokens evaluated.
+    pub prompt_tokens: Option<u64>,
+    /// Seconds of prefill.
+    pub prompt_seconds: Option<f64>,
+    /// Tokens generated.
+    pub output_tokens: Option<u64>,
+    /// Seconds of decoding.
+    pub output_seconds: Option<f64>,
+    /// Seconds of loading the model.
+    pub load_seconds: Option<f64>,
+    /// Seconds in all.
+    pub total_seconds: Option<f64>,
+}
+
+/// What a decoder finds in a response, in the order of the wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// A wire event begins: an SSE event with data, a line, an array element, a
+    /// message, or a whole body. Everything up to the next one came in it.
+    Message,
+    /// Newly generated text, never empty.
+    Delta {
+        /// The contiguous text it continues.
+        segment: Segment,
+        /// The new piece of it.
+        text: &'a str,
+    },
+    /// The model's name as the response gives it, never empty.
+    Model(&'a str),
+    /// The response's own id, never empty.
+    ResponseId(&'a str),
+    /// Why a choice ended, as sent.
+    Finish {
+        /// The choice that ended.
+        choice: u32,
+        /// The provider's word for it.
+        reason: &'a str,
+    },
+    /// Token counts; what is known replaces what was.
+    Usage(Usage),
+    /// The engine's own measurement.
+    Engine(EngineReport),
+    /// The service tier that was served, never empty.
+    ServiceTier(&'a str),
+    /// What the provider says that the call costs, in US dollars.
+    Cost(f64),
+    /// An error inside the body. Only its type or code: messages quote prompts.
+    Error(&'a str),
+    /// The connection's own session, never empty.
+    Session(&'a str),
+    /// A generation begins on a connection that carries several (Realtime).
+    TurnStarted,
+    /// A generation is over on a connection that carries several (Realtime).
+    TurnEnded,
+    /// The dialect's own terminator was seen.
+    End,
+    /// A wire event could not be read; it was forwarded all the same.
+    Unparsed,
+}
+
+/// What the request says of itself. Found by reading a bounded copy of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFacts {
+    /// The model asked for.
+    pub model: Option<String>,
+    /// Whether a stream was asked for, where the request or its dialect says.
+    pub stream: Option<bool>,
+    /// How many choices were asked for.
+    pub choices: Option<u32>,
+    /// Whether the agent had an opinion on usage in the stream, and which.
+    pub include_usage: Option<bool>,
+    /// The user named in the body.
+    pub user: Option<String>,
+    /// The session named in the body.
+    pub session: Option<String>,
+    /// The key of the prompt cache: calls of one session often share one.
+    pub session_hint: Option<String>,
+    /// The session that what it begins with makes likely, where that is asked for.
+    pub prefix_session: Option<Arc<str>>,
+    /// The class of service that was asked for, such as `flex`.
+    pub service_tier: Option<String>,
+    /// What stands where the operator said to look, if that is anywhere.
+    pub configured: Option<Box<Named>>,
+}
+
+/// How a request wants its answer generated, as far as it says. In spans alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationSettings {
+    /// The sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// How many of the likeliest tokens are sampled from.
+    pub top_k: Option<f64>,
+    /// Makes sampling repeatable.
+    pub seed: Option<i64>,
+    /// By how much tokens that came often are less likely.
+    pub frequency_penalty: Option<f64>,
+    /// By how much tokens that came at all are less likely.
+    pub presence_penalty: Option<f64>,
+    /// Output tokens, at most.
+    pub max_tokens: Option<i64>,
+    /// What ends the answer where it would come next; the first few, cut where they are long.
+    pub stop_sequences: Vec<String>,
+    /// What the answer is to be.
+    pub output_type: Option<OutputType>,
+    /// How the numbers of embeddings are written.
+    pub encoding_format: Option<String>,
+    /// Numbers of an embedding.
+    pub dimensions: Option<i64>,
+}
+
+/// What an answer is to be; the words are those of the GenAI conventions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// Plain text.
+    Text,
+    /// JSON, by a schema or not.
+    Json,
+    /// An image.
+    Image,
+    /// Speech.
+    Speech,
+}
+
+impl OutputType {
+    /// The conventions' word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OutputType::Text => "text",
+            OutputType::Json => "json",
+            OutputType::Image => "image",
+            OutputType::Speech => "speech",
+        }
+    }
+}
+
+/// Who made a call, as far as configured members of its body say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The session.
+    pub session: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+}
+
+/// What a session is guessed by that nobody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionGuess {
+    /// Calls share the key of a prompt cache.
+    PromptCacheKey,
+    /// Calls share a trace.
+    Trace,
+    /// A call begins with the whole conversation of another.
+    Prefix,
+}
+
+impl SessionGuess {
+    /// The word used in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SessionGuess::PromptCacheKey => "prompt_cache_key",
+            SessionGuess::Trace => "trace",
+            SessionGuess::Prefix => "prefix",
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The response came whole.
+    Complete,
+    /// The agent left before the end.
+    ClientCancelled,
+    /// The upstream connection was lost, or the stream ended without its terminator.
+    UpstreamReset,
+    /// An error inside a 200.
+    ErrorEvent,
+    /// A status of 400 or above.
+    HttpError,
+    /// A time limit of ours passed.
+    Timeout,
+    /// Refused by a limit of ours, or because the request was malformed.
+    Rejected,
+    /// No connection to the upstream could be made.
+    Unreachable,
+    /// The proxy ended before the response did: the time to drain was over.
+    Drained,
+}
+
+impl Outcome {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::ClientCancelled => "client_cancelled",
+            Outcome::UpstreamReset => "upstream_reset",
+            Outcome::ErrorEvent => "error_event",
+            Outcome::HttpError => "http_error",
+            Outcome::Timeout => "timeout",
+            Outcome::Rejected => "rejected",
+            Outcome::Unreachable => "unreachable",
+            Outcome::Drained => "drained",
+        }
+    }
+}
+
+/// Why a call has no `output_tps`. A wrong number is worse than none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TpsUnavailable {
+    /// The answer came as one body.
+    NotStreamed,
+    /// Fewer tokens after the first frame than the configured minimum.
+    TooFewTokens,
+    /// Fewer than four frames with tokens.
+    TooFewFrames,
+    /// Held back upstream and let go in a burst.
+    Buffered,
+    /// Several choices interleave.
+    MultipleChoices,
+    /// Far more output was reported than streamed, and reasoning is hidden.
+    HiddenOutput,
+    /// The agent read so slowly that the upstream's speed cannot be known.
+    AgentLimited,
+    /// Frames were skipped because the meter outran its budget.
+    Lagged,
+    /// Unknown dialect or undecodable body.
+    Unparsed,
+    /// An error or a cancel before the minimum.
+    EndedEarly,
+}
+
+impl TpsUnavailable {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TpsUnavailable::NotStreamed => "not_streamed",
+            TpsUnavailable::TooFewTokens => "too_few_tokens",
+            TpsUnavailable::TooFewFrames => "too_few_frames",
+            TpsUnavailable::Buffered => "buffered",
+            TpsUnavailable::MultipleChoices => "multiple_choices",
+            TpsUnavailable::HiddenOutput => "hidden_output",
+            TpsUnavailable::AgentLimited => "agent_limited",
+            TpsUnavailable::Lagged => "lagged",
+            TpsUnavailable::Unparsed => "unparsed",
+            TpsUnavailable::EndedEarly => "ended_early",
+        }
+    }
+}
+
+/// Where a token count comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The provider's own usage.
+    Reported,
+    /// Our tokenizer, over the whole text.
+    Counted,
+    /// Our tokenizer, where the provider bills by its own.
+    Estimated,
+}
+
+/// Where the price of a call comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The table of list prices that the binary carries.
+    List,
+    /// A price of the configuration.
+    Configured,
+    /// The GPUs one runs oneself, by the hour.
+    Gpu,
+    /// What the provider says in the response.
+    Reported,
+}
+
+impl CostSource {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CostSource::List => "list",
+            CostSource::Configured => "configured",
+            CostSource::Gpu => "gpu",
+            CostSource::Reported => "reported",
+        }
+    }
+}
+
+/// Everything known of one finished call. The field names are an interface.
+/// Unknown is `null`, never 0. Times are seconds, sizes bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Our own id, sorting by start.
+    pub id: String,
+    /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    pub started_at: String,
+    /// The route that matched.
+    pub route: String,
+    /// The upstream it went to.
+    pub upstream: String,
+    /// What the operator said of the upstream's engine and hardware then.
+    #[serde(default)]
+    pub upstream_facts: Option<Arc<UpstreamFacts>>,
+    /// The endpoint of that upstream, `host:port`.
+    pub endpoint: Option<String>,
+    /// The shapes on the wire.
+    pub dialect: Dialect,
+    /// What was asked for.
+    pub operation: Operation,
+    /// The class of that operation: what error rates, objectives and lists go by.
+    #[serde(default)]
+    pub operation_class: OperationClass,
+    /// The request's method.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The request's path without its query, identifiers replaced by `{id}` or `{model}`.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The model asked for.
+    pub model_requested: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// Whether the answer came as a stream; `null` without an answer.
+    pub streamed: Option<bool>,
+    /// The upstream's HTTP status, or ours where it gave none.
+    pub status: Option<u16>,
+    /// How the call ended.
+    pub outcome: Outcome,
+    /// The kind of error: of the body's error event, or of what failed.
+    pub error_type: Option<String>,
+    /// Why each choice ended, as sent, by choice.
+    pub finish_reasons: Vec<String>,
+    /// The session the agent named.
+    pub session: Option<String>,
+    /// What the session is guessed by; `null` where somebody names it.
+    #[serde(default)]
+    pub session_guess: Option<SessionGuess>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// The agent that started this one, by the name it gave.
+    pub parent_agent: Option<String>,
+    /// The user, hashed.
+    pub user: Option<String>,
+    /// The workload of the route.
+    pub workload: Option<String>,
+    /// The experiment the agent named.
+    pub experiment: Option<String>,
+    /// The variant of that experiment.
+    pub variant: Option<String>,
+    /// The W3C trace id the agent sent.
+    pub trace_id: Option<String>,
+    /// How many proxies of this kind the call had passed before: 0 is the outermost record
+    /// of a call. `null` where nothing tells.
+    #[serde(default)]
+    pub hop: Option<u32>,
+    /// The provider's id of the response.
+    #[serde(default)]
+    pub response_id: Option<String>,
+    /// The service tier the response says was served, else the one asked for.
+    #[serde(default)]
+    pub service_tier: Option<String>,
+    /// Whether the upstream had just come up.
+    pub warm_up: bool,
+    /// Token counts.
+    pub tokens: Tokens,
+    /// Instants and durations.
+    pub seconds: Seconds,
+    /// Speeds.
+    pub tps: Tps,
+    /// Frames that carried generated text.
+    pub frames: u64,
+    /// Gaps between such frames over the stall threshold.
+    pub stalls: u64,
+    /// The speed within a long stream, in segments of [`SEGMENT_SECONDS`] from its first token.
+    #[serde(default)]
+    pub segments: Vec<SpeedSegment>,
+    /// Index of the wire event that carried the first generated text.
+    pub first_token_event: Option<u64>,
+    /// Body sizes.
+    pub bytes: Bytes,
+    /// Cost in US dollars; unknown without a price.
+    pub cost_usd: Option<f64>,
+    /// Where the price came from; `null` without one.
+    pub cost_source: Option<CostSource>,
+    /// The engine's own measurement, where the body has one.
+    pub engine: Option<EngineReport>,
+}
+
+impl CallRecord {
+    /// The record that a line of a call log is. Lines of before there were classes of operations
+    /// have that of their operation.
+    ///
+    /// # Errors
+    /// Where the line is no call record.
+    pub fn of_line(line: &str) -> serde_json::Result<CallRecord> {
+        let mut record: CallRecord = serde_json::from_str(line)?;
+        if record.operation_class == OperationClass::Other {
+            record.operation_class = record.operation.class();
+        }
+        Ok(record)
+    }
+}
+
+/// The token counts of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// o200k_base tokens of the text that came.
+    pub normalised: Normalised,
+    /// The provider's own usage.
+    pub reported: Usage,
+    /// Where the counts to account with come from: the provider's usage where it
+    /// gave one, else our own count; `null` where nothing was counted.
+    pub source: Option<Source>,
+}
+
+/// o200k_base tokens by channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Normalised {
+    /// Visible text.
+    pub answer: Option<u64>,
+    /// Reasoning.
+    pub reasoning: Option<u64>,
+    /// Arguments of tool calls.
+    pub tool_call: Option<u64>,
+    /// All channels.
+    pub output: Option<u64>,
+    /// The request's texts, where the provider did not report the input.
+    pub input: Option<u64>,
+}
+
+/// The durations of one call, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// first_token − received.
+    pub ttft: Option<f64>,
+    /// first_token − sent.
+    pub ttft_upstream: Option<f64>,
+    /// first_answer − received.
+    pub first_answer: Option<f64>,
+    /// connected − received.
+    pub connect: Option<f64>,
+    /// sent − connected.
+    pub upload: Option<f64>,
+    /// last_token − received.
+    pub last_token: Option<f64>,
+    /// The longest gap between frames with generated text.
+    pub longest_gap: Option<f64>,
+    /// ended − received.
+    pub duration: Option<f64>,
+    /// How long the proxy waited, while tokens came, for an agent that did not read.
+    #[serde(default)]
+    pub agent_blocked: Option<f64>,
+}
+
+/// Seconds of one [`SpeedSegment`].
+pub const SEGMENT_SECONDS: u64 = 10;
+
+/// A part of a stream, [`SEGMENT_SECONDS`] long but for the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpeedSegment {
+    /// Normalised tokens that came within it, those of the first frame left out.
+    pub tokens: u64,
+    /// How long it was.
+    pub seconds: f64,
+}
+
+/// The speeds of one call, in normalised tokens per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tps {
+    /// (n − n_first) / (last_token − first_token).
+    pub output: Option<f64>,
+    /// The same from the first answer on, reasoning left out.
+    pub answer: Option<f64>,
+    /// n / duration.
+    pub total: Option<f64>,
+    /// `output` in the provider's tokens: times reported ÷ normalised output tokens.
+    #[serde(default)]
+    pub reported: Option<f64>,
+    /// Input tokens ÷ `ttft_upstream`; uncached ones where those are known.
+    #[serde(default)]
+    pub prefill: Option<f64>,
+    /// Why `output` is unknown.
+    pub unavailable: Option<TpsUnavailable>,
+    /// Why `total` is unknown.
+    #[serde(default)]
+    pub total_unavailable: Option<TpsUnavailable>,
+}
+
+/// The body sizes of one call, as forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// Request body bytes.
+    pub request: u64,
+    /// Response body bytes.
+    pub response: u64,
+}
+
+/// Seconds from `earlier` to `later`; 0 where they are out of order.
+pub fn seconds_between(earlier: Instant, later: Instant) -> f64 {
+    later.saturating_duration_since(earlier).as_secs_f64()
+}
+
+/// A duration as fractional seconds, for records.
+pub fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}

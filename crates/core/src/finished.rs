@@ -1,0 +1,104 @@
+//! A finished call, as the meter gives it to its subscribers.
+
+use crate::call::{CallRecord, GenerationSettings, TpsUnavailable};
+use crate::caller::Charge;
+use crate::inter_token::InterToken;
+use crate::throughput::Ended;
+use crate::trace::CallTrace;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A finished call, and what of it no record holds.
+#[derive(Clone, Debug)]
+pub struct FinishedCall {
+    /// The record, as it is shown.
+    pub record: CallRecord,
+    /// When the call ended.
+    pub ended: Instant,
+    /// The other instants of the call.
+    pub timestamps: CallTimestamps,
+    /// Its spans, where somebody traces.
+    pub trace: Option<CallTrace>,
+    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    pub trace_state: Option<Box<str>>,
+    /// What the request asks for, where its spans are recorded.
+    pub asked: Option<Box<RequestParameters>>,
+    /// Whether the trace of the record is recorded, so that it can be looked at.
+    pub sampled: bool,
+    /// The response's own id.
+    pub response_id: Option<String>,
+    /// Whether the session is no more than a guess.
+    pub guessed_session: bool,
+    /// Whether it was made for another call of this process, which counts for the session.
+    pub nested: bool,
+    /// Under which names it counts for budgets that block.
+    pub charges: Arc<[Charge]>,
+    /// Streams in flight on the upstream when the call began, itself included.
+    pub concurrency: u32,
+    /// Tokens after the first frame, and the seconds they took; where `output_tps` is known.
+    pub decode: Option<(u64, f64)>,
+    /// Latencies by token.
+    pub inter_token: Option<Box<InterToken>>,
+    /// Gaps between frames with generated text, in the same classes.
+    pub inter_chunk: Option<Box<InterToken>>,
+    /// What the proxy spent on the heads.
+    pub head_overhead: Option<Duration>,
+    /// The most it spent on one piece of the response body.
+    pub chunk_overhead: Option<Duration>,
+}
+
+impl FinishedCall {
+    /// What of it counts for the throughput of all calls.
+    pub fn throughput(&self) -> Ended {
+        let record = &self.record;
+        let held_back = record.tps.unavailable == Some(TpsUnavailable::Buffered);
+        let tokens = &record.tokens;
+        Ended {
+            sent: self.timestamps.sent.unwrap_or(self.timestamps.received),
+            ended: self.ended,
+            tokens: tokens.normalised.output.or(tokens.reported.output),
+            whole: record.streamed == Some(false) || held_back,
+        }
+    }
+}
+
+/// What a request asks for, of which no record tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestParameters {
+    /// How the answer is to be generated.
+    pub settings: GenerationSettings,
+    /// How many choices.
+    pub choices: Option<u32>,
+    /// The class of service.
+    pub service_tier: Option<String>,
+}
+
+/// When what happened in a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallTimestamps {
+    /// The wall clock at `received`.
+    pub started_at: SystemTime,
+    /// The request head had been read.
+    pub received: Instant,
+    /// An upstream connection was ready.
+    pub connected: Option<Instant>,
+    /// The last byte of the request had been passed on.
+    pub sent: Option<Instant>,
+    /// The response head had come.
+    pub head: Option<Instant>,
+    /// The first generated text.
+    pub first_token: Option<Instant>,
+    /// The first generated text other than reasoning.
+    pub first_answer: Option<Instant>,
+    /// The last generated text.
+    pub last_token: Option<Instant>,
+    /// When the first few stalls ended, and how long they took.
+    pub stalls: Vec<(Instant, Duration)>,
+}
+
+impl CallTimestamps {
+    /// An instant of the call on the wall clock.
+    pub fn wall(&self, at: Instant) -> SystemTime {
+        self.started_at + at.saturating_duration_since(self.received)
+    }
+}

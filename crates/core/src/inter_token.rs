@@ -1,0 +1,55 @@
+//! Latencies between tokens, in classes.
+
+/// Upper bounds, in seconds, of the classes that inter-token latencies are kept in.
+pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
+    0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08,
+    0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
+];
+
+/// Inter-token latencies, token-weighted: a frame with k tokens after a gap counts
+/// k times gap/k. Kept by class, with the exact sum of each class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InterToken {
+    /// Those that are not empty, by class: a stream has a few of them.
+    classes: Vec<Class>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Class {
+    number: u32,
+    count: u32,
+    sum: f64,
+}
+
+impl InterToken {
+    /// `tokens` more with this latency, in seconds.
+    pub fn record(&mut self, latency: f64, tokens: u64) {
+        let number = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency) as u32;
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        let found = self
+            .classes
+            .binary_search_by_key(&number, |class| class.number);
+        let at = found.unwrap_or_else(|at| {
+            let (count, sum) = (0, 0.0);
+            self.classes.insert(at, Class { number, count, sum });
+            at
+        });
+        if let Some(class) = self.classes.get_mut(at) {
+            class.count = class.count.saturating_add(tokens);
+            class.sum += latency * f64::from(tokens);
+        }
+    }
+
+    /// For each class that is not empty: the mean latency in seconds, and how many
+    /// tokens had it.
+    pub fn classes(&self) -> impl Iterator<Item = (f64, u32)> + '_ {
+        let classes = self.classes.iter().filter(|class| class.count > 0);
+        classes.map(|class| (class.sum / f64::from(class.count), class.count))
+    }
+
+    /// Tokens that have a latency.
+    pub fn tokens(&self) -> u64 {
+        let classes = self.classes.iter();
+        classes.map(|class| u64::from(class.count)).sum()
+    }
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod background;
+pub mod call;
+pub mod caller;
+pub mod cells;
+pub mod finished;
+pub mod inter_token;
+pub mod lengths;
+pub mod memory;
+pub mod notice;
+pub mod observer;
+pub mod pattern;
+pub mod selector;
+pub mod subscriber;
+pub mod throughput;
+pub mod time;
+pub mod trace;
+pub mod upstream_facts;

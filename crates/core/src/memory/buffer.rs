@@ -1,0 +1,356 @@
+//! A buffer that grows within its own limit and the memory of all calls.
+
+use super::{Memory, Share};
+use memmap2::{MmapMut, MmapOptions};
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+/// A longer buffer has pages of its own: they go back to the system at once when it is
+/// dropped, on whatever thread, and it grows without being moved.
+const HEAP: usize = 64 * 1024;
+/// What pages are accounted by.
+const STEP: usize = 64 * 1024;
+
+/// Why a buffer does not take more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Its own limit does not allow it.
+    Limit,
+    /// The memory of all calls does not allow it, or the system has none.
+    Memory,
+}
+
+/// Bytes that grow. What they take is accounted for, but for the first `free` bytes.
+#[derive(Debug)]
+pub struct Buffer {
+    store: Store,
+    share: Share,
+    limit: usize,
+    free: usize,
+    /// Bytes that are accounted for before they come.
+    reserved: usize,
+}
+
+#[derive(Debug)]
+enum Store {
+    Heap(Vec<u8>),
+    Pages(Box<Pages>),
+}
+
+/// As many pages as the limit needs, of which the system gives those that were written to.
+#[derive(Debug)]
+struct Pages {
+    map: MmapMut,
+    length: usize,
+}
+
+impl Buffer {
+    /// An empty one of at most `limit` bytes.
+    pub fn new(memory: &Arc<Memory>, limit: usize) -> Buffer {
+        Buffer::with_free(memory, limit, 0)
+    }
+
+    /// One whose first `free` bytes are not accounted for: what many streams hold little of.
+    pub fn with_free(memory: &Arc<Memory>, limit: usize, free: usize) -> Buffer {
+        Buffer {
+            store: Store::Heap(Vec::new()),
+            share: Share::empty(memory),
+            limit,
+            free,
+            reserved: 0,
+        }
+    }
+
+    /// Accounts for `bytes` before they come.
+    ///
+    /// # Errors
+    /// [`Full::Limit`] where there will never be as many, [`Full::Memory`] where there are not
+    /// now.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+        if !self.could_hold(bytes) {
+            return Err(Full::Limit);
+        }
+        let room = self.room(bytes);
+        if !self.share.resize(room.max(self.share.bytes)) {
+            return Err(Full::Memory);
+        }
+        self.reserved = room;
+        Ok(())
+    }
+
+    /// Holds no more than `limit` bytes from now on.
+    pub fn lower_limit(&mut self, limit: usize) {
+        self.limit = self.limit.min(limit);
+    }
+
+    /// Whether so many bytes can ever be held.
+    pub fn could_hold(&self, bytes: usize) -> bool {
+        bytes <= self.limit && self.share.could_be(bytes)
+    }
+
+    /// Has those know who hold some of its memory that somebody waits for `bytes` of it, until
+    /// dropped.
+    pub fn want(&self, bytes: usize) -> Wanting {
+        let memory = Arc::clone(&self.share.memory);
+        *memory.wanting().entry(bytes).or_default() += 1;
+        Wanting { memory, bytes }
+    }
+
+    /// Whether somebody waits for its memory.
+    pub fn is_wanted(&self) -> bool {
+        !self.share.memory.wanting().is_empty()
+    }
+
+    /// Whether somebody waits for less than `bytes` of its memory.
+    pub fn is_wanted_for_less(&self, bytes: usize) -> bool {
+        self.share.memory.wanting().range(..bytes).next().is_some()
+    }
+
+    /// What so many bytes take.
+    fn room(&self, length: usize) -> usize {
+        match &self.store {
+            Store::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
+            _ => length.next_multiple_of(STEP).min(self.limit),
+        }
+    }
+
+    /// An empty share of the memory that it is accounted to.
+    pub fn share_of_its_memory(&self) -> Share {
+        self.share.another()
+    }
+
+    /// How many bytes it holds at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many bytes it holds.
+    pub fn len(&self) -> usize {
+        match &self.store {
+            Store::Heap(bytes) => bytes.len(),
+            Store::Pages(pages) => pages.length,
+        }
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.store {
+            Store::Heap(bytes) => bytes,
+            Store::Pages(pages) => &pages.map[..pages.length],
+        }
+    }
+
+    /// The same, to be changed in place.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        match &mut self.store {
+            Store::Heap(bytes) => bytes,
+            Store::Pages(pages) => &mut pages.map[..pages.length],
+        }
+    }
+
+    /// Adds `bytes`.
+    ///
+    /// # Errors
+    /// [`Full`], and the buffer as it was, where a bound does not allow it.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        if let Store::Heap(heap) = &mut self.store
+            && bytes.len() <= heap.capacity() - heap.len()
+        {
+            heap.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.grow(bytes)
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let length = self.len().checked_add(bytes.len());
+        let Some(length) = length.filter(|length| *length <= self.limit) else {
+            return Err(Full::Limit);
+        };
+        let room = self.room(length);
+        let before = self.share.bytes;
+        let share = room.saturating_sub(self.free).max(self.reserved);
+        if !self.share.resize(share) {
+            return Err(Full::Memory);
+        }
+        if let Err(full) = self.make_room(length, room) {
+            let _ = self.share.resize(before);
+            return Err(full);
+        }
+        match &mut self.store {
+            Store::Heap(heap) => heap.extend_from_slice(bytes),
+            Store::Pages(pages) => {
+                pages.map[pages.length..length].copy_from_slice(bytes);
+                pages.length = length;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for `length` bytes; `room` of them where they lie on the heap.
+    fn make_room(&mut self, length: usize, room: usize) -> Result<(), Full> {
+        let Store::Heap(heap) = &mut self.store else {
+            return Ok(());
+        };
+        if length <= HEAP {
+            heap.reserve_exact(room - heap.len());
+            return Ok(());
+        }
+        let mut pages = MmapOptions::new();
+        // A limit is no promise: what is not written to is not reserved.
+        let pages = pages.len(self.limit).no_reserve_swap().map_anon();
+        let mut map = pages.map_err(|_| Full::Memory)?;
+        // A huge page would be many times what a body needs.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::NoHugePage);
+        map[..heap.len()].copy_from_slice(heap);
+        let length = heap.len();
+        self.store = Store::Pages(Box::new(Pages { map, length }));
+        Ok(())
+    }
+
+    /// Empties it, and gives back what is accounted for.
+    pub fn clear(&mut self) {
+        match &mut self.store {
+            Store::Heap(heap) if heap.capacity() <= self.free => heap.clear(),
+            _ => {
+                self.store = Store::Heap(Vec::new());
+                self.reserved = 0;
+                let _ = self.share.resize(0);
+            }
+        }
+    }
+
+    /// Takes the first `count` bytes off.
+    pub fn drop_front(&mut self, count: usize) {
+        if count >= self.len() {
+            return self.clear();
+        }
+        match &mut self.store {
+            Store::Heap(heap) => drop(heap.drain(..count)),
+            Store::Pages(pages) => {
+                pages.map.copy_within(count..pages.length, 0);
+                pages.length -= count;
+            }
+        }
+    }
+}
+
+/// Waits for memory.
+#[derive(Debug)]
+pub struct Wanting {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+impl Drop for Wanting {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut waiting) = self.memory.wanting().entry(self.bytes) {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_over_all_buffers_and_given_back() {
+        let memory = Memory::new(1000);
+        let mut one = Buffer::new(&memory, 4096);
+        let mut other = Buffer::new(&memory, 4096);
+        assert_eq!(one.extend(&[0; 500]), Ok(()));
+        assert_eq!(memory.used(), 512);
+        assert_eq!(other.extend(&[0; 500]), Err(Full::Memory), "512 + 512");
+        assert!(other.is_empty());
+        drop(one);
+        assert_eq!(memory.used(), 0);
+        assert_eq!(other.extend(&[0; 500]), Ok(()));
+    }
+
+    #[test]
+    fn one_buffer_is_bounded_by_its_own_limit() {
+        let memory = Memory::new(1 << 20);
+        let mut buffer = Buffer::new(&memory, 100);
+        assert_eq!(buffer.extend(&[1; 100]), Ok(()));
+        assert_eq!(buffer.extend(&[1]), Err(Full::Limit));
+        assert_eq!(buffer.len(), 100);
+        assert_eq!(memory.used(), 100, "no more than the limit is reserved");
+    }
+
+    #[test]
+    fn a_long_buffer_is_one_slice_and_is_accounted_as_far_as_it_goes() {
+        let memory = Memory::new(16 * STEP);
+        let limit = 3 * HEAP + 10;
+        let mut buffer = Buffer::new(&memory, limit);
+        let text: Vec<u8> = (0..=u8::MAX).cycle().take(limit).collect();
+        for piece in text[..2 * HEAP + 7].chunks(HEAP - 1) {
+            assert_eq!(buffer.extend(piece), Ok(()));
+        }
+        assert_eq!(memory.used(), 3 * STEP);
+        assert_eq!(buffer.extend(&text[2 * HEAP + 7..]), Ok(()));
+        assert_eq!(buffer.as_slice(), text);
+        assert_eq!(memory.used(), limit, "as far as its limit");
+        assert_eq!(buffer.extend(b"x"), Err(Full::Limit));
+        buffer.drop_front(HEAP + 3);
+        assert_eq!(buffer.as_slice(), &text[HEAP + 3..]);
+        drop(buffer);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn what_is_reserved_comes_whatever_others_take() {
+        let memory = Memory::new(4 * STEP);
+        let mut one = Buffer::new(&memory, 16 * STEP);
+        let mut other = Buffer::new(&memory, 16 * STEP);
+        assert_eq!(one.reserve(5 * STEP), Err(Full::Limit), "never");
+        assert_eq!(one.reserve(3 * STEP - 7), Ok(()));
+        assert_eq!(other.reserve(2 * STEP), Err(Full::Memory), "not now");
+        assert_eq!(other.extend(&[0; STEP]), Ok(()));
+        for piece in [0; 3 * STEP - 7].chunks(1000) {
+            assert_eq!(one.extend(piece), Ok(()));
+        }
+        assert_eq!(memory.used(), 4 * STEP);
+        drop((one, other));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_limit_far_beyond_what_there_is_costs_nothing() {
+        let memory = Memory::new(1 << 20);
+        let mut buffer = Buffer::new(&memory, 1 << 38);
+        assert_eq!(buffer.extend(&[7; 3 * STEP]), Ok(()));
+        assert_eq!(
+            (buffer.as_slice(), memory.used()),
+            (&[7; 3 * STEP][..], 3 * STEP)
+        );
+    }
+
+    #[test]
+    fn what_is_free_stays_and_what_is_accounted_for_goes_when_it_is_emptied() {
+        let memory = Memory::new(1 << 20);
+        let mut buffer = Buffer::with_free(&memory, 1 << 20, 4096);
+        assert_eq!(buffer.extend(&[0; 4096]), Ok(()));
+        assert_eq!(memory.used(), 0);
+        assert_eq!(buffer.extend(&[0; 1]), Ok(()));
+        assert_eq!(memory.used(), 4096);
+        buffer.drop_front(4097);
+        assert_eq!((memory.used(), buffer.len()), (0, 0));
+    }
+}

@@ -1,0 +1,48 @@
+//! An alert, as receivers get it.
+
+use serde::{Deserialize, Serialize};
+
+/// What an alert is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// An objective, whose error budget burns.
+    #[default]
+    Objective,
+    /// A spending budget.
+    Budget,
+}
+
+/// An alert as a receiver gets it. Times are seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// What it is about.
+    #[serde(default)]
+    pub about: About,
+    /// The objective, or the budget.
+    pub slo: String,
+    /// `page` or `ticket`.
+    pub severity: String,
+    /// Whether it fires; else it is over.
+    pub firing: bool,
+    /// Since when it fires.
+    pub since: f64,
+    /// One line.
+    pub summary: String,
+    /// What is known beyond it.
+    pub description: String,
+    /// What to do about it.
+    pub runbook_url: Option<String>,
+    /// Where to look.
+    pub dashboard_url: Option<String>,
+}
+
+impl Notice {
+    /// What makes two notices one alert.
+    pub fn key(&self) -> String {
+        match self.about {
+            About::Objective => format!("{}/{}", self.slo, self.severity),
+            About::Budget => format!("budget {}/{}", self.slo, self.severity),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! System throughput: the tokens of all streams by the second in which they came, by route,
+//! upstream, model and workload. The one source of it for `/metrics`, the page, `top`, the
+//! API's time series, the ledger and the capacity curve.
+//!
+//! Whole answers come at one instant, but were not generated in it: their tokens are spread
+//! evenly from the last byte of the request to the last byte of the response, and are kept
+//! apart. So are those of streams that something upstream held back.
+
+mod flow;
+mod models;
+mod rates;
+mod ring;
+mod steps;
+mod tick;
+
+pub use flow::{Ended, Flow};
+pub use models::{Models, UNKNOWN};
+pub use rates::{Rates, SpreadRates, Which};
+pub use steps::{Generated, Steps};
+pub use tick::{Arrived, BusySecond, Ticked};
+
+use parking_lot::{Mutex, RwLock};
+use ring::{READ, Ring};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Parts of an answer that is spread at most: longer ones have parts of several seconds.
+const MAX_PARTS: u64 = 3_600;
+
+/// What tokens have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The route that matched.
+    pub route: Arc<str>,
+    /// The upstream.
+    pub upstream: Arc<str>,
+    /// The model that answers, else the one asked for; `unknown`, and `other` beyond the bound.
+    pub model: Arc<str>,
+    /// The workload.
+    pub workload: Option<Arc<str>>,
+}
+
+/// The tokens of one place.
+#[derive(Debug)]
+pub struct Lane {
+    /// Where they count.
+    pub place: Place,
+    upstream: Arc<Upstream>,
+    streamed: Ring,
+    spread: OnceLock<Ring>,
+    /// Whether anything came since it was last handed on.
+    fresh: AtomicBool,
+    /// What was handed on, by slot: the second, streamed and spread tokens.
+    handed_on: Mutex<Vec<(u64, u64, u64)>>,
+}
+
+/// The time of one upstream's generations.
+#[derive(Debug, Default)]
+pub struct Upstream {
+    /// Milliseconds of all generations together, by second.
+    busy_millis: Ring,
+    /// Tokens behind first frames, and the milliseconds they took.
+    decoded: Ring,
+    decode_millis: Ring,
+    /// The next second to be handed on; 0 before the first.
+    next: AtomicU64,
+}
+
+/// The tokens of all streams by the second in which they came.
+#[derive(Debug)]
+pub struct Throughput {
+    /// An instant, and what time it was then.
+    origin: OnceLock<(Instant, SystemTime)>,
+    /// Seconds by which the wall clock was set since.
+    set_by: AtomicI64,
+    lanes: RwLock<HashMap<Place, Arc<Lane>>>,
+    upstreams: RwLock<HashMap<Arc<str>, Arc<Upstream>>>,
+    models: Models,
+    /// What came too late for its slot.
+    late: Mutex<Vec<Arrived>>,
+}
+
+impl Throughput {
+    /// Without tokens so far; of at most `max_models` models by name.
+    pub fn new(max_models: usize) -> Throughput {
+        Throughput {
+            origin: OnceLock::new(),
+            set_by: AtomicI64::new(0),
+            lanes: RwLock::default(),
+            upstreams: RwLock::default(),
+            models: Models::new(max_models),
+            late: Mutex::default(),
+        }
+    }
+
+    /// At this instant it was that time. Only the first one counts.
+    pub fn clocks(&self, at: Instant, wall: SystemTime) {
+        self.origin.get_or_init(|| (at, wall));
+    }
+
+    /// Whole seconds since 1970 at an instant; 0 where no clock is known.
+    pub fn second(&self, at: Instant) -> u64 {
+        self.since_1970(at).as_secs()
+    }
+
+    /// The time since 1970 at an instant. Whole nanoseconds: a fraction of a second that is
+    /// rounded may be in the next one.
+    fn since_1970(&self, at: Instant) -> Duration {
+        let Some((origin, wall)) = self.origin.get() else {
+            return Duration::ZERO;
+        };
+        let wall = match at.checked_duration_since(*origin) {
+            Some(after) => *wall + after,
+            None => *wall - origin.saturating_duration_since(at),
+        };
+        let since = wall.duration_since(SystemTime::UNIX_EPOCH);
+        let since = since.unwrap_or_default();
+        let set_by = self.set_by.load(Ordering::Relaxed);
+        let seconds = since.as_secs().saturating_add_signed(set_by);
+        Duration::new(seconds, since.subsec_nanos())
+    }
+
+    /// Where tokens of a generation are counted; `accepted` says whether the upstream said yes,
+    /// without which a model's name is not worth remembering.
+    pub fn lane(
+        &self,
+        route: &Arc<str>,
+        upstream: &Arc<str>,
+        workload: Option<&Arc<str>>,
+        model: Option<&str>,
+        accepted: bool,
+    ) -> Arc<Lane> {
+        let place = Place {
+            route: Arc::clone(route),
+            upstream: Arc::clone(upstream),
+            model: self.models.label(model, accepted),
+            workload: workload.cloned(),
+        };
+        let known = self.lanes.read();
+        if let Some(lane) = known.get(&place) {
+            return Arc::clone(lane);
+        }
+        drop(known);
+        let upstream = {
+            let mut all = self.upstreams.write();
+            Arc::clone(all.entry(Arc::clone(upstream)).or_default())
+        };
+        let mut lanes = self.lanes.write();
+        let lane = lanes.entry(place.clone()).or_insert_with(|| {
+            Arc::new(Lane {
+                place,
+                upstream,
+                streamed: Ring::default(),
+                spread: OnceLock::new(),
+                fresh: AtomicBool::new(false),
+                handed_on: Mutex::default(),
+            })
+        });
+        Arc::clone(lane)
+    }
+
+    /// Forgets places that `configured` does not know, by route and upstream.
+    pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
+        let mut lanes = self.lanes.write();
+        lanes.retain(|place, _| configured(&place.route, &place.upstream));
+        let left: Vec<_> = lanes.keys().map(|place| place.upstream.clone()).collect();
+        let mut all = self.upstreams.write();
+        all.retain(|name, _| left.contains(name));
+    }
+
+    fn all(&self) -> Vec<Arc<Lane>> {
+        let lanes = self.lanes.read();
+        lanes.values().cloned().collect()
+    }
+
+    /// Tokens of a stream came in a second.
+    fn came(&self, lane: &Lane, second: u64, tokens: u64) {
+        if !lane.streamed.add(second, tokens) {
+            self.late(lane, second, tokens, 0);
+        }
+        lane.fresh.store(true, Ordering::Release);
+    }
+
+    /// Spreads the tokens of a whole answer over the time from `sent` to `ended`.
+    fn spread(&self, lane: &Lane, sent: Instant, ended: Instant, tokens: u64) {
+        let (from, to) = (self.second(sent), self.second(ended));
+        let step = (to.saturating_sub(from) / MAX_PARTS) + 1;
+        let oldest = to.saturating_sub(READ - 10);
+        let whole = ended.saturating_duration_since(sent).as_secs_f64();
+        let ring = lane.spread.get_or_init(Ring::default);
+        let mut told = 0;
+        for second in (from..=to).step_by(step as usize) {
+            let left = self.until(second + step, ended);
+            let share = if whole > 0.0 { 1.0 - left / whole } else { 1.0 };
+            let until_here = (tokens as f64 * share.clamp(0.0, 1.0)).round() as u64;
+            let part = until_here.saturating_sub(told);
+            told += part;
+            if second < oldest || !ring.add(second, part) {
+                self.late(lane, second, 0, part);
+            }
+        }
+        lane.fresh.store(true, Ordering::Release);
+    }
+
+    /// Seconds from the beginning of `second` to `at`; 0 where it begins later.
+    fn until(&self, second: u64, at: Instant) -> f64 {
+        let begin = Duration::from_secs(second);
+        self.since_1970(at).saturating_sub(begin).as_secs_f64()
+    }
+
+    fn late(&self, lane: &Lane, second: u64, streamed: u64, spread: u64) {
+        let mut late = self.late.lock();
+        if late.len() < 4 * MAX_PARTS as usize {
+            late.push(Arrived {
+                place: lane.place.clone(),
+                second,
+                streamed,
+                spread,
+            });
+        }
+    }
+
+    /// A generation on `upstream` was under way from `since` to `until`.
+    fn busy(&self, upstream: &Upstream, since: Instant, until: Instant) {
+        let kept = until.checked_sub(Duration::from_secs(READ));
+        let mut from = kept.map_or(since, |kept| since.max(kept));
+        while from < until {
+            let now = self.since_1970(from);
+            let rest = Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into());
+            let to = (from + rest).min(until);
+            let micros = to.saturating_duration_since(from).as_micros() as u64;
+            upstream
+                .busy_millis
+                .add(now.as_secs(), (micros + 500) / 1000);
+            from = to;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_generation_lies_in_the_seconds_that_it_took() {
+        let throughput = Throughput::new(10);
+        let start = Instant::now();
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_900_000_637);
+        throughput.clocks(start, wall);
+        let upstream = Upstream::default();
+        let mut from = start;
+        for _ in 0..17 {
+            let until = from + Duration::from_micros(1_220_417);
+            throughput.busy(&upstream, from, until);
+            from = until;
+        }
+        let millis: Vec<_> = (0..22)
+            .map(|second| upstream.busy_millis.of(1_763_900_000 + second))
+            .collect();
+        assert_eq!(millis[0], 363);
+        assert!(
+            millis[1..21]
+                .iter()
+                .all(|millis| (998..=1002).contains(millis)),
+            "{millis:?}"
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Files that hold what calls did: only their owner may read them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Creates a file, or empties the one that is there, which keeps its mode.
+pub fn create(path: &Path) -> io::Result<File> {
+    private(OpenOptions::new().write(true).truncate(true)).open(path)
+}
+
+/// Opens a file to append to; makes it where it is missing.
+pub fn append(path: &Path) -> io::Result<File> {
+    private(OpenOptions::new().append(true)).open(path)
+}
+
+/// Replaces a file as a whole, and is back when that is on the disk: whoever is killed
+/// leaves either the old one or the new one behind.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = with_ending(path, ".new");
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Made here and now, so that its mode is ours and it is nobody's link.
+    let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)?;
+    // The rename itself must reach the disk too.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The path with something behind its name.
+pub fn with_ending(path: &Path, ending: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.create(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options
+}

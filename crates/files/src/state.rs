@@ -1,0 +1,147 @@
+//! A JSON file in the state directory that survives a restart. One process writes it, the
+//! one that holds the lock beside it; another takes over when that one ends.
+
+use crate::private;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file and, while it is ours to write, its lock.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    lock: Option<File>,
+}
+
+impl StateFile {
+    /// The file `name` in `folder`, which is made where it is missing. Takes the lock
+    /// where it is free.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made or written to.
+    pub fn open(folder: &Path, name: &str) -> io::Result<StateFile> {
+        std::fs::create_dir_all(folder)?;
+        let mut file = StateFile {
+            path: folder.join(name),
+            lock: None,
+        };
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Whether it is ours to write.
+    pub fn is_locked(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// Takes the lock where it is free; `false` where another process has it.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to.
+    pub fn lock(&mut self) -> io::Result<bool> {
+        if self.lock.is_none() {
+            let file = private::append(&self.path.with_extension("lock"))?;
+            match file.try_lock() {
+                Ok(()) => self.lock = Some(file),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(self.is_locked())
+    }
+
+    /// What is in it; `None` where there is no file, or a damaged one, which is put aside
+    /// under another name and logged.
+    ///
+    /// # Errors
+    /// Where there is a file that cannot be read.
+    pub fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                self.put_aside(&error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Replaces it as a whole, and is back when that is on the disk; `false` where another
+    /// process holds the lock.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn write(&mut self, value: &impl Serialize) -> io::Result<bool> {
+        if !self.lock()? {
+            return Ok(false);
+        }
+        private::replace(&self.path, &serde_json::to_vec(value)?)?;
+        Ok(true)
+    }
+
+    fn put_aside(&self, error: &serde_json::Error) {
+        let aside = private::with_ending(&self.path, ".unreadable");
+        let moved = self.is_locked() && std::fs::rename(&self.path, &aside).is_ok();
+        let file = self.path.display();
+        tracing::error!(%error, %file, moved, "what was counted before is damaged; counting anew");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "state.json";
+
+    #[test]
+    fn one_process_writes_and_another_takes_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("deep/state");
+        let mut first = StateFile::open(&folder, NAME).expect("opens");
+        let mut second = StateFile::open(&folder, NAME).expect("opens");
+        assert!(first.write(&[1]).expect("written"));
+        assert!(!second.write(&[2]).expect("the other's"));
+        assert_eq!(second.read::<Vec<u8>>().expect("read"), Some(vec![1]));
+        drop(first);
+        assert!(second.write(&[2]).expect("ours now"));
+        assert_eq!(second.read::<Vec<u8>>().expect("read"), Some(vec![2]));
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside_by_the_process_that_may_write() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(NAME);
+        let first = StateFile::open(folder.path(), NAME).expect("opens");
+        let second = StateFile::open(folder.path(), NAME).expect("opens");
+        std::fs::write(&path, "[1,").expect("written");
+        assert_eq!(second.read::<Vec<u8>>().expect("read"), None);
+        assert!(path.exists(), "it is the other's");
+        assert_eq!(first.read::<Vec<u8>>().expect("read"), None);
+        assert!(!path.exists());
+        let aside = std::fs::read(folder.path().join("state.json.unreadable"));
+        assert_eq!(aside.expect("put aside"), b"[1,");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_may_read_it_and_a_link_is_not_followed() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().expect("a folder");
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::write(&elsewhere, "theirs").expect("written");
+        symlink(&elsewhere, folder.path().join("state.json.new")).expect("a link");
+        let mut file = StateFile::open(folder.path(), NAME).expect("opens");
+        file.write(&[1]).expect("written");
+        assert_eq!(std::fs::read(&elsewhere).expect("read"), b"theirs");
+        for name in [NAME, "state.lock"] {
+            let file = std::fs::metadata(folder.path().join(name)).expect("a file");
+            assert_eq!(file.permissions().mode() & 0o777, 0o600, "{name}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether a call may go on, by what is left of the budgets and quotas.
+
+use super::context::{CallContext, Limited};
+use super::request::{self, Strict};
+use crate::attribution::{Attribution, Places};
+use crate::cost::budget::{Asked, seconds_since_1970};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokengauge_core::call::RequestFacts;
+use tokengauge_core::caller::{Caller, Known, Refusal};
+use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, Unread};
+
+/// What a body says, as far as it is known.
+struct Read {
+    facts: Option<RequestFacts>,
+    /// What a name is that was not found in it.
+    absent: Known<'static>,
+    /// The models that it names, where that is known.
+    models: Option<Vec<String>>,
+    unread: Option<Unread>,
+    bodiless: bool,
+}
+
+impl Read {
+    fn nothing(absent: Known<'static>, unread: Option<Unread>) -> Read {
+        Read {
+            facts: None,
+            absent,
+            models: None,
+            unread,
+            bodiless: false,
+        }
+    }
+}
+
+impl CallContext {
+    /// Whether the call may go on, by what is known of its body.
+    pub(super) fn admit(&self, body: RequestBody<'_>) -> Admission {
+        let Some(limited) = &self.limited else {
+            return Admission::Granted;
+        };
+        let asked = match body {
+            RequestBody::Pending => Asked::Early,
+            _ => Asked::Last,
+        };
+        let mut read = self.read(limited, body);
+        let models = self.models(limited, &mut read);
+        let rules = &self.measure.attribution;
+        let who = Attribution::merged(self.attribution.as_deref(), read.facts.as_ref(), rules);
+        let workloads = self.workloads(models.as_deref());
+        // What the body could say otherwise is not known without it.
+        let certain = |places: &Places| read.absent == Known::Nameless || places.paths.is_empty();
+        let session = who.session.as_deref();
+        let session = session.filter(|_| {
+            certain(&rules.session)
+                && (read.absent == Known::Nameless || who.session_guess.is_none())
+        });
+        let user = who.user.as_deref().filter(|_| certain(&rules.user));
+        let caller = Caller {
+            route: &self.lane.route,
+            upstream: &self.lane.upstream,
+            workload: known(workloads.as_deref()),
+            model: known(models.as_deref()),
+            agent: match certain(&rules.agent) {
+                true => Known::from(who.agent.as_deref()),
+                false => Known::Unread,
+            },
+            session: session.map_or(read.absent, Known::Named),
+            user: user.map_or(read.absent, Known::Named),
+            keys: &limited.keys,
+            bodiless: read.bodiless,
+            unread: read.unread,
+        };
+        self.ask(limited, &caller, asked)
+    }
+
+    /// All models that the call names, in lower case; `None` where the body may name another
+    /// one, or servers read the path differently. A call counts for each of them: which of
+    /// them an upstream serves is its own affair.
+    fn models(&self, limited: &Limited, read: &mut Read) -> Option<Vec<String>> {
+        let head = &limited.models;
+        let path_model = self.path_model.as_deref();
+        let mut models: Vec<_> = path_model.map(str::to_owned).into_iter().collect();
+        if !read.bodiless {
+            models.extend(head.names.iter().cloned());
+            if head.ambiguous {
+                read.unread = read.unread.or(Some(Unread::Path));
+                return None;
+            }
+            match read.models.take() {
+                // Messages of a connection whose own place for a model names one.
+                None if read.unread == Some(Unread::Upgraded) => path_model.map(|_| ())?,
+                _ if head.decides => {}
+                // Azure's deployments and the like: the path is the place for it.
+                None if read.unread == Some(Unread::NoModel) && !models.is_empty() => {}
+                found => models.extend(found?),
+            }
+        }
+        for model in &mut models {
+            let plain = model.strip_prefix("models/").unwrap_or(model);
+            *model = plain.to_ascii_lowercase();
+        }
+        let mut seen = HashSet::new();
+        models.retain(|model| seen.insert(model.clone()));
+        Some(models)
+    }
+
+    /// The workloads of a call for `models`; `None` where that depends on a model that is not
+    /// known.
+    fn workloads(&self, models: Option<&[String]>) -> Option<Vec<String>> {
+        let all = &self.measure.workloads;
+        if models.is_none() && self.assignment.depends_on_model(all) {
+            return None;
+        }
+        let first = models.and_then(|models| models.first());
+        let own = self.assignment.name(all, || first.cloned());
+        let mut names: Vec<_> = own.map(|name| name.to_string()).into_iter().collect();
+        for model in models.unwrap_or_default().iter().skip(1) {
+            let other = self.assignment.name_with(all, model);
+            let other = other.filter(|other| !names.iter().any(|name| **name == ***other));
+            names.extend(other.map(|name| name.to_string()));
+        }
+        Some(names)
+    }
+
+    fn read(&self, limited: &Limited, body: RequestBody<'_>) -> Read {
+        let body = match body {
+            RequestBody::Pending => return Read::nothing(Known::Unread, None),
+            RequestBody::Whole([]) => {
+                return Read {
+                    bodiless: true,
+                    ..Read::nothing(Known::Nameless, None)
+                };
+            }
+            // Messages name a model at most: nobody reads them for anything else.
+            RequestBody::Unread(Unread::Upgraded) => {
+                return Read::nothing(Known::Nameless, Some(Unread::Upgraded));
+            }
+            RequestBody::Unread(unread) => return Read::nothing(Known::Unread, Some(unread)),
+            RequestBody::Whole(body) => body,
+        };
+        let rules = &self.measure.attribution;
+        let limit = self.measure.body_bytes;
+        let strictly = |body: &[u8]| request::strict_facts(self.dialect, rules, body);
+        let memory = &self.shared.admission_memory;
+        let mut found = (limited.body).read(body, &memory.large, limit, strictly);
+        if matches!(found, Err(Unread::NoMemory)) {
+            found = (limited.body).read(body, &memory.small, limit, strictly);
+        }
+        match found {
+            Ok(Strict {
+                mut facts,
+                models,
+                unread,
+            }) => {
+                if unread.is_some() {
+                    facts.model = None;
+                }
+                Read {
+                    facts: Some(facts),
+                    models: Some(models).filter(|_| unread.is_none()),
+                    ..Read::nothing(Known::Nameless, unread)
+                }
+            }
+            Err(unread) => Read::nothing(Known::Unread, Some(unread)),
+        }
+    }
+
+    fn ask(&self, limited: &Limited, caller: &Caller<'_>, asked: Asked) -> Admission {
+        let (budgets, quotas) = (&self.accounting.budgets, &self.accounting.quotas);
+        let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
+        let by_body = depends && asked == Asked::Early;
+        let now = seconds_since_1970(self.started_at);
+        let asked = if by_body { asked } else { Asked::Last };
+        let charges = match budgets.admit(caller, asked, now) {
+            Ok(charges) => charges,
+            Err(refusal) => return refused(FailureKind::OverBudget, refusal),
+        };
+        if by_body {
+            return Admission::ByBody;
+        }
+        match quotas.admit(caller) {
+            Ok(permit) => {
+                // Asked once: a second permit would give its places back at once.
+                let _ = limited.permit.set(permit);
+                let _ = limited.charges.set(Arc::from(charges));
+                Admission::Granted
+            }
+            Err(refusal) => refused(FailureKind::RateLimited, refusal),
+        }
+    }
+}
+
+/// All of `names`, as far as they are known.
+fn known(names: Option<&[String]>) -> Known<'_> {
+    match names {
+        None => Known::Unread,
+        Some([]) => Known::Nameless,
+        Some([name]) => Known::Named(name),
+        Some(names) => Known::Several(names),
+    }
+}
+
+/// Refused for `kind`, unless it was the body that could not be read.
+fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
+    let kind = match refusal.unread {
+        None => kind,
+        Some(Unread::NoMemory) => FailureKind::Overloaded,
+        Some(_) => FailureKind::UnreadableBody,
+    };
+    Admission::Refused(Failure {
+        kind,
+        message: refusal.message,
+        retry_after: refusal.retry_after,
+    })
+}

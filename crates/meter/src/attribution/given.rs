@@ -1,0 +1,112 @@
+//! Names that an operator gives to agents, by where they connect and what they show: for what an
+//! SDK's user agent does not say.
+
+use std::sync::Arc;
+
+/// Names that may be given.
+pub const MAX_GIVEN: usize = 256;
+/// Hexadecimal digits of what stands for a key.
+const KEY_DIGITS: usize = 16;
+
+/// A name for calls that have all that is set of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenName {
+    /// The name.
+    pub name: Arc<str>,
+    /// The port that the agent connects to.
+    pub port: Option<u16>,
+    /// A prefix of the path, in whole segments.
+    pub path: Option<String>,
+    /// What stands for one of its keys, as [`crate::quota::keys_of`] writes it.
+    pub key: Option<String>,
+}
+
+impl GivenName {
+    /// Whether a call is meant that came to `port`, asks for `path` and shows `keys`.
+    fn means(&self, port: Option<u16>, path: &str, keys: &[String]) -> bool {
+        self.port.is_none_or(|wanted| port == Some(wanted))
+            && self
+                .path
+                .as_deref()
+                .is_none_or(|wanted| under(wanted, path))
+            && self.key.as_ref().is_none_or(|wanted| keys.contains(wanted))
+    }
+}
+
+/// The name of a call that came to `port` and asks for `path`: the first that means it. `keys` is
+/// asked once, where one depends on it.
+pub(super) fn name_of<'a>(
+    names: &'a [GivenName],
+    port: Option<u16>,
+    path: &str,
+    keys: impl FnOnce() -> Vec<String>,
+) -> Option<&'a Arc<str>> {
+    let by_key = names.iter().any(|name| name.key.is_some());
+    let keys = if by_key { keys() } else { Vec::new() };
+    let found = names.iter().find(|name| name.means(port, path, &keys));
+    found.map(|found| &found.name)
+}
+
+fn under(prefix: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(prefix.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether `text` can stand for a key. A key itself is none of these, so that it is refused where
+/// somebody writes it.
+///
+/// # Errors
+/// Why not, without the text.
+pub fn check_key(text: &str) -> Result<(), &'static str> {
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if text.len() == KEY_DIGITS && text.bytes().all(digit) {
+        return Ok(());
+    }
+    Err(
+        "is the first 16 hexadecimal digits of what `printf 'tokengauge key\\0%s' \"$KEY\" | sha256sum` \
+         prints, never the key itself",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_has_all_that_is_asked_for_wins_and_keys_are_looked_at_only_where_needed() {
+        let given = |name: &str, port, path: Option<&str>, key: Option<&str>| GivenName {
+            name: name.into(),
+            port,
+            path: path.map(str::to_owned),
+            key: key.map(str::to_owned),
+        };
+        let plain = [
+            given("a", Some(81), Some("/x/"), None),
+            given("b", Some(81), None, None),
+        ];
+        let of = |names: &[GivenName], port, path: &str| {
+            let keys = || panic!("no name depends on a key");
+            name_of(names, port, path, keys).map(|name| name.to_string())
+        };
+        assert_eq!(of(&plain, Some(81), "/x/y").as_deref(), Some("a"));
+        assert_eq!(of(&plain, Some(81), "/xy").as_deref(), Some("b"));
+        assert_eq!(of(&plain, Some(82), "/x"), None);
+        assert_eq!(of(&plain, None, "/x"), None);
+        let by_key = [given("k", None, Some("/x"), Some("0123456789abcdef"))];
+        let with = |key: &str| name_of(&by_key, None, "/x", || vec![key.to_owned()]).is_some();
+        assert!(with("0123456789abcdef") && !with("f123456789abcdef"));
+    }
+
+    #[test]
+    fn what_stands_for_a_key_is_no_key() {
+        assert_eq!(check_key("0123456789abcdef"), Ok(()));
+        for key in [
+            "",
+            "0123456789abcde",
+            "0123456789ABCDEF",
+            "sk-0123456789abc",
+        ] {
+            assert!(check_key(key).is_err(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What the headers of a request say, before its body is known.
+
+use super::rules::{Places, Rules};
+use super::value::{Best, clean, known_as, product, without_version};
+use super::{codex, given};
+use crate::quota;
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName, Uri};
+use serde::Deserialize;
+use tokengauge_core::trace::TraceContext;
+
+/// What the headers say. Each kind is kept by how much it weighs beside the body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderAttribution {
+    /// Our own header's, or that of one which is configured.
+    pub(super) session: Option<String>,
+    /// Of a header that some agent or gateway is known for.
+    pub(super) known_session: Option<String>,
+    /// Of the baggage.
+    pub(super) baggage_session: Option<String>,
+    pub(super) agent: Option<String>,
+    /// By port, path or key.
+    pub(super) given_agent: Option<String>,
+    pub(super) known_agent: Option<String>,
+    pub(super) parent_agent: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) known_user: Option<String>,
+    pub(super) experiment: Option<String>,
+    pub(super) variant: Option<String>,
+    pub(super) trace_id: Option<String>,
+    /// Whether whoever began the trace records it.
+    sampled: bool,
+}
+
+/// Session headers, the first wins. Any other `x-*-session-id` comes after them.
+const SESSION: &[&str] = &[
+    "helicone-session-id",
+    "x-litellm-session-id",
+    "x-litellm-trace-id",
+    "x-bf-session-id",
+    "agent-session-id",
+    "x-claude-code-session-id",
+    "x-qwen-code-session-id",
+    "x-openwebui-chat-id",
+];
+const ANY_SESSION: usize = SESSION.len();
+/// A name so plain that every other session header goes before it.
+const PLAIN_SESSION: usize = ANY_SESSION + 1;
+const CODEX_SESSION: usize = PLAIN_SESSION + 1;
+const CODEX_TURN: usize = CODEX_SESSION + codex::SESSION.len();
+/// The parent's session, not the call's own.
+const PARENT_SESSION: &str = "x-parent-session-id";
+
+const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
+const CLAUDE_PARENT: &str = "x-claude-code-parent-agent-id";
+const CODEX_AGENT: &str = "x-openai-subagent";
+const CODEX_PARENT: &str = "x-codex-parent-thread-id";
+/// Open WebUI's own headers about its users begin so; it has no user agent of its own.
+const OPEN_WEBUI: &str = "x-openwebui-";
+/// The name of a Codex by which its first agent is known.
+const ORIGINATOR: &str = "originator";
+
+impl HeaderAttribution {
+    /// What the headers say; `None` where they say nothing.
+    pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<HeaderAttribution>> {
+        let heard = HeaderAttribution::read(headers, rules);
+        (heard != HeaderAttribution::default()).then(|| Box::new(heard))
+    }
+
+    /// The same of a call that asks for `uri` at `port`.
+    pub fn of_call(
+        headers: &HeaderMap,
+        uri: &Uri,
+        port: Option<u16>,
+        rules: &Rules,
+    ) -> Option<Box<HeaderAttribution>> {
+        let keys = || quota::keys_of(headers, uri);
+        let given = given::name_of(&rules.given, port, uri.path(), keys);
+        let heard = HeaderAttribution {
+            given_agent: given.map(|name| name.to_string()),
+            ..HeaderAttribution::read(headers, rules)
+        };
+        (heard != HeaderAttribution::default()).then(|| Box::new(heard))
+    }
+
+    fn read(headers: &HeaderMap, rules: &Rules) -> HeaderAttribution {
+        let trace = TraceContext::of_headers(headers);
+        let mut heard = HeaderAttribution {
+            session: explicit(headers, "x-tokengauge-session", &rules.session),
+            agent: explicit(headers, "x-tokengauge-agent", &rules.agent),
+            user: explicit(headers, "x-tokengauge-user", &rules.user),
+            trace_id: trace.map(|context| context.trace()),
+            sampled: trace.is_some_and(|context| context.sampled()),
+            ..HeaderAttribution::default()
+        };
+        heard.known_session = known_session(headers);
+        (heard.known_agent, heard.parent_agent) = known_agents(headers, rules);
+        let parent = value(headers, "x-tokengauge-parent-agent");
+        heard.parent_agent = parent.or(heard.parent_agent);
+        heard.known_user = known_user(headers);
+        if let Some(experiment) = value(headers, "x-tokengauge-experiment") {
+            (heard.experiment, heard.variant) = split(&experiment);
+        }
+        heard.baggage(headers);
+        let hashed = |user: String| known_as(user, rules.hash_users);
+        heard.user = heard.user.map(hashed);
+        heard.known_user = heard.known_user.map(hashed);
+        heard
+    }
+
+    /// The agent, as far as the headers tell.
+    pub fn agent(&self) -> Option<&str> {
+        let agent = self.agent.as_deref().or(self.given_agent.as_deref());
+        agent.or(self.known_agent.as_deref())
+    }
+
+    /// The W3C trace id.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.trace_id.as_deref()
+    }
+
+    /// Whether whoever began the trace records it.
+    pub fn sampled(&self) -> bool {
+        self.sampled
+    }
+
+    /// W3C baggage: `session.id` (or Langfuse's name for it) and `user.id`.
+    fn baggage(&mut self, headers: &HeaderMap) {
+        let sent = headers.get_all("baggage").iter();
+        let texts = sent.filter_map(|text| text.to_str().ok());
+        for member in texts.flat_map(|text| text.split(',')) {
+            let Some((key, value)) = member.split_once('=') else {
+                continue;
+            };
+            let value = clean(value.split(';').next().unwrap_or_default());
+            let slot = match key.trim() {
+                "session.id" | "langfuse.session_id" => &mut self.baggage_session,
+                "user.id" => &mut self.known_user,
+                _ => continue,
+            };
+            *slot = slot.take().or(value);
+        }
+    }
+}
+
+/// The value of a header that is sent, usable as it is.
+fn value(headers: &HeaderMap, name: &str) -> Option<String> {
+    let sent = headers.get_all(name).iter();
+    let mut texts = sent.filter_map(|sent| std::str::from_utf8(sent.as_bytes()).ok());
+    texts.find_map(clean)
+}
+
+fn explicit(headers: &HeaderMap, ours: &str, places: &Places) -> Option<String> {
+    let configured = || places.headers.iter().map(HeaderName::as_str);
+    value(headers, ours).or_else(|| configured().find_map(|name| value(headers, name)))
+}
+
+fn known_session(headers: &HeaderMap) -> Option<String> {
+    let mut session = Best::default();
+    let codex = codex::is(headers);
+    for (name, value) in headers {
+        if let Some(rank) = session_rank(name, codex)
+            && let Ok(text) = std::str::from_utf8(value.as_bytes())
+        {
+            session.offer(rank, text);
+        }
+    }
+    if codex {
+        let turn = codex::Turn::of(headers);
+        let told = [turn.session_id, turn.thread_id];
+        for (more, told) in told.iter().enumerate() {
+            session.offer(CODEX_TURN + more, told.as_deref().unwrap_or_default());
+        }
+    }
+    session.value()
+}
+
+fn session_rank(name: &HeaderName, codex: bool) -> Option<usize> {
+    let text = name.as_str();
+    let at = |names: &[&str]| names.iter().position(|known| *known == text);
+    if let Some(rank) = at(SESSION) {
+        return Some(rank);
+    }
+    match text {
+        PARENT_SESSION | "x-tokengauge-session" => None,
+        "x-session-id" => Some(PLAIN_SESSION),
+        _ if text.starts_with("x-") && text.ends_with("-session-id") => Some(ANY_SESSION),
+        _ if codex => at(codex::SESSION).map(|rank| CODEX_SESSION + rank),
+        _ => None,
+    }
+}
+
+/// The agent and the one that started it. A subagent that does not say who started it
+/// was started by the program itself, which is known by its product or its originator.
+fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<String>) {
+    let user_agent = value(headers, USER_AGENT.as_str());
+    let product = || user_agent.as_deref().and_then(|text| clean(product(text)));
+    let product = rules.default_agent.clone().or_else(product);
+    if let Some(agent) = value(headers, CLAUDE_AGENT) {
+        let parent = value(headers, CLAUDE_PARENT).or(product);
+        return (Some(agent), parent);
+    }
+    let turn = match codex::is(headers) {
+        true => codex::Turn::of(headers),
+        false => codex::Turn::default(),
+    };
+    let program = value(headers, ORIGINATOR);
+    let told = value(headers, CODEX_AGENT);
+    let subagent = turn.subagent().and_then(clean).or(told);
+    let thread = value(headers, CODEX_PARENT);
+    if subagent.is_some() || thread.is_some() {
+        let parent = turn.parent().and_then(clean);
+        let parent = parent.or_else(|| program.clone()).or(thread);
+        return (subagent.or(program).or(product), parent);
+    }
+    let others = ["helicone-session-path", "x-litellm-agent-id"];
+    let other = others.iter().find_map(|name| value(headers, name));
+    let other = other.or_else(|| open_webui(headers));
+    // One name for those that send both, and the user agent alone to other providers.
+    let same = |program: &String| product.as_deref().map(without_version) == Some(program);
+    let program = program.filter(|program| codex::is(headers) || !same(program));
+    (program.or(other).or(product), None)
+}
+
+fn open_webui(headers: &HeaderMap) -> Option<String> {
+    let mut names = headers.keys();
+    let sent = names.any(|name| name.as_str().starts_with(OPEN_WEBUI));
+    sent.then(|| "open-webui".to_owned())
+}
+
+fn known_user(headers: &HeaderMap) -> Option<String> {
+    value(headers, "helicone-user-id")
+        .or_else(|| value(headers, "x-openwebui-user-id"))
+        .or_else(|| portkey(headers))
+        .or_else(|| {
+            let dimensions = ["x-bf-dim-user-id", "x-bf-dim-user_id", "x-bf-dim-user"];
+            dimensions.iter().find_map(|name| value(headers, name))
+        })
+        .or_else(|| tagged(headers))
+}
+
+/// Portkey's metadata: an object with the user under `_user`.
+fn portkey(headers: &HeaderMap) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(alias = "user", alias = "user_id")]
+        _user: Option<String>,
+    }
+    let sent = headers.get("x-portkey-metadata")?;
+    let metadata: Metadata = serde_json::from_slice(sent.as_bytes()).ok()?;
+    metadata._user.as_deref().and_then(clean)
+}
+
+/// LiteLLM's tags: a list by commas, one of them `user:…`.
+fn tagged(headers: &HeaderMap) -> Option<String> {
+    let sent = headers.get("x-litellm-tags")?.to_str().ok()?;
+    let mut tags = sent.split(',').filter_map(|tag| tag.split_once([':', '=']));
+    tags.find_map(|(key, value)| match key.trim() {
+        "user" | "user_id" | "user-id" => clean(value),
+        _ => None,
+    })
+}
+
+/// `name/variant`; behind the last slash, so that a name may have one.
+fn split(experiment: &str) -> (Option<String>, Option<String>) {
+    match experiment.rsplit_once('/') {
+        Some((name, variant)) => (clean(name), clean(variant)),
+        None => (clean(experiment), None),
+    }
+}

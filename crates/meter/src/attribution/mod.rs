@@ -1,0 +1,111 @@
+//! Who made a call: what agents already send about session, agent, user and
+//! experiment. Correlation only, never authority: every value is capped at 200
+//! characters, refused where it has control characters, and forwarded unchanged.
+//!
+//! The first that says something wins. Session: our own header, configured headers,
+//! configured paths, headers of known agents and gateways, the body, baggage, and last
+//! three guesses: the key of a prompt cache, the trace, what the conversation begins with. Agent: our own header,
+//! configured headers and paths, a name given by port, path or key, known headers, the name that
+//! the process was given, the user agent. User: our own header,
+//! configured headers and paths, the body, known headers, baggage.
+
+mod codex;
+mod given;
+mod headers;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use tokengauge_core::call::{Named, RequestFacts, SessionGuess};
+use value::{clean, known_as};
+
+pub use given::check_key;
+pub use given::{GivenName, MAX_GIVEN};
+pub use headers::HeaderAttribution;
+pub use rules::{MAX_PLACES, Places, Rules};
+
+/// Who made a call, as far as the request says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// The session.
+    pub session: Option<String>,
+    /// What the session is guessed by; `None` where somebody names it.
+    pub session_guess: Option<SessionGuess>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// The agent that started this one.
+    pub parent_agent: Option<String>,
+    /// The user, hashed unless configured otherwise.
+    pub user: Option<String>,
+    /// The experiment.
+    pub experiment: Option<String>,
+    /// The variant of the experiment.
+    pub variant: Option<String>,
+    /// The W3C trace id.
+    pub trace_id: Option<String>,
+}
+
+impl Attribution {
+    /// What the headers and the body say together.
+    pub fn merged(
+        heard: Option<&HeaderAttribution>,
+        facts: Option<&RequestFacts>,
+        rules: &Rules,
+    ) -> Self {
+        let heard = heard.cloned().unwrap_or_default();
+        let nothing = RequestFacts::default();
+        let facts = facts.unwrap_or(&nothing);
+        let unnamed = Named::default();
+        let configured = facts.configured.as_deref().unwrap_or(&unnamed);
+        let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
+        let hashed =
+            |value: &Option<String>| of_body(value).map(|user| known_as(user, rules.hash_users));
+        let session = heard
+            .session
+            .or_else(|| of_body(&configured.session))
+            .or(heard.known_session)
+            .or_else(|| of_body(&facts.session))
+            .or(heard.baggage_session);
+        let (session, session_guess) = match session {
+            Some(session) => (Some(session), None),
+            None => guess(heard.trace_id.clone(), facts),
+        };
+        Attribution {
+            session_guess,
+            session,
+            agent: heard
+                .agent
+                .or_else(|| of_body(&configured.agent))
+                .or(heard.given_agent)
+                .or(heard.known_agent),
+            parent_agent: heard.parent_agent,
+            user: heard
+                .user
+                .or_else(|| hashed(&configured.user))
+                .or_else(|| hashed(&facts.user))
+                .or(heard.known_user),
+            experiment: heard.experiment,
+            variant: heard.variant,
+            trace_id: heard.trace_id,
+        }
+    }
+}
+
+/// A session that nobody names, and what it is guessed by.
+fn guess(trace: Option<String>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
+    let hint = facts.session_hint.as_deref().and_then(clean);
+    let guesses = [
+        (hint, SessionGuess::PromptCacheKey),
+        (trace, SessionGuess::Trace),
+        (
+            facts.prefix_session.as_deref().map(str::to_owned),
+            SessionGuess::Prefix,
+        ),
+    ];
+    let mut guesses = guesses.into_iter();
+    match guesses.find(|(session, _)| session.is_some()) {
+        Some((session, by)) => (session, Some(by)),
+        None => (None, None),
+    }
+}

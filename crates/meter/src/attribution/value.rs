@@ -1,0 +1,74 @@
+//! Values that agents send: what is kept of them, and how users are known.
+
+use sha2::{Digest, Sha256};
+
+/// Characters kept of a value.
+pub(super) const MAX_VALUE: usize = 200;
+
+/// A value and how much it weighs against others of its kind: the lowest rank wins.
+#[derive(Debug, Default)]
+pub(super) struct Best(Option<(usize, String)>);
+
+impl Best {
+    /// Takes `value` where it weighs more than what there is, and is one.
+    pub(super) fn offer(&mut self, rank: usize, value: &str) {
+        if self.0.as_ref().is_none_or(|(best, _)| rank < *best)
+            && let Some(value) = clean(value)
+        {
+            self.0 = Some((rank, value));
+        }
+    }
+
+    pub(super) fn value(self) -> Option<String> {
+        self.0.map(|(_, value)| value)
+    }
+}
+
+/// A value worth keeping: trimmed, not empty, without control characters, capped.
+pub(super) fn clean(value: &str) -> Option<String> {
+    let value = value.trim();
+    let usable = !value.is_empty() && !value.contains(char::is_control);
+    usable.then(|| value.chars().take(MAX_VALUE).collect())
+}
+
+/// The first product of a user agent: its name and version. A name may have two words, as in
+/// `Codex Desktop/1`; `Grafana k6/1.3` is k6, and `Python/3.11 aiohttp/3.14` is aiohttp.
+pub(super) fn product(user_agent: &str) -> &str {
+    let user_agent = user_agent.trim();
+    let user_agent = user_agent.strip_prefix("Grafana ").unwrap_or(user_agent);
+    let behind = user_agent.split_once(char::is_whitespace);
+    let behind = behind.filter(|(first, _)| first.starts_with("Python/"));
+    let user_agent = behind.map_or(user_agent, |(_, library)| library.trim_start());
+    let ends = user_agent
+        .match_indices(char::is_whitespace)
+        .map(|(at, _)| at);
+    let mut words = ends.chain([user_agent.len()]);
+    let first = &user_agent[..words.next().unwrap_or_default()];
+    let two = words.next().map(|end| &user_agent[..end]);
+    let named = two.filter(|two| !first.contains('/') && two.contains('/'));
+    named.unwrap_or(first)
+}
+
+/// The name of a product without its version.
+pub(super) fn without_version(product: &str) -> &str {
+    product.split_once('/').map_or(product, |(name, _)| name)
+}
+
+/// The user as records name them: the first 32 hexadecimal digits of the SHA-256 of
+/// the name, stable over restarts and pods so that calls of one user belong together.
+/// It hides names from readers of records; it does not stop who guesses a name and
+/// hashes it.
+pub(super) fn known_as(user: String, hashed: bool) -> String {
+    if !hashed {
+        return user;
+    }
+    let mut digest = Sha256::new();
+    digest.update(b"tokengauge user\0");
+    digest.update(user.as_bytes());
+    let digest = digest.finalize();
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

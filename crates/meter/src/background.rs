@@ -1,0 +1,54 @@
+//! Responses that are generated in the background: the first answer has no usage, and every poll
+//! after the end repeats it. It is counted once.
+
+use parking_lot::Mutex;
+use std::collections::{HashSet, VecDeque};
+
+/// Responses that are remembered; beyond, the oldest are forgotten and their usage is not counted.
+const MAX_KNOWN: usize = 10_000;
+
+/// The responses whose usage nobody has counted yet, by the provider's id.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundResponses(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    ids: HashSet<Box<str>>,
+    order: VecDeque<Box<str>>,
+}
+
+impl BackgroundResponses {
+    /// A response was accepted, and is generated later.
+    pub(crate) fn accepted(&self, id: &str) {
+        let mut known = self.0.lock();
+        if known.ids.insert(id.into()) {
+            known.order.push_back(id.into());
+        }
+        while known.order.len() > MAX_KNOWN
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.ids.remove(&oldest);
+        }
+    }
+
+    /// Whether the usage of this response is to be counted now: once, for one that was accepted.
+    pub(crate) fn counts_now(&self, id: &str) -> bool {
+        let mut known = self.0.lock();
+        known.ids.remove(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_counts_once_and_only_if_it_was_accepted() {
+        let responses = BackgroundResponses::default();
+        responses.accepted("resp_1");
+        assert!(!responses.counts_now("resp_2"));
+        assert!(responses.counts_now("resp_1") && !responses.counts_now("resp_1"));
+        (0..MAX_KNOWN + 1).for_each(|number| responses.accepted(&number.to_string()));
+        assert!(!responses.counts_now("0") && responses.counts_now("1"));
+    }
+}

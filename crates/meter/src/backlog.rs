@@ -1,0 +1,89 @@
+//! Frames that are read later: a body that came whole, or compressed bulk.
+
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge_core::memory::{Buffer, Memory, Share};
+
+/// Frames of different instants that one backlog keeps apart.
+const MAX_FRAMES: usize = 64 * 1024;
+
+/// The bytes of frames and when each came.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    bytes: Buffer,
+    /// Where each frame ends, and its instant. Frames of one instant are one.
+    ends: Vec<(usize, Instant)>,
+    /// What `ends` takes of the memory.
+    share: Share,
+}
+
+impl Backlog {
+    pub(crate) fn new(memory: &Arc<Memory>, limit: usize) -> Backlog {
+        Backlog {
+            bytes: Buffer::new(memory, limit),
+            ends: Vec::new(),
+            share: Share::empty(memory),
+        }
+    }
+
+    /// Keeps a frame; `false` where a bound does not allow it.
+    #[must_use]
+    pub(crate) fn push(&mut self, at: Instant, bytes: &[u8]) -> bool {
+        if self.bytes.extend(bytes).is_err() {
+            return false;
+        }
+        let end = self.bytes.len();
+        if let Some((last, instant)) = self.ends.last_mut()
+            && *instant == at
+        {
+            *last = end;
+            return true;
+        }
+        let fits = self.ends.len() < MAX_FRAMES && self.has_room();
+        if fits {
+            self.ends.push((end, at));
+        }
+        fits
+    }
+
+    /// Makes room for the end of one more frame; `false` where the memory does not allow it.
+    fn has_room(&mut self) -> bool {
+        if self.ends.len() < self.ends.capacity() {
+            return true;
+        }
+        let room = (2 * self.ends.len()).max(16);
+        let allowed = self.share.resize(room * size_of::<(usize, Instant)>());
+        if allowed {
+            self.ends.reserve_exact(room - self.ends.len());
+        }
+        allowed
+    }
+
+    /// The frames in their order.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (Instant, &[u8])> {
+        let bytes = self.bytes.as_slice();
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        let frames = starts.zip(&self.ends);
+        frames.map(|(start, (end, at))| (*at, &bytes[start..*end]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn frames_come_out_as_they_went_in_with_their_instants() {
+        let memory = Memory::new(1000);
+        let start = Instant::now();
+        let later = start + Duration::from_millis(5);
+        let mut backlog = Backlog::new(&memory, 100);
+        assert!(
+            backlog.push(start, b"ab") && backlog.push(start, b"c") && backlog.push(later, b"d")
+        );
+        let frames: Vec<_> = backlog.frames().collect();
+        assert_eq!(frames, [(start, &b"abc"[..]), (later, &b"d"[..])]);
+        assert!(!backlog.push(later, &[0; 100]));
+    }
+}

@@ -1,0 +1,161 @@
+//! How many tokens a model reports for each o200k_base token of its text: learned from its
+//! own complete calls without reasoning, by model and script.
+
+use super::script::Script;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+
+/// Models and scripts that are remembered. Then the one that was silent for longest goes.
+const MAX_KNOWN: usize = 1024;
+/// Calls that a band rests on, the newest.
+const CALLS: usize = 32;
+/// Calls that it takes to learn one.
+const ENOUGH: usize = 16;
+/// Shorter texts say little: what every answer has once weighs too much.
+const MIN_TOKENS: u64 = 64;
+/// Room above the largest ratio that was seen.
+const MARGIN: f64 = 1.15;
+
+/// What reported ÷ normalised stays within where nothing is hidden.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Band {
+    pub(crate) high: f64,
+    /// Whether the model's own calls have shown it.
+    pub(crate) learned: bool,
+}
+
+/// The newest ratios of one model and script.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    ratios: [f32; CALLS],
+    count: usize,
+    /// When it was used last, in uses of all.
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    seen: HashMap<(Box<str>, Script), Seen>,
+    uses: u64,
+}
+
+/// The bands of all models.
+#[derive(Debug, Default)]
+pub(crate) struct Bands {
+    known: Mutex<Known>,
+}
+
+impl Bands {
+    /// The band of a model's text in a script; what tokenizers in use make of that script
+    /// until it is learned, and never more than that.
+    pub(crate) fn band(&self, model: &str, script: Script) -> Band {
+        let widest = script.most_tokens();
+        let known = self.lock();
+        let learned = known
+            .seen
+            .get(&(model.into(), script))
+            .and_then(Seen::highest);
+        Band {
+            high: learned.map_or(widest, |ratio| (ratio * MARGIN).min(widest)),
+            learned: learned.is_some(),
+        }
+    }
+
+    /// A complete call without reasoning reported so many tokens for so many of ours. What
+    /// no tokenizer makes is not learned.
+    pub(crate) fn learn(&self, model: &str, script: Script, reported: u64, normalised: u64) {
+        let ratio = reported as f64 / normalised as f64;
+        if normalised < MIN_TOKENS || ratio > script.most_tokens() {
+            return;
+        }
+        let mut known = self.lock();
+        known.uses += 1;
+        let uses = known.uses;
+        let key = (model.into(), script);
+        if known.seen.len() >= MAX_KNOWN && !known.seen.contains_key(&key) {
+            known.forget_one();
+        }
+        let seen = known.seen.entry(key).or_default();
+        seen.used = uses;
+        seen.ratios[seen.count % CALLS] = ratio as f32;
+        seen.count += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
+    }
+}
+
+impl Seen {
+    /// The largest ratio, once there are enough of them.
+    fn highest(&self) -> Option<f64> {
+        let ratios = &self.ratios[..self.count.min(CALLS)];
+        let highest = ratios.iter().copied().fold(0.0, f32::max);
+        (self.count >= ENOUGH).then_some(f64::from(highest))
+    }
+}
+
+impl Known {
+    fn forget_one(&mut self) {
+        let oldest = self.seen.iter().min_by_key(|(_, seen)| seen.used);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.seen.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_is_wide_until_it_is_learned_and_never_wider() {
+        let bands = Bands::default();
+        let band = || bands.band("m", Script::SoutheastAsian);
+        let high = Script::SoutheastAsian.most_tokens();
+        assert_eq!((band().high, band().learned), (high, false));
+        for call in 0..ENOUGH {
+            assert!(!band().learned, "{call}");
+            bands.learn("m", Script::SoutheastAsian, 200, 100);
+        }
+        assert!((band().high - 2.0 * MARGIN).abs() < 1e-6 && band().learned);
+        let other = bands.band("m", Script::Latin);
+        assert!(!other.learned, "another script of the model");
+        for _ in 0..CALLS {
+            bands.learn("m", Script::SoutheastAsian, 1000, 100);
+        }
+        assert!(band().high < 2.5, "no tokenizer makes ten of one");
+        for _ in 0..CALLS {
+            bands.learn("m", Script::SoutheastAsian, 445, 100);
+        }
+        assert_eq!(band().high, high, "never wider than at first");
+    }
+
+    #[test]
+    fn short_texts_teach_nothing_and_new_calls_push_out_old_ones() {
+        let bands = Bands::default();
+        for _ in 0..CALLS {
+            bands.learn("m", Script::Latin, 100, MIN_TOKENS - 1);
+        }
+        assert!(!bands.band("m", Script::Latin).learned);
+        for reported in [190, 100] {
+            (0..CALLS).for_each(|_| bands.learn("m", Script::Latin, reported, 100));
+        }
+        assert!((bands.band("m", Script::Latin).high - MARGIN).abs() < 1e-6);
+    }
+
+    #[test]
+    fn as_many_as_the_bound_are_known_and_the_silent_one_goes() {
+        let bands = Bands::default();
+        let learn = |model: usize| {
+            let model = model.to_string();
+            (0..ENOUGH).for_each(|_| bands.learn(&model, Script::Latin, 100, 100));
+        };
+        (0..MAX_KNOWN).for_each(learn);
+        learn(0);
+        learn(MAX_KNOWN);
+        let learned = |model: usize| bands.band(&model.to_string(), Script::Latin).learned;
+        assert_eq!(bands.lock().seen.len(), MAX_KNOWN);
+        assert!(learned(0) && !learned(1) && learned(2) && learned(MAX_KNOWN));
+    }
+}

@@ -1,0 +1,326 @@
+//! A call from its request head on.
+
+use super::accounting::Accounting;
+use super::nesting::Hop;
+use super::operation;
+use super::request::Request;
+use super::route_stats::RouteStats;
+use super::shared::Shared;
+use super::worker::Place;
+use super::workload::Assignment;
+use crate::attribution::{Attribution, HeaderAttribution};
+use crate::quota::{self, Permit};
+use crate::settings::Measure;
+use http::{HeaderMap, Method, header};
+use parking_lot::{Mutex, MutexGuard};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
+use tokengauge_core::caller::Charge;
+use tokengauge_core::observer::{CallStart, Waiting};
+use tokengauge_core::trace::{self, CallTrace, Passed, TraceContext};
+use tokengauge_wire::{self as wire, BodyHead, HeadModels};
+use uuid::{NoContext, Timestamp, Uuid};
+/// What is known of a call from its request head on.
+pub(crate) struct CallContext {
+    pub(crate) shared: Arc<Shared>,
+    /// How it is measured, from its beginning to its end.
+    pub(crate) measure: Arc<Measure>,
+    /// What it costs and may take, the same way.
+    pub(crate) accounting: Arc<Accounting>,
+    pub(crate) lane: Arc<RouteStats>,
+    pub(super) assignment: Assignment,
+    pub(crate) id: Uuid,
+    pub(crate) received: Instant,
+    /// Frames that wait to be measured.
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) started_at: SystemTime,
+    pub(crate) dialect: Dialect,
+    pub(crate) operation: Operation,
+    pub(crate) method: Method,
+    /// The path with placeholders for what names one thing.
+    pub(crate) path: Box<str>,
+    /// Whether anything is generated for it.
+    pub(crate) generates: bool,
+    /// The model that the path names.
+    pub(super) path_model: Option<Box<str>>,
+    /// Whether a stream is asked for, where the path says.
+    pub(super) path_stream: Option<bool>,
+    /// Whether the answer has no body, whatever its head says.
+    pub(super) bodiless: bool,
+    pub(crate) attribution: Option<Box<HeaderAttribution>>,
+    /// Tells the agent from others, where sessions are guessed by what calls begin with.
+    conversation: Option<u64>,
+    /// What quotas and budgets know of the call, where there are any.
+    pub(super) limited: Option<Box<Limited>>,
+    /// Whether it asks for a WebSocket.
+    pub(super) is_socket: bool,
+    /// The session of a connection with several answers, where the agent names none.
+    pub(super) session: OnceLock<Box<str>>,
+    pub(crate) trace: Option<Box<CallTrace>>,
+    /// Where it stands among calls within each other, where the trace tells.
+    pub(crate) hop: Option<Hop>,
+    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    pub(crate) trace_state: Option<Box<str>>,
+    /// Locked by the worker for as long as it reads: others must only try.
+    pub(crate) request: Mutex<Request>,
+}
+
+/// What quotas and budgets know of a call.
+pub(super) struct Limited {
+    /// What stands for the provider's keys.
+    pub(super) keys: Vec<String>,
+    /// How the body is written.
+    pub(super) body: BodyHead,
+    /// The models that the head names.
+    pub(super) models: HeadModels,
+    /// What the call has of the quotas.
+    pub(super) permit: OnceLock<Permit>,
+    /// Under which names it counts for budgets that block.
+    pub(super) charges: OnceLock<Arc<[Charge]>>,
+}
+
+impl Limited {
+    fn new(accounting: &Accounting, start: &CallStart<'_>) -> Option<Box<Limited>> {
+        if accounting.admits_all() {
+            return None;
+        }
+        let asks = accounting.quotas.ask_for_keys();
+        let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
+        Some(Box::new(Limited {
+            keys: keys.unwrap_or_default(),
+            body: BodyHead::of(start.headers, wire::reads_forms_as_json(start.uri)),
+            models: HeadModels::of(start.method, start.uri, start.headers),
+            permit: OnceLock::new(),
+            charges: OnceLock::new(),
+        }))
+    }
+}
+
+impl CallContext {
+    pub(crate) fn new(shared: &Arc<Shared>, start: &CallStart<'_>) -> CallContext {
+        let is_socket = operation::is_socket(start.headers);
+        let detected = if is_socket {
+            wire::detect_socket(start.method, start.uri)
+        } else {
+            wire::detect(start.method, start.uri)
+        };
+        let dialect = start.dialect.unwrap_or(detected.dialect);
+        let measure = shared.measure.load_full();
+        let accounting = shared.accounting.load_full();
+        let rules = &measure.attribution;
+        let attribution = HeaderAttribution::of_call(start.headers, start.uri, start.port, rules);
+        let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
+        let limited = Limited::new(&accounting, start);
+        let limit = copied(start.headers, measure.body_bytes);
+        let encoding = wire::content_encoding(start.headers);
+        let request = Request::new(dialect, &shared.memory, limit);
+        let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
+        let tracer = shared.tracer.as_ref();
+        let passed = tracer.and_then(|_| Passed::of_headers(start.headers));
+        let parent = TraceContext::of_headers(start.headers);
+        let parent = parent.or_else(|| passed.map(|passed| passed.request));
+        let trace = tracer.map(|tracer| Box::new(tracer(parent)));
+        let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
+        let request = request.traced(sampled.is_some());
+        let told = trace.as_ref().filter(|trace| trace.propagates);
+        let generates = operation::generates(start.method, detected.operation, is_socket);
+        let class = detected.operation.class();
+        let answers = generates && (class == OperationClass::Generation || start.dialect.is_some());
+        let hop = told.map(|trace| shared.spans.enter(trace, passed, answers));
+        let continued = sampled.filter(|trace| trace.continues());
+        let heard = attribution.as_deref();
+        let converses = generates && class != OperationClass::Embedding;
+        let conversation = (converses && rules.guess_sessions).then(|| agent_hash(start, heard));
+        CallContext {
+            conversation,
+            shared: Arc::clone(shared),
+            measure,
+            accounting,
+            trace_state: continued.and_then(|_| trace::state(start.headers)),
+            trace,
+            hop,
+            lane: shared.lanes.lane(start.route, start.upstream),
+            assignment,
+            id: id(start.started_at),
+            received: start.received,
+            waiting: Arc::new(Waiting::new(start.received)),
+            started_at: start.started_at,
+            dialect,
+            operation: detected.operation,
+            method: start.method.clone(),
+            path: operation::template(start.uri),
+            generates,
+            path_model: detected.model.map(String::into_boxed_str),
+            path_stream: detected.stream,
+            limited,
+            bodiless: start.method == Method::HEAD,
+            attribution,
+            is_socket,
+            session: OnceLock::new(),
+            request: Mutex::new(request),
+        }
+    }
+
+    /// So many tokens more came for the call.
+    pub(super) fn charge(&self, tokens: u64) {
+        let permit = self
+            .limited
+            .as_ref()
+            .and_then(|limited| limited.permit.get());
+        if let Some(permit) = permit {
+            permit.charge(tokens);
+        }
+    }
+
+    /// Gives back the places that the call has of quotas on concurrent calls.
+    pub(super) fn leave_quotas(&self) {
+        let limited = self.limited.as_ref();
+        if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {
+            permit.leave();
+        }
+    }
+
+    /// Under which names the call counts for budgets that block.
+    pub(super) fn charges(&self) -> Arc<[Charge]> {
+        let limited = self.limited.as_ref();
+        let charges = limited.and_then(|limited| limited.charges.get());
+        charges.cloned().unwrap_or_default()
+    }
+
+    /// Who made the call, as far as it is known by now.
+    pub(crate) fn who(&self) -> Attribution {
+        let request = self.request.try_lock();
+        let facts = request
+            .as_ref()
+            .and_then(|request| request.facts.as_deref());
+        self.attributed(facts)
+    }
+
+    /// Who made the call, by its head, what the body says and the connection.
+    pub(super) fn attributed(&self, facts: Option<&RequestFacts>) -> Attribution {
+        let rules = &self.measure.attribution;
+        let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
+        let told = facts.is_some_and(|facts| facts.session_hint.is_some());
+        if let Some(session) = self.session.get()
+            && (who.session.is_none() || who.session_guess.is_some() && !told)
+        {
+            who.session = Some(session.to_string());
+            who.session_guess = None;
+        }
+        who
+    }
+
+    /// The model asked for, as far as it is known by now.
+    pub(crate) fn model_requested(&self) -> Option<String> {
+        let of_body = || {
+            let request = self.request.try_lock()?;
+            request.facts.as_ref()?.model.clone()
+        };
+        self.path_model
+            .as_deref()
+            .map(str::to_owned)
+            .or_else(of_body)
+    }
+
+    /// Whether a stream was asked for, and whether several choices; as far as it is
+    /// known by now.
+    pub(crate) fn asked(&self) -> (Option<bool>, bool) {
+        let request = self.request.try_lock();
+        let facts = request
+            .as_ref()
+            .and_then(|request| request.facts.as_deref());
+        let stream = facts.and_then(|facts| facts.stream);
+        let choices = facts.and_then(|facts| facts.choices);
+        let several = choices.is_some_and(|choices| choices > 1);
+        (self.path_stream.or(stream), several)
+    }
+
+    /// The workload, as far as it is known by now.
+    pub(crate) fn workload(&self) -> Option<&Arc<str>> {
+        self.assignment
+            .name(&self.measure.workloads, || self.model_requested())
+    }
+
+    /// A longer gap between frames with tokens is a stall.
+    pub(crate) fn stall_threshold(&self) -> Duration {
+        let own = self
+            .assignment
+            .stall_threshold(&self.measure.workloads, || self.model_requested());
+        own.unwrap_or(self.measure.stall_threshold)
+    }
+
+    pub(super) fn request(&self) -> MutexGuard<'_, Request> {
+        self.request.lock()
+    }
+
+    /// Reads the facts of the body. Says `false` where it cannot be decoded.
+    fn read_facts(&self, request: &mut Request) -> bool {
+        let decodes = request.read(&self.measure.attribution);
+        if let Some(seed) = self.conversation {
+            let facts = request.facts.as_deref();
+            if self.attributed(facts).session.is_none() {
+                let session = || format!("prefix-{}", self.id);
+                request.guess_session(&self.shared.conversations, seed, session);
+            }
+        }
+        decodes
+    }
+
+    /// The request body is whole: reads its facts, in the background if it is long.
+    pub(super) fn request_complete(self: &Arc<Self>) {
+        let Some(mut request) = self.request.try_lock() else {
+            return;
+        };
+        request.complete();
+        if !request.is_long() {
+            self.read_facts(&mut request);
+            return;
+        }
+        drop(request);
+        let context = Arc::clone(self);
+        let read = move |place| {
+            let read = place == Place::Background;
+            if read && !context.read_facts(&mut context.request()) {
+                context.shared.tally.body_skipped();
+            }
+        };
+        if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
+            refused(Place::Traffic);
+            self.shared.tally.body_skipped();
+            self.request().release();
+        }
+    }
+}
+
+/// Tells agents apart: by address, route and what their heads say.
+fn agent_hash(start: &CallStart<'_>, heard: Option<&HeaderAttribution>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    start.peer.hash(&mut hasher);
+    start.route.hash(&mut hasher);
+    heard.and_then(HeaderAttribution::agent).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How much of a body is copied, at most: nothing of one that says it is longer than that.
+fn copied(headers: &HeaderMap, limit: usize) -> usize {
+    let length = headers.get(header::CONTENT_LENGTH);
+    let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length| length > limit as u64) {
+        0
+    } else {
+        limit
+    }
+}
+
+/// A fresh id that sorts by `started_at`.
+pub(crate) fn id(started_at: SystemTime) -> Uuid {
+    let since = started_at.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Uuid::new_v7(Timestamp::from_unix(
+        NoContext,
+        since.as_secs(),
+        since.subsec_nanos(),
+    ))
+}

@@ -1,0 +1,515 @@
+//! Spending budgets: so much money per period for each session, agent, workload or model.
+//! They warn, and refuse further calls only where that is configured; one in shadow mode only
+//! counts those that it would refuse. A call counts when it is over: what is under way may
+//! still overspend. Time is an argument.
+
+mod period;
+mod saved;
+mod spent;
+#[cfg(test)]
+mod tests;
+
+use crate::{FinishedCall, Subscriber};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use spent::Spent;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::caller::{
+    Caller, Charge, Falls, Known, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
+};
+use tokengauge_core::notice::{About, Notice};
+use tokengauge_core::selector::Selector;
+
+pub use period::Period;
+pub use saved::{SavedSpending, Store};
+
+/// Budgets of one process.
+pub const MAX_BUDGETS: usize = 16;
+/// Thresholds of one budget.
+pub const MAX_WARNINGS: usize = 8;
+/// Names that a notice gives.
+const TOLD: usize = 3;
+
+/// What may be spent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// Its name; the `budget` label.
+    pub name: Arc<str>,
+    /// Who has one of their own.
+    pub per: Per,
+    /// Which calls count.
+    pub select: Selector,
+    /// What may be spent in a period, in US dollars.
+    pub usd: f64,
+    /// When there is new money.
+    pub period: Period,
+    /// Shares of it at which receivers get an alert, ascending.
+    pub warn_at: Vec<f64>,
+    /// Whether calls are refused when it is spent.
+    pub block: bool,
+    /// Whether it refuses them, where it blocks.
+    pub mode: Mode,
+    /// What becomes of a call whose body decides and cannot be read, where it blocks.
+    pub on_unreadable: OnUnreadable,
+}
+
+/// Who has a budget of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// Nobody: it is for all calls together.
+    #[default]
+    All,
+    /// Each session.
+    Session,
+    /// Each agent.
+    Agent,
+    /// Each user.
+    User,
+    /// Each workload.
+    Workload,
+    /// Each model, by the name that was asked for.
+    Model,
+}
+
+impl Per {
+    /// Its word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Per::All => "all",
+            Per::Session => "session",
+            Per::Agent => "agent",
+            Per::User => "user",
+            Per::Workload => "workload",
+            Per::Model => "model",
+        }
+    }
+
+    fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
+        match self {
+            Per::All => Scope::One("all"),
+            Per::Session => Scope::Name(caller.session),
+            Per::Agent => Scope::Name(caller.agent),
+            Per::User => Scope::Name(caller.user),
+            Per::Workload => Scope::Name(caller.workload),
+            Per::Model => Scope::Name(caller.model),
+        }
+    }
+}
+
+/// Who made a call that is over. One that says nothing of itself costs no budget but those
+/// that have charged it before.
+fn caller(record: &CallRecord) -> Caller<'_> {
+    let asked = record.model_requested.as_deref();
+    Caller {
+        route: &record.route,
+        upstream: &record.upstream,
+        workload: Known::from(record.workload.as_deref()),
+        model: Known::from(asked.or(record.model.as_deref())),
+        agent: Known::from(record.agent.as_deref()),
+        session: Known::from(record.session.as_deref()),
+        user: Known::from(record.user.as_deref()),
+        keys: &[],
+        bodiless: true,
+        unread: None,
+    }
+}
+
+/// How a budget stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BudgetStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The largest share that any one has spent in this period.
+    pub spent_ratio: f64,
+    /// Spent since the start of the process, in US dollars.
+    pub usd: f64,
+    /// How often each threshold was passed.
+    pub warnings: Vec<(f64, u64)>,
+    /// Calls that were refused.
+    pub blocked: u64,
+    /// Calls that would have been refused if it were not in shadow mode.
+    pub shadow_blocked: u64,
+    /// Calls whose body decided and could not be read, refused or not.
+    pub unreadable: u64,
+    /// Names that were forgotten because there were too many.
+    pub forgotten: u64,
+}
+
+/// All budgets with what was spent of them.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    lines: ArcSwap<Vec<Arc<BudgetState>>>,
+}
+
+#[derive(Debug)]
+struct BudgetState {
+    budget: Budget,
+    spent: Mutex<Spent>,
+    /// Micro-dollars since the start of the process.
+    ever: AtomicU64,
+    warnings: Vec<AtomicU64>,
+    counts: Counts,
+}
+
+/// Calls by what became of them.
+#[derive(Debug, Default)]
+struct Counts {
+    blocked: AtomicU64,
+    shadow_blocked: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+/// Whether all that can be known of a call is known by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Its body may still tell.
+    Early,
+    /// It is.
+    Last,
+}
+
+impl BudgetState {
+    fn new(budget: &Budget) -> BudgetState {
+        BudgetState {
+            budget: budget.clone(),
+            spent: Mutex::default(),
+            ever: AtomicU64::new(0),
+            warnings: budget.warn_at.iter().map(|_| AtomicU64::new(0)).collect(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether money spent of one is money spent of the other.
+    fn is(&self, budget: &Budget) -> bool {
+        let own = &self.budget;
+        (&own.name, own.per, own.period) == (&budget.name, budget.per, budget.period)
+            && own.select == budget.select
+    }
+
+    /// What was spent in the period of `now`.
+    fn spent(&self, now: u64) -> MutexGuard<'_, Spent> {
+        let mut spent = self.spent.lock();
+        spent.follow(self.budget.period.around(now));
+        spent
+    }
+
+    fn falls<'a>(&self, caller: &Caller<'a>) -> Falls<'a> {
+        caller.falls(&self.budget.select, self.budget.per.scope(caller))
+    }
+
+    /// A call is over that was charged under a name before, or counts as its record says.
+    fn spend(&self, record: &CallRecord, charges: &[Charge], usd: f64, now: u64) {
+        let charged = charges.iter().filter(|to| to.budget == self.budget.name);
+        let mut charged = charged.map(|charge| &*charge.name).peekable();
+        if charged.peek().is_some() {
+            self.spent_once(usd);
+            return charged.for_each(|name| self.add(name, usd, now));
+        }
+        if let Falls::Under(names) = self.falls(&caller(record)) {
+            self.spent_once(usd);
+            names
+                .into_iter()
+                .for_each(|name| self.add(&in_one_case(self.budget.per, name), usd, now));
+        }
+    }
+
+    fn spent_once(&self, usd: f64) {
+        self.ever
+            .fetch_add((usd * 1e6).round() as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, name: &str, usd: f64, now: u64) {
+        let (before, after) = self.spent(now).add(name, usd);
+        let limit = self.budget.usd;
+        for (threshold, count) in self.budget.warn_at.iter().zip(&self.warnings) {
+            if before < threshold * limit && after >= threshold * limit {
+                count.fetch_add(1, Ordering::Relaxed);
+                let (budget, per) = (&self.budget.name, self.budget.per.as_str());
+                let share = (after / limit * 1000.0).round() / 1000.0;
+                tracing::warn!(%budget, per, name, usd = after, limit, share, "a budget is spent up to a threshold");
+            }
+        }
+    }
+
+    /// The names under which the call counts; none where it does not, or where only its body
+    /// can tell and may still do so.
+    fn admit(&self, caller: &Caller<'_>, asked: Asked, now: u64) -> Result<Vec<Charge>, Refusal> {
+        let charges = |names: Vec<&str>| names.iter().map(|name| self.charge(name)).collect();
+        let (names, unread) = match self.falls(caller) {
+            Falls::Outside => return Ok(Vec::new()),
+            Falls::Under(names) => (names, None),
+            Falls::Unread if asked == Asked::Early => return Ok(Vec::new()),
+            Falls::Unread => {
+                self.counts.unreadable.fetch_add(1, Ordering::Relaxed);
+                if self.budget.on_unreadable == OnUnreadable::Refuse {
+                    let what = format!("budget {}", self.budget.name);
+                    self.refuse(asked, || Refusal::unreadable(&what, caller.unread))?;
+                    // In shadow mode it goes on, and what it costs is spent.
+                    let scope = self.budget.per.scope(caller);
+                    return Ok(charges(scope.without_body()));
+                }
+                (self.budget.per.scope(caller).without_body(), caller.unread)
+            }
+        };
+        let charges: Vec<Charge> = charges(names);
+        self.check(&charges, asked, now)
+            .map_err(|refusal| refusal.for_lack_of_memory(unread))?;
+        Ok(charges)
+    }
+
+    fn charge(&self, name: &str) -> Charge {
+        Charge {
+            budget: Arc::clone(&self.budget.name),
+            name: in_one_case(self.budget.per, name).into(),
+        }
+    }
+
+    /// Whether there is money left under each of the names.
+    fn check(&self, charges: &[Charge], asked: Asked, now: u64) -> Result<(), Refusal> {
+        let (used, end) = {
+            let spent = self.spent(now);
+            let used = charges.iter().map(|charge| spent.of(&charge.name));
+            (used.fold(0.0, f64::max), spent.period.1)
+        };
+        if used < self.budget.usd {
+            return Ok(());
+        }
+        self.refuse(asked, || self.refusal(used, end.saturating_sub(now).max(1)))
+    }
+
+    /// Refuses; in shadow mode counts, once for each call, that it would have.
+    fn refuse(&self, asked: Asked, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+        match self.budget.mode {
+            Mode::Enforce => {
+                self.counts.blocked.fetch_add(1, Ordering::Relaxed);
+                Err(refusal())
+            }
+            Mode::Shadow => {
+                let once = u64::from(asked == Asked::Last);
+                self.counts
+                    .shadow_blocked
+                    .fetch_add(once, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    fn refusal(&self, used: f64, seconds: u64) -> Refusal {
+        let budget = &self.budget;
+        let whose = match budget.per {
+            Per::All => String::new(),
+            per => format!(" of this {}", per.as_str()),
+        };
+        Refusal {
+            message: format!(
+                "budget {}{whose} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                budget.name, budget.usd,
+            ),
+            retry_after: Some(Duration::from_secs(seconds)),
+            unread: None,
+        }
+    }
+
+    fn standing(&self, now: u64) -> BudgetStatus {
+        let spent = self.spent(now);
+        let most = spent.names().map(|(_, usd)| usd).fold(0.0, f64::max);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let warnings = self.warnings.iter().map(count);
+        BudgetStatus {
+            name: Arc::clone(&self.budget.name),
+            spent_ratio: most / self.budget.usd,
+            usd: self.ever.load(Ordering::Relaxed) as f64 / 1e6,
+            warnings: self.budget.warn_at.iter().copied().zip(warnings).collect(),
+            blocked: count(&self.counts.blocked),
+            shadow_blocked: count(&self.counts.shadow_blocked),
+            unreadable: count(&self.counts.unreadable),
+            forgotten: spent.forgotten,
+        }
+    }
+
+    /// One notice for all who passed the first threshold; a page where the last one is
+    /// passed and calls are refused.
+    fn notice(&self, now: u64) -> Option<Notice> {
+        let budget = &self.budget;
+        let first = budget.warn_at.first()? * budget.usd;
+        let spent = self.spent(now);
+        let mut over: Vec<_> = spent.names().filter(|(_, usd)| *usd >= first).collect();
+        over.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
+        let (_, most) = *over.first()?;
+        let refuses = budget.block && budget.mode == Mode::Enforce && most >= budget.usd;
+        let share = |usd: f64| (usd / budget.usd * 100.0).floor();
+        let told = over.iter().take(TOLD);
+        let told: Vec<_> = told
+            .map(|(name, usd)| format!("{name}: {usd:.2} USD ({:.0}%)", share(*usd)))
+            .collect();
+        let passed = budget
+            .warn_at
+            .iter()
+            .rev()
+            .find(|at| most >= **at * budget.usd);
+        Some(Notice {
+            about: About::Budget,
+            slo: budget.name.to_string(),
+            severity: if refuses { "page" } else { "ticket" }.to_owned(),
+            firing: true,
+            since: spent.period.0 as f64,
+            summary: format!(
+                "budget {}: {:.0}% of {} USD per {} spent, over the threshold of {:.0}%",
+                budget.name,
+                share(most),
+                budget.usd,
+                budget.period.in_words(),
+                passed.unwrap_or(&0.0) * 100.0
+            ),
+            description: format!(
+                "{} by {}: {}.{}",
+                over.len(),
+                budget.per.as_str(),
+                told.join(", "),
+                if refuses {
+                    " Further calls are refused until the period ends."
+                } else {
+                    ""
+                }
+            ),
+            runbook_url: None,
+            dashboard_url: None,
+        })
+    }
+}
+
+impl Counts {
+    fn goes_on_from(&self, known: &Counts) {
+        let pairs = [
+            (&self.blocked, &known.blocked),
+            (&self.shadow_blocked, &known.shadow_blocked),
+            (&self.unreadable, &known.unreadable),
+        ];
+        for (own, known) in pairs {
+            own.store(known.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Models in any case are one: some upstreams take them so.
+fn in_one_case(per: Per, name: &str) -> String {
+    match per {
+        Per::Model => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
+    }
+}
+
+impl Budgets {
+    /// Nothing spent of any of `budgets`.
+    pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
+        let lines = budgets
+            .iter()
+            .map(|budget| Arc::new(BudgetState::new(budget)));
+        Arc::new(Budgets {
+            lines: ArcSwap::from_pointee(lines.collect()),
+        })
+    }
+
+    /// Other budgets from now on. Those that stay go on, and one with another limit has
+    /// spent what it had.
+    pub fn change(&self, budgets: &[Budget]) {
+        let now = self.lines.load();
+        let lines = budgets.iter().map(|budget| {
+            if let Some(same) = now.iter().find(|line| line.budget == *budget) {
+                return Arc::clone(same);
+            }
+            let line = BudgetState::new(budget);
+            if let Some(known) = now.iter().find(|line| line.is(budget)) {
+                let spent = known.spent.lock();
+                *line.spent.lock() = spent.clone();
+                drop(spent);
+                line.counts.goes_on_from(&known.counts);
+            }
+            Arc::new(line)
+        });
+        self.lines.store(Arc::new(lines.collect()));
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lines.load().is_empty()
+    }
+
+    /// A call is over at `now`, seconds since 1970: it counts as `charges` say, else as its
+    /// record does. One without a cost costs no budget.
+    pub fn spend(&self, record: &CallRecord, charges: &[Charge], now: u64) {
+        let Some(usd) = record.cost_usd.filter(|usd| *usd > 0.0) else {
+            return;
+        };
+        let lines = self.lines.load();
+        let spend = |line: &Arc<BudgetState>| line.spend(record, charges, usd, now);
+        lines.iter().for_each(spend);
+    }
+
+    /// Under which names of the budgets that block a call counts that begins at `now`.
+    ///
+    /// # Errors
+    /// Why it may not go on.
+    pub fn admit(
+        &self,
+        caller: &Caller<'_>,
+        asked: Asked,
+        now: u64,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let lines = self.lines.load();
+        let blocking = lines.iter().filter(|line| line.budget.block);
+        let mut charges = Vec::new();
+        for line in blocking {
+            charges.append(&mut line.admit(caller, asked, now)?);
+        }
+        Ok(charges)
+    }
+
+    /// Whether some of those that block may depend on bodies of calls.
+    pub fn may_depend_on_bodies(&self) -> bool {
+        let lines = self.lines.load();
+        lines.iter().any(|line| {
+            let Budget { per, select, .. } = &line.budget;
+            line.budget.block && (*per != Per::All || depends_on_bodies(select))
+        })
+    }
+
+    /// Whether the body decides what some of those that block are to the call.
+    pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
+        let lines = self.lines.load();
+        let mut blocking = lines.iter().filter(|line| line.budget.block);
+        blocking.any(|line| line.falls(caller) == Falls::Unread)
+    }
+
+    /// How each stands at `now`.
+    pub fn standings(&self, now: u64) -> Vec<BudgetStatus> {
+        let lines = self.lines.load();
+        lines.iter().map(|line| line.standing(now)).collect()
+    }
+
+    /// What receivers are to be sent at `now`.
+    pub fn notices(&self, now: u64) -> Vec<Notice> {
+        let lines = self.lines.load();
+        lines.iter().filter_map(|line| line.notice(now)).collect()
+    }
+}
+
+/// Seconds since 1970.
+pub fn seconds_since_1970(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Subscriber for Budgets {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let ended = finished_call.timestamps.wall(finished_call.ended);
+        self.spend(
+            &finished_call.record,
+            &finished_call.charges,
+            seconds_since_1970(ended),
+        );
+    }
+}

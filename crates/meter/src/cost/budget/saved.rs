@@ -1,0 +1,123 @@
+//! What was spent, over a restart: one JSON file, replaced as a whole.
+
+use super::Budgets;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use tokengauge_files::state::StateFile;
+
+/// The file in the state directory.
+const FILE: &str = "spending.json";
+
+/// What was spent, by budget.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedSpending(BTreeMap<String, OfBudget>);
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct OfBudget {
+    /// The beginning of the period, in seconds since 1970.
+    period: u64,
+    spent: BTreeMap<String, f64>,
+    /// What those count as having spent who are not named.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    floor: f64,
+}
+
+fn is_zero(usd: &f64) -> bool {
+    *usd == 0.0
+}
+
+/// Where it is kept. One process writes; another takes over when that one ends.
+#[derive(Debug)]
+pub struct Store {
+    file: StateFile,
+    /// What the file said when it was read.
+    read: SavedSpending,
+}
+
+impl Store {
+    /// Opens the file in `folder`, which is made where it is missing, and lets `budgets` go
+    /// on at `now` from what was kept. A file that is damaged is put aside.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to or the file not be read.
+    pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<Store> {
+        let file = StateFile::open(folder, FILE)?;
+        let read: SavedSpending = file.read()?.unwrap_or_default();
+        budgets.resume(&read, now);
+        Ok(Store { file, read })
+    }
+
+    /// Whether another process writes the file.
+    pub fn is_others(&self) -> bool {
+        !self.file.is_locked()
+    }
+
+    /// Writes what was spent of `budgets`, so that a crash leaves either this or what was
+    /// there. `false` where another process writes; when that has ended, what it had spent
+    /// since this one read the file counts too.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn save(&mut self, budgets: &Budgets, now: u64) -> io::Result<bool> {
+        if self.is_others() {
+            if !self.file.lock()? {
+                return Ok(false);
+            }
+            let theirs: SavedSpending = self.file.read()?.unwrap_or_default();
+            budgets.resume(&theirs.since(&self.read), now);
+        }
+        self.file.write(&budgets.kept(now))
+    }
+}
+
+impl SavedSpending {
+    /// What was spent after `earlier`.
+    fn since(mut self, earlier: &SavedSpending) -> SavedSpending {
+        for (name, of) in &mut self.0 {
+            let before = earlier.0.get(name);
+            let Some(before) = before.filter(|before| before.period == of.period) else {
+                continue;
+            };
+            for (name, usd) in &mut of.spent {
+                *usd -= before.spent.get(name).copied().unwrap_or(0.0);
+            }
+        }
+        self
+    }
+}
+
+impl Budgets {
+    /// What is to be kept at `now`.
+    pub fn kept(&self, now: u64) -> SavedSpending {
+        let lines = self.lines.load();
+        let of = lines.iter().map(|line| {
+            let spent = line.spent(now);
+            let of = OfBudget {
+                period: spent.period.0,
+                spent: spent
+                    .names()
+                    .map(|(name, usd)| (name.to_owned(), usd))
+                    .collect(),
+                floor: spent.floor,
+            };
+            (line.budget.name.to_string(), of)
+        });
+        SavedSpending(of.collect())
+    }
+
+    /// Takes over what was kept, as far as its period goes on at `now`.
+    pub fn resume(&self, kept: &SavedSpending, now: u64) {
+        for line in self.lines.load().iter() {
+            let mut spent = line.spent(now);
+            let of = kept.0.get(&*line.budget.name);
+            if let Some(of) = of.filter(|of| of.period == spent.period.0) {
+                for (name, usd) in of.spent.iter().filter(|(_, usd)| **usd > 0.0) {
+                    spent.add(name, *usd);
+                }
+                spent.floor = spent.floor.max(of.floor);
+            }
+        }
+    }
+}

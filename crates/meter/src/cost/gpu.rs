@@ -1,0 +1,173 @@
+//! What GPUs that one runs oneself cost a call: its share of the time it was under way.
+//!
+//! While k calls are under way on an upstream each pays for a k-th of the time, so that
+//! together they pay for all the time in which any was. An upstream that generates R
+//! tokens per second in that time costs, per token, its cost per second ÷ R: the faster
+//! it is driven, the cheaper a token.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What the GPUs behind one upstream cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GpuPrice {
+    /// One of them, in US dollars an hour.
+    pub usd_per_hour: f64,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// The GPUs behind one upstream.
+#[derive(Debug)]
+pub struct Gpus {
+    usd_per_second: f64,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// When `each` was brought up to date.
+    at: Option<Instant>,
+    under_way: u32,
+    /// Seconds that a call would have paid for, had it been under way from the start.
+    each: f64,
+}
+
+impl Shared {
+    /// Instants come from several threads: an earlier one than the last changes nothing.
+    fn follow(&mut self, now: Instant) {
+        let since = self.at.map(|at| now.saturating_duration_since(at));
+        if let Some(since) = since
+            && self.under_way > 0
+        {
+            self.each += since.as_secs_f64() / f64::from(self.under_way);
+        }
+        self.at = self.at.max(Some(now));
+    }
+}
+
+impl Gpus {
+    /// GPUs at this price, with no call under way.
+    pub fn new(price: GpuPrice) -> Arc<Gpus> {
+        Arc::new(Gpus {
+            usd_per_second: price.usd_per_hour * f64::from(price.count) / 3600.0,
+            shared: Mutex::default(),
+        })
+    }
+
+    /// All of them together.
+    pub fn usd_per_hour(&self) -> f64 {
+        self.usd_per_second * 3600.0
+    }
+
+    /// A call has reached the upstream.
+    pub fn begin(self: &Arc<Self>, now: Instant) -> Share {
+        let mut shared = self.shared();
+        shared.follow(now);
+        shared.under_way += 1;
+        Share {
+            gpus: Arc::clone(self),
+            paid: shared.each,
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock()
+    }
+}
+
+/// One call's share. It is under way until this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    gpus: Arc<Gpus>,
+    paid: f64,
+}
+
+impl Share {
+    /// What it costs since it began, or was asked last, in US dollars.
+    pub fn take(&mut self, now: Instant) -> f64 {
+        let mut shared = self.gpus.shared();
+        shared.follow(now);
+        let seconds = shared.each - self.paid;
+        self.paid = shared.each;
+        seconds * self.gpus.usd_per_second
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut shared = self.gpus.shared();
+        shared.under_way = shared.under_way.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn seconds(cost: f64) -> f64 {
+        (cost * 1e9).round() / 1e9
+    }
+
+    #[test]
+    fn a_call_alone_pays_for_all_its_time_and_two_share_theirs() {
+        let gpus = Gpus::new(GpuPrice {
+            usd_per_hour: 900.0,
+            count: 4,
+        });
+        assert_eq!(gpus.usd_per_hour(), 3600.0);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut one = gpus.begin(at(0));
+        let mut two = gpus.begin(at(10));
+        assert_eq!(seconds(one.take(at(30))), 10.0 + 10.0);
+        drop(one);
+        assert_eq!(seconds(two.take(at(40))), 10.0 + 10.0);
+        drop(two);
+        let mut later = gpus.begin(at(100));
+        assert_eq!(
+            seconds(later.take(at(101))),
+            1.0,
+            "nobody pays for the pause"
+        );
+    }
+
+    #[test]
+    fn calls_pay_together_for_the_time_in_which_any_was_under_way() {
+        let gpus = Gpus::new(GpuPrice {
+            usd_per_hour: 3600.0,
+            count: 1,
+        });
+        let start = Instant::now();
+        let at = |tenth: u64| start + Duration::from_millis(tenth * 100);
+        let calls: [(u64, u64); 5] = [(0, 50), (3, 20), (7, 90), (20, 60), (88, 95)];
+        let mut shares: [Option<Share>; 5] = Default::default();
+        let mut total = 0.0;
+        for now in 0..=95 {
+            for (share, (begin, end)) in shares.iter_mut().zip(calls) {
+                if now == begin {
+                    *share = Some(gpus.begin(at(now)));
+                }
+                if now == end {
+                    total += share.take().map_or(0.0, |mut share| share.take(at(now)));
+                }
+            }
+        }
+        assert!((total - 9.5).abs() < 1e-9, "{total}");
+    }
+
+    #[test]
+    fn an_instant_out_of_order_costs_nobody_anything() {
+        let gpus = Gpus::new(GpuPrice {
+            usd_per_hour: 3600.0,
+            count: 1,
+        });
+        let start = Instant::now() + Duration::from_secs(5);
+        let mut one = gpus.begin(start);
+        let early = start - Duration::from_secs(1);
+        let mut two = gpus.begin(early);
+        assert_eq!((one.take(early), two.take(early)), (0.0, 0.0));
+    }
+}

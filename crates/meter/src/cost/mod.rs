@@ -1,0 +1,188 @@
+//! What calls cost. Prices per token come from the configuration, else, for GPUs that
+//! one runs oneself, from their hours, else from what the provider says in the response,
+//! else from the table of list prices that the binary carries. What has no price has no cost, which is not a cost of 0.
+
+pub mod budget;
+mod gpu;
+mod shipped;
+mod tariff;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokengauge_core::call::{CallRecord, CostSource, Dialect, Outcome, Usage};
+use tokengauge_core::pattern::Pattern;
+
+pub use gpu::{GpuPrice, Gpus, Share};
+pub use shipped::TABLE;
+pub use tariff::{Tariff, Tier};
+
+/// A price of the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Price {
+    /// The models that it is for.
+    pub model: Pattern,
+    /// The upstream that it is for; any where it is `None`.
+    pub upstream: Option<Arc<str>>,
+    /// Only calls with more input tokens than this.
+    pub above: Option<u64>,
+    /// What tokens cost.
+    pub tariff: Tariff,
+}
+
+/// What is known of a call's cost without a price per token, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// What the provider says in the response.
+    pub reported: Option<f64>,
+    /// The call's share of own GPUs.
+    pub gpu: Option<f64>,
+}
+
+/// What has a price, as the configuration says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriceList {
+    /// Prices of tokens; the first that matches.
+    pub configured: Vec<Price>,
+    /// Whether the table of list prices counts.
+    pub shipped: bool,
+    /// The GPUs of upstreams that one runs oneself.
+    pub gpus: HashMap<Arc<str>, GpuPrice>,
+}
+
+impl Default for PriceList {
+    fn default() -> Self {
+        PriceList {
+            configured: Vec::new(),
+            shipped: true,
+            gpus: HashMap::new(),
+        }
+    }
+}
+
+/// Everything that has a price, and how much of the time of GPUs calls have paid for.
+#[derive(Clone, Debug)]
+pub struct Prices {
+    configured: Vec<Price>,
+    shipped: bool,
+    gpus: HashMap<Arc<str>, Arc<Gpus>>,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Arc::unwrap_or_clone(Prices::new(&PriceList::default()))
+    }
+}
+
+impl Prices {
+    /// By this list, with no call under way.
+    pub fn new(list: &PriceList) -> Arc<Prices> {
+        let gpus = list.gpus.iter();
+        let gpus = gpus.map(|(upstream, price)| (Arc::clone(upstream), Gpus::new(*price)));
+        Arc::new(Prices {
+            configured: list.configured.clone(),
+            shipped: list.shipped,
+            gpus: gpus.collect(),
+        })
+    }
+
+    /// The GPUs by upstream.
+    pub fn all_gpus(&self) -> &HashMap<Arc<str>, Arc<Gpus>> {
+        &self.gpus
+    }
+
+    /// The GPUs behind an upstream.
+    pub fn gpus(&self, upstream: &str) -> Option<&Arc<Gpus>> {
+        self.gpus.get(upstream)
+    }
+
+    /// These prices in the place of `before`: GPUs that cost what they did go on, so that
+    /// calls under way and those to come still share their time.
+    pub fn after(&self, before: &Prices) -> Arc<Prices> {
+        let mut prices = self.clone();
+        for (upstream, gpus) in &mut prices.gpus {
+            let known = before.gpus.get(upstream);
+            let same = |known: &&Arc<Gpus>| known.usd_per_hour() == gpus.usd_per_hour();
+            if let Some(known) = known.filter(same) {
+                *gpus = Arc::clone(known);
+            }
+        }
+        Arc::new(prices)
+    }
+
+    /// What the call costs in the service tier of its record, in US dollars, and by whose
+    /// price; `None` where nobody knows.
+    pub fn cost(&self, record: &CallRecord, known: Known) -> Option<(f64, CostSource)> {
+        let tier = Tier::of(record.service_tier.as_deref());
+        let tokens = billed(record);
+        let models = [record.model.as_deref(), record.model_requested.as_deref()];
+        let models = || models.iter().copied().flatten();
+        let of = |find: &dyn Fn(&str) -> Option<Tariff>| models().find_map(find);
+        let source = |source| move |cost| (cost, source);
+        if let Some(tariff) = of(&|model| self.configured(record, model, &tokens)) {
+            return tariff
+                .cost(&tokens, tier)
+                .map(source(CostSource::Configured));
+        }
+        if self.gpus.contains_key(record.upstream.as_str()) {
+            return known.gpu.map(source(CostSource::Gpu));
+        }
+        if let Some(usd) = known.reported {
+            return Some((usd, CostSource::Reported));
+        }
+        let tariff = of(&|model| listed(record, model, &tokens)).filter(|_| self.shipped)?;
+        tariff.cost(&tokens, tier).map(source(CostSource::List))
+    }
+
+    fn configured(&self, record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
+        let matches = |price: &&Price| {
+            let upstream = price.upstream.as_deref();
+            upstream.is_none_or(|upstream| upstream == record.upstream)
+                && price.model.matches(model)
+                && long_enough(price.above, tokens)
+        };
+        self.configured
+            .iter()
+            .find(matches)
+            .map(|price| price.tariff)
+    }
+}
+
+fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
+    let endpoint = record.endpoint.as_deref().unwrap_or_default();
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let hour = shipped::utc_hour(&record.started_at);
+    let matches = |line: &&shipped::Listed| {
+        line.is_for(host, model) && line.is_at(hour) && long_enough(line.above, tokens)
+    };
+    shipped::listed()
+        .iter()
+        .find(matches)
+        .map(|line| line.tariff)
+}
+
+fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
+    above.is_none_or(|above| tokens.input.is_some_and(|input| input > above))
+}
+
+/// The tokens that are paid for: those that the provider reported, else our own count. A
+/// call that ended badly has generated what it streamed; one that was refused, nothing.
+fn billed(record: &CallRecord) -> Usage {
+    let (told, ours) = (&record.tokens.reported, &record.tokens.normalised);
+    let refused = matches!(
+        record.outcome,
+        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
+    );
+    let accepted = record.status.is_some_and(|status| status < 300);
+    let vectors = accepted && matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank);
+    Usage {
+        input: told.input.or(ours.input.filter(|_| !refused)),
+        output: told.output.or(ours.output).or(vectors.then_some(0)),
+        reasoning: told
+            .reasoning
+            .or(ours.reasoning.filter(|_| told.output.is_none())),
+        ..*told
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! The list prices that the binary carries.
+
+use super::tariff::Tariff;
+use serde::Deserialize;
+use std::sync::LazyLock;
+use tokengauge_core::pattern::Pattern;
+
+/// The table, as it is in the source tree.
+pub const TABLE: &str = include_str!("prices.toml");
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Listed {
+    /// Hosts that it is for; any where there are none.
+    hosts: Vec<String>,
+    /// How gateways write the provider before a model's name.
+    vendor: Option<String>,
+    models: Vec<Pattern>,
+    pub(super) above: Option<u64>,
+    /// Hours of the day in UTC that it is for, each from the first to before the second;
+    /// any where there are none.
+    utc_hours: Vec<(u32, u32)>,
+    pub(super) tariff: Tariff,
+}
+
+/// The gateway that sells under its vendors' list prices.
+const GATEWAY: &str = "openrouter.ai";
+
+impl Listed {
+    /// Whether it is for a model of that name behind that host.
+    pub(super) fn is_for(&self, host: &str, model: &str) -> bool {
+        let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
+        let named = |name: &str| self.models.iter().any(|known| known.matches(name));
+        (is_there && named(model))
+            || (is_there || host == GATEWAY) && self.unprefixed(model).is_some_and(|m| named(&m))
+    }
+
+    /// The model's name as its vendor writes it, where it came as `vendor/name`. Gateways
+    /// write `claude-opus-4.8` for `claude-opus-4-8`.
+    fn unprefixed(&self, model: &str) -> Option<String> {
+        let vendor = self.vendor.as_deref()?;
+        let (prefix, name) = model.split_once('/')?;
+        let dots = if vendor == "anthropic" { "-" } else { "." };
+        (prefix == vendor).then(|| name.replace('.', dots))
+    }
+
+    /// Whether it is for calls that begin in that hour.
+    pub(super) fn is_at(&self, hour: Option<u32>) -> bool {
+        let within =
+            |(from, to): &(u32, u32)| hour.is_some_and(|hour| (*from..*to).contains(&hour));
+        self.utc_hours.is_empty() || self.utc_hours.iter().any(within)
+    }
+}
+
+/// The hour of the day in UTC, of a time as records write it.
+pub(super) fn utc_hour(started_at: &str) -> Option<u32> {
+    started_at.get(11..13)?.parse().ok()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    #[serde(rename = "checked")]
+    _checked: String,
+    provider: Vec<Provider>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Provider {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(rename = "source")]
+    _source: String,
+    #[serde(default)]
+    hosts: Vec<String>,
+    vendor: Option<String>,
+    prices: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    models: Vec<Pattern>,
+    above: Option<u64>,
+    #[serde(default)]
+    utc_hours: Vec<(u32, u32)>,
+    input: Option<f64>,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+    cache_write_1h: Option<f64>,
+    output: Option<f64>,
+    reasoning: Option<f64>,
+    batch: Option<f64>,
+}
+
+/// Every line, in the order of the table.
+pub(super) fn listed() -> &'static [Listed] {
+    static LISTED: LazyLock<Vec<Listed>> = LazyLock::new(|| {
+        let table: Table = toml::from_str(TABLE).expect("a test reads the table");
+        let lines = table.provider.into_iter().flat_map(|provider| {
+            let (hosts, vendor) = (provider.hosts, provider.vendor);
+            let listed = move |line: Line| Listed {
+                hosts: hosts.clone(),
+                vendor: vendor.clone(),
+                utc_hours: line.utc_hours,
+                models: line.models,
+                above: line.above,
+                tariff: Tariff {
+                    input: line.input,
+                    cached_input: line.cached_input,
+                    cache_write: line.cache_write,
+                    cache_write_1h: line.cache_write_1h,
+                    output: line.output,
+                    reasoning: line.reasoning,
+                    batch: line.batch,
+                },
+            };
+            provider.prices.into_iter().map(listed)
+        });
+        lines.collect()
+    });
+    &LISTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_a_usable_price_and_no_model_is_hidden_by_an_earlier_line() {
+        let listed = listed();
+        assert!(listed.len() > 50, "{}", listed.len());
+        for (at, line) in listed.iter().enumerate() {
+            assert!(line.tariff.input.is_some(), "{line:?}");
+            let prices = line.tariff.prices();
+            let mut known = prices.iter().filter_map(|(_, price)| *price);
+            assert!(
+                known.all(|price| price > 0.0 && price < 1_000.0),
+                "{line:?}"
+            );
+            let cheaper =
+                |part: Option<f64>| part.is_none_or(|part| Some(part) < line.tariff.input);
+            assert!(cheaper(line.tariff.cached_input), "{line:?}");
+            for model in &line.models {
+                let name = model.as_str().replace('*', "26-01-01");
+                let hides = |earlier: &&Listed| {
+                    let same_hosts = earlier.hosts.is_empty() || earlier.hosts == line.hosts;
+                    let always = earlier.utc_hours.is_empty();
+                    same_hosts
+                        && always
+                        && earlier.above <= line.above
+                        && earlier.models.iter().any(|other| other.matches(&name))
+                };
+                let hidden = listed[..at].iter().find(hides);
+                assert_eq!(hidden, None, "{model} never gets its own price");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_says_when_and_where_its_prices_were_read() {
+        let table: toml::Table = toml::from_str(TABLE).expect("a table");
+        let checked = table["checked"].as_str().expect("a date");
+        humantime::parse_rfc3339(&format!("{checked}T00:00:00Z")).expect("a date");
+        for provider in table["provider"].as_array().expect("providers") {
+            let source = provider["source"].as_str().expect("a source");
+            assert!(source.starts_with("https://"), "{source}");
+        }
+    }
+}

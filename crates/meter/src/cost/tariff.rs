@@ -1,0 +1,216 @@
+//! What a million tokens cost, by kind, and what a call of so many tokens costs.
+
+use serde::Deserialize;
+use tokengauge_core::call::Usage;
+
+/// Tokens that a price is for.
+const MILLION: f64 = 1e6;
+
+/// US dollars per million tokens. Where a kind has no price of its own, it has that of
+/// the kind it is part of: cached and written input that of the input, reasoning that of
+/// the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tariff {
+    /// Input, neither read from a cache nor written to one.
+    pub input: Option<f64>,
+    /// Input that was read from a cache.
+    pub cached_input: Option<f64>,
+    /// Input that was written to a cache.
+    pub cache_write: Option<f64>,
+    /// The part of it that is kept for an hour.
+    pub cache_write_1h: Option<f64>,
+    /// Output.
+    pub output: Option<f64>,
+    /// The part of the output that is reasoning.
+    pub reasoning: Option<f64>,
+    /// What all of it is multiplied with where the call is one of a batch.
+    pub batch: Option<f64>,
+}
+
+/// How urgent a call is, where that changes its price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// The list price.
+    #[default]
+    Standard,
+    /// Waits in favour of others: `flex` or `batch`.
+    Batch,
+    /// At a price that we do not know, such as `priority`.
+    Other,
+}
+
+impl Tier {
+    /// By the name that the response or the request gives it, in any case.
+    pub fn of(name: Option<&str>) -> Tier {
+        let name = name.map(str::to_ascii_lowercase);
+        match name.as_deref() {
+            None | Some("auto" | "default" | "standard" | "standard_only" | "on_demand") => {
+                Tier::Standard
+            }
+            Some("flex" | "batch" | "on_demand_flex") => Tier::Batch,
+            Some(_) => Tier::Other,
+        }
+    }
+}
+
+impl Tariff {
+    /// Every price of it with its key.
+    pub fn prices(&self) -> [(&'static str, Option<f64>); 7] {
+        [
+            ("input", self.input),
+            ("cached_input", self.cached_input),
+            ("cache_write", self.cache_write),
+            ("cache_write_1h", self.cache_write_1h),
+            ("output", self.output),
+            ("reasoning", self.reasoning),
+            ("batch", self.batch),
+        ]
+    }
+
+    /// What a call with these tokens costs; `None` where a count is unknown that has a
+    /// price, or the tier has none.
+    pub fn cost(&self, tokens: &Usage, tier: Tier) -> Option<f64> {
+        let factor = match tier {
+            Tier::Standard => 1.0,
+            Tier::Batch => self.batch?,
+            Tier::Other => return None,
+        };
+        let input = match self.input {
+            None => 0.0,
+            Some(price) => self.input_cost(price, tokens)?,
+        };
+        let output = match self.output {
+            None => 0.0,
+            Some(price) => {
+                let all = tokens.output?;
+                let reasoning = tokens.reasoning.unwrap_or(0).min(all);
+                of(all - reasoning, price) + of(reasoning, self.reasoning.unwrap_or(price))
+            }
+        };
+        Some((input + output) * factor)
+    }
+
+    fn input_cost(&self, price: f64, tokens: &Usage) -> Option<f64> {
+        let all = tokens.input?;
+        let cached = tokens.cached_input.unwrap_or(0).min(all);
+        let written = tokens.cache_write.unwrap_or(0).min(all - cached);
+        let hour = tokens.cache_write_1h.unwrap_or(0).min(written);
+        let write = self.cache_write.unwrap_or(price);
+        Some(
+            of(all - cached - written, price)
+                + of(cached, self.cached_input.unwrap_or(price))
+                + of(written - hour, write)
+                + of(hour, self.cache_write_1h.unwrap_or(write)),
+        )
+    }
+}
+
+fn of(tokens: u64, price: f64) -> f64 {
+    tokens as f64 * price / MILLION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARIFF: Tariff = Tariff {
+        input: Some(3.0),
+        cached_input: Some(0.3),
+        cache_write: Some(3.75),
+        cache_write_1h: Some(6.0),
+        output: Some(15.0),
+        reasoning: None,
+        batch: Some(0.5),
+    };
+    const TOKENS: Usage = Usage {
+        input: Some(10_000),
+        cached_input: Some(6_000),
+        cache_write: Some(1_000),
+        cache_write_1h: None,
+        output: Some(500),
+        reasoning: Some(200),
+    };
+
+    fn close(one: Option<f64>, other: f64) {
+        let one = one.expect("a cost");
+        assert!((one - other).abs() < 1e-12, "{one} {other}");
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let uncached = 3_000.0 * 3.0 + 6_000.0 * 0.3 + 1_000.0 * 3.75;
+        close(
+            TARIFF.cost(&TOKENS, Tier::Standard),
+            (uncached + 500.0 * 15.0) / 1e6,
+        );
+        let kept = Usage {
+            cache_write_1h: Some(400),
+            ..TOKENS
+        };
+        let more = 400.0 * (6.0 - 3.75);
+        close(
+            TARIFF.cost(&kept, Tier::Standard),
+            (uncached + more + 500.0 * 15.0) / 1e6,
+        );
+        let apart = Tariff {
+            reasoning: Some(60.0),
+            ..TARIFF
+        };
+        let output = 300.0 * 15.0 + 200.0 * 60.0;
+        close(
+            apart.cost(&TOKENS, Tier::Standard),
+            (uncached + output) / 1e6,
+        );
+    }
+
+    #[test]
+    fn what_has_no_price_of_its_own_has_that_of_the_whole() {
+        let plain = Tariff {
+            input: Some(3.0),
+            output: Some(15.0),
+            ..Tariff::default()
+        };
+        close(
+            plain.cost(&TOKENS, Tier::Standard),
+            (30_000.0 + 7_500.0) / 1e6,
+        );
+        let input_alone = Tariff {
+            input: Some(0.02),
+            ..Tariff::default()
+        };
+        let embedding = Usage {
+            input: Some(1_000),
+            ..Usage::default()
+        };
+        close(input_alone.cost(&embedding, Tier::Standard), 0.000_02);
+    }
+
+    #[test]
+    fn a_batch_costs_its_share_and_an_unknown_tier_is_unknown() {
+        let full = TARIFF.cost(&TOKENS, Tier::Standard).expect("a cost");
+        close(TARIFF.cost(&TOKENS, Tier::of(Some("flex"))), full / 2.0);
+        assert_eq!(TARIFF.cost(&TOKENS, Tier::of(Some("priority"))), None);
+        let never_less = Tariff {
+            batch: None,
+            ..TARIFF
+        };
+        assert_eq!(never_less.cost(&TOKENS, Tier::Batch), None);
+    }
+
+    #[test]
+    fn an_unknown_count_makes_no_cost_of_zero() {
+        let unknown = Usage {
+            output: None,
+            ..TOKENS
+        };
+        assert_eq!(TARIFF.cost(&unknown, Tier::Standard), None);
+        assert_eq!(TARIFF.cost(&Usage::default(), Tier::Standard), None);
+        let more_cached_than_sent = Usage {
+            cached_input: Some(99_999),
+            ..TOKENS
+        };
+        let cost = TARIFF.cost(&more_cached_than_sent, Tier::Standard);
+        close(cost, (10_000.0 * 0.3 + 7_500.0) / 1e6);
+    }
+}

@@ -1,0 +1,274 @@
+//! Exact running token counts of all texts of one generation.
+
+use super::script::Scripts;
+use tokengauge_core::call::{Channel, Segment};
+use tokengauge_tokenizer::Counter;
+
+/// Texts that can be under way at a time. Beyond it the one that was silent for
+/// longest is closed; should it go on after all, its rest counts as a new text.
+const MAX_OPEN: usize = 256;
+
+/// Token counts by channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ByChannel {
+    pub(crate) answer: u64,
+    pub(crate) reasoning: u64,
+    pub(crate) tool_call: u64,
+}
+
+impl ByChannel {
+    pub(crate) fn all(&self) -> u64 {
+        self.answer + self.reasoning + self.tool_call
+    }
+
+    /// Everything but reasoning.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answer + self.tool_call
+    }
+
+    pub(crate) fn of(&mut self, channel: Channel) -> &mut u64 {
+        match channel {
+            Channel::Answer => &mut self.answer,
+            Channel::Reasoning => &mut self.reasoning,
+            Channel::ToolCall => &mut self.tool_call,
+        }
+    }
+}
+
+/// One text under way.
+struct Open {
+    segment: Segment,
+    counter: Counter,
+    /// What `counter` said when it was asked last.
+    counted: u64,
+    /// What of it was certain then.
+    settled: u64,
+    /// Whether text came since.
+    touched: bool,
+    /// The frame that touched it last.
+    frame: u32,
+}
+
+/// What one frame brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// Generated text on any channel.
+    pub(crate) text: bool,
+    /// Generated text on a channel other than reasoning.
+    pub(crate) answer: bool,
+}
+
+/// The counters of one generation.
+#[derive(Default)]
+pub(crate) struct Counts {
+    open: Vec<Open>,
+    /// Where in `open` text came last.
+    current: usize,
+    /// Running counts, exact for the text so far.
+    running: ByChannel,
+    /// What of `running` no continuation can change.
+    settled: ByChannel,
+    brought: Brought,
+    frame: u32,
+    first_choice: Option<u32>,
+    /// Whether more than one choice carried text.
+    pub(crate) several_choices: bool,
+    scripts: Scripts,
+    tool_calls: u32,
+}
+
+impl Counts {
+    /// More of one text came.
+    pub(crate) fn push(&mut self, segment: Segment, text: &str) {
+        self.brought.text = true;
+        self.brought.answer |= segment.channel != Channel::Reasoning;
+        let first = *self.first_choice.get_or_insert(segment.choice);
+        self.several_choices |= first != segment.choice;
+        let at = self.position(segment);
+        let open = &mut self.open[at];
+        open.counter.push(text);
+        self.scripts.push(text);
+        open.touched = true;
+        open.frame = self.frame;
+    }
+
+    /// The frame is over: counts what it touched and says what it brought.
+    pub(crate) fn frame(&mut self) -> Brought {
+        let brought = std::mem::take(&mut self.brought);
+        if brought.text {
+            self.frame = self.frame.wrapping_add(1);
+            for open in self.open.iter_mut().filter(|open| open.touched) {
+                let (counted, settled) = (open.counter.count(), open.counter.settled());
+                account(&mut self.running, &mut self.settled, open, counted, settled);
+            }
+        }
+        brought
+    }
+
+    /// In which scripts the text is.
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    /// Tool calls that had arguments.
+    pub(crate) fn tool_calls(&self) -> u32 {
+        self.tool_calls
+    }
+
+    /// Exact counts of the text so far.
+    pub(crate) fn running(&self) -> ByChannel {
+        self.running
+    }
+
+    /// What of it no continuation can change; never shrinks.
+    pub(crate) fn settled(&self) -> ByChannel {
+        self.settled
+    }
+
+    /// No more text comes: everything is settled.
+    pub(crate) fn finish(&mut self) {
+        for mut open in std::mem::take(&mut self.open) {
+            self.close(&mut open);
+        }
+        self.current = 0;
+    }
+
+    fn close(&mut self, open: &mut Open) {
+        let count = open.counter.finish();
+        account(&mut self.running, &mut self.settled, open, count, count);
+    }
+
+    fn position(&mut self, segment: Segment) -> usize {
+        let current = self.open.get(self.current);
+        if current.is_none_or(|open| open.segment != segment) {
+            let known = self.open.iter().position(|open| open.segment == segment);
+            self.current = known.unwrap_or_else(|| self.begin(segment));
+        }
+        self.current
+    }
+
+    fn begin(&mut self, segment: Segment) -> usize {
+        if segment.channel == Channel::ToolCall {
+            self.tool_calls = self.tool_calls.saturating_add(1);
+        }
+        let fresh = Open {
+            segment,
+            counter: Counter::new(),
+            counted: 0,
+            settled: 0,
+            touched: false,
+            frame: self.frame,
+        };
+        if self.open.len() < MAX_OPEN {
+            // Most generations have one text or two: no room for four.
+            if self.open.len() == self.open.capacity() {
+                self.open.reserve_exact(self.open.len().max(1));
+            }
+            self.open.push(fresh);
+            return self.open.len() - 1;
+        }
+        let silent = self
+            .open
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, open)| open.frame);
+        let at = silent.map_or(0, |(at, _)| at);
+        let mut old = std::mem::replace(&mut self.open[at], fresh);
+        self.close(&mut old);
+        at
+    }
+}
+
+/// Brings the sums up to what one text counts now.
+fn account(
+    running: &mut ByChannel,
+    settled: &mut ByChannel,
+    open: &mut Open,
+    counted: u64,
+    certain: u64,
+) {
+    let sum = running.of(open.segment.channel);
+    *sum = *sum + counted - open.counted;
+    *settled.of(open.segment.channel) += certain.saturating_sub(open.settled);
+    open.counted = counted;
+    open.settled = certain.max(open.settled);
+    open.touched = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokengauge_tokenizer as tokens;
+
+    fn segment(choice: u32, channel: Channel) -> Segment {
+        Segment {
+            choice,
+            index: 0,
+            channel,
+        }
+    }
+
+    const TEXT: &str = "The quick brown fox, unquestionably, jumps over 1234567 lazy dogs.\n\nDone";
+
+    #[test]
+    fn interleaved_texts_count_as_if_each_came_alone() {
+        let mut counts = Counts::default();
+        for piece in TEXT.as_bytes().chunks(3) {
+            let piece = std::str::from_utf8(piece).expect("ASCII");
+            for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
+                counts.push(segment(0, channel), piece);
+            }
+            counts.frame();
+        }
+        let whole = tokens::count(TEXT);
+        let expected = ByChannel {
+            answer: whole,
+            reasoning: whole,
+            tool_call: whole,
+        };
+        assert_eq!(counts.running(), expected);
+        counts.finish();
+        assert_eq!((counts.running(), counts.settled()), (expected, expected));
+        assert!(!counts.several_choices);
+    }
+
+    #[test]
+    fn settled_counts_never_shrink_and_never_exceed_the_running_ones() {
+        let mut counts = Counts::default();
+        let mut before = 0;
+        for letter in TEXT.chars() {
+            counts.push(segment(0, Channel::Answer), letter.encode_utf8(&mut [0; 4]));
+            counts.frame();
+            let settled = counts.settled().answer;
+            assert!(before <= settled && settled <= counts.running().answer);
+            before = settled;
+        }
+    }
+
+    #[test]
+    fn more_choices_than_the_bound_stay_bounded_and_counted() {
+        let mut counts = Counts::default();
+        let choices = MAX_OPEN as u32 + 50;
+        for choice in 0..choices {
+            counts.push(segment(choice, Channel::Answer), TEXT);
+            counts.frame();
+        }
+        assert_eq!(counts.open.len(), MAX_OPEN);
+        counts.finish();
+        assert_eq!(
+            counts.running().answer,
+            u64::from(choices) * tokens::count(TEXT)
+        );
+        assert!(counts.several_choices);
+    }
+
+    #[test]
+    fn a_frame_without_text_brings_nothing() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.frame(), Brought::default());
+        counts.push(segment(0, Channel::Reasoning), "so");
+        let brought = counts.frame();
+        assert!(brought.text && !brought.answer);
+        assert_eq!(counts.frame(), Brought::default());
+    }
+}

@@ -1,0 +1,191 @@
+//! The end of a call: reads what was put off, in the background where that costs
+//! anything, and makes the one record.
+
+use super::call::State;
+use super::context::CallContext;
+use super::guard;
+use super::reading::Reading;
+use super::record::{self, RecordInput};
+use super::verdict;
+use super::worker::Place;
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge_core::background::give_way;
+use tokengauge_core::call::Outcome;
+use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_wire::Broken;
+
+/// The call is over: its record goes to the subscribers, now or from the background.
+pub(crate) fn end(context: &Arc<CallContext>, mut state: State, at: Instant, end: End) {
+    if let Some(live) = &state.run.live {
+        live.over();
+    }
+    state.settle(at);
+    if let Some(mut turns) = state.turns.take() {
+        turns.end(context, &mut state, at, &end);
+        return;
+    }
+    guarded(context, &mut state, |state| {
+        finish_stream(context, state, at)
+    });
+    if !needs_background(context, &state, &end) {
+        conclude(context, state, at, &end, None);
+        return;
+    }
+    let theirs = Arc::clone(context);
+    let job = move |place| later(&theirs, state, at, &end, place);
+    if let Err(refused) = context.shared.worker.queue(Box::new(job)) {
+        context.shared.tally.body_skipped();
+        refused(Place::Traffic);
+    }
+}
+
+/// A body that was read inline: takes what only its end decides.
+fn finish_stream(context: &CallContext, state: &mut State, at: Instant) {
+    let accepted = state.accepted();
+    let Reading::Inline { decoder, .. } = &mut state.reading else {
+        return;
+    };
+    if !decoder.is_stream() {
+        return;
+    }
+    let generation = &mut state.run.generation;
+    let unparsed = generation.unparsed;
+    let read = decoder.finish(&mut |event| generation.event(event));
+    let cut_short = !generation.concluded();
+    if cut_short {
+        generation.unparsed = unparsed;
+    } else if read.is_err() {
+        state.broken = true;
+    }
+    // Text that only the end gave belongs to the last frame.
+    let at = state.latest.unwrap_or(at);
+    state.run.frame(context, at, accepted);
+}
+
+/// Whether anything is left to do that takes its time.
+fn needs_background(context: &CallContext, state: &State, end: &End) -> bool {
+    let whole = state
+        .reading
+        .decoder()
+        .is_some_and(|decoder| !decoder.is_stream());
+    let later = matches!(state.reading, Reading::Later { .. });
+    let request = context.request.try_lock();
+    let busy = request.is_none();
+    let reported = state.run.generation.usage().input.is_some();
+    let counts = !reported && !is_refused(state, end);
+    let unread =
+        request.is_some_and(|request| request.is_unread() || request.countable() && counts);
+    whole || later || busy || unread
+}
+
+/// Whether nobody read the prompt: the upstream refused it, or it never got there.
+fn is_refused(state: &State, end: &End) -> bool {
+    let here = |kind| {
+        let outcome = verdict::failed(kind);
+        matches!(outcome, Outcome::Rejected | Outcome::Unreachable)
+    };
+    match (state.status, end) {
+        (Some(status), _) => status >= 400,
+        (None, End::Failed(kind)) => here(*kind),
+        (None, _) => false,
+    }
+}
+
+fn later(context: &CallContext, mut state: State, at: Instant, end: &End, place: Place) {
+    if place == Place::Traffic {
+        let unread = matches!(state.reading, Reading::Later { .. })
+            || state
+                .reading
+                .decoder()
+                .is_some_and(|decoder| !decoder.is_stream());
+        if unread {
+            context.shared.tally.lagged(1);
+            state.lagged = true;
+        }
+        conclude(context, state, at, end, None);
+        return;
+    }
+    guarded(context, &mut state, |state| read_rest(context, state));
+    let mut input = None;
+    guarded(context, &mut state, |state| {
+        input = count_input(context, state, end)
+    });
+    conclude(context, state, at, end, input);
+}
+
+/// Reads what was put off. Frames of a stream keep their instants.
+fn read_rest(context: &CallContext, state: &mut State) {
+    let accepted = state.accepted();
+    let latest = state.latest.unwrap_or(context.received);
+    let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
+        Reading::Nothing => return,
+        Reading::Inline { decoder, .. } => (decoder, None),
+        Reading::Later { decoder, backlog } => (decoder, Some(backlog)),
+    };
+    let run = &mut state.run;
+    let mut read = Ok(());
+    for (at, bytes) in backlog.iter().flat_map(|backlog| backlog.frames()) {
+        read = read.and_then(|()| decoder.push(bytes, &mut |event| run.generation.event(event)));
+        if decoder.is_stream() {
+            run.frame(context, at, accepted);
+        }
+        give_way();
+    }
+    let unparsed = run.generation.unparsed;
+    read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));
+    if decoder.is_stream() {
+        run.frame(context, latest, accepted);
+        if !run.generation.concluded() {
+            run.generation.unparsed = unparsed;
+        }
+    } else {
+        run.whole(context, latest, accepted);
+    }
+    state.reading = Reading::new(*decoder, false);
+    match read {
+        Ok(()) => {}
+        Err(Broken::Memory) => state.lag(context, 1),
+        Err(_) => state.broken = true,
+    }
+}
+
+/// Counts the prompt where the provider did not.
+fn count_input(context: &CallContext, state: &State, end: &End) -> Option<u64> {
+    let request = context.request.lock();
+    let reported = state.run.generation.usage().input.is_some();
+    let counts = !reported && !is_refused(state, end);
+    counts.then(|| request.count()).flatten()
+}
+
+/// Makes the record and hands it on.
+fn conclude(context: &CallContext, mut state: State, at: Instant, end: &End, input: Option<u64>) {
+    let accepted = state.accepted();
+    let latest = state.latest.unwrap_or(at);
+    guarded(context, &mut state, |state| {
+        state.run.finish(context, latest, accepted)
+    });
+    if let Some(mut request) = context.request.try_lock() {
+        request.release();
+    }
+    let closing = RecordInput::of_call(context, &state, at, end, input);
+    let finished_call = record::finished_call(context, &mut state, closing);
+    state
+        .run
+        .conclude(context, finished_call.throughput(), accepted);
+    state.run.live = None;
+    let lost = matches!(end, End::Failed(FailureKind::ConnectTimeout));
+    if lost || finished_call.record.outcome == Outcome::Unreachable {
+        context.lane.unreachable();
+    }
+    context.shared.subscribers.finished(finished_call);
+    context.shared.memory.freed();
+}
+
+/// A panic costs the call its measurement, and nothing else.
+fn guarded(context: &CallContext, state: &mut State, act: impl FnOnce(&mut State)) {
+    if guard::guarded(|| act(state)).is_none() {
+        context.shared.tally.panicked();
+        state.give_up();
+    }
+}

@@ -1,0 +1,307 @@
+//! One generation: what the events of its frames said, counted and timed. A plain
+//! call has one; a Realtime connection has one per response.
+
+use super::counts::{ByChannel, Counts};
+use super::timeline::{Running, Timeline};
+use std::time::{Duration, Instant};
+use tokengauge_core::call::{EngineReport, Event, Usage};
+
+/// Choices whose finish reason is kept.
+const MAX_CHOICES: usize = 256;
+/// Characters kept of a name that came off the wire.
+const MAX_NAME: usize = 200;
+/// Characters kept of a finish reason or an error's type.
+const MAX_WORD: usize = 64;
+
+/// Everything one generation's events said.
+#[derive(Default)]
+pub(crate) struct Generation {
+    pub(crate) counts: Counts,
+    pub(crate) timeline: Timeline,
+    pub(crate) model: Option<Box<str>>,
+    /// The first id of the response: some repeat it in every event.
+    pub(crate) response_id: Option<Box<str>>,
+    pub(crate) usage: Option<Box<Usage>>,
+    pub(crate) engine: Option<Box<EngineReport>>,
+    /// The service tier that the response says was served.
+    pub(crate) service_tier: Option<Box<str>>,
+    /// What the provider says that the call costs, in US dollars.
+    pub(crate) cost_usd: Option<f64>,
+    /// The first error inside the body.
+    pub(crate) error: Option<Box<str>>,
+    /// By choice, in the order of their numbers.
+    finishes: Vec<(u32, Box<str>)>,
+    /// Wire events so far.
+    pub(crate) messages: u64,
+    pub(crate) first_token_event: Option<u64>,
+    /// Whether the dialect's own terminator was seen.
+    pub(crate) terminated: bool,
+    /// Whether a wire event could not be read.
+    pub(crate) unparsed: bool,
+    /// Wire events that could not be read.
+    unread: u64,
+    /// Whether an event said what this dialect says.
+    spoke: bool,
+}
+
+impl Generation {
+    /// Takes what an event says. Whether it says it in time is the frame's business.
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        self.spoke |= match event {
+            Event::Message | Event::Unparsed | Event::Engine(_) => false,
+            Event::ServiceTier(_) | Event::Cost(_) => false,
+            // The last event of many engines names it, whatever else they speak.
+            Event::Model(_) => self.messages <= 1,
+            _ => true,
+        };
+        match event {
+            Event::Message => self.messages += 1,
+            Event::Delta { segment, text } => {
+                let index = self.messages.saturating_sub(1);
+                self.first_token_event.get_or_insert(index);
+                self.counts.push(segment, text);
+            }
+            Event::Model(model) => remember(&mut self.model, model, MAX_NAME),
+            Event::Finish { choice, reason } => self.finish_reason(choice, reason),
+            Event::Usage(usage) => self.usage.get_or_insert_default().overlay(usage),
+            Event::Engine(engine) => self.engine = Some(Box::new(engine)),
+            Event::ServiceTier(tier) => remember(&mut self.service_tier, tier, MAX_WORD),
+            Event::Cost(usd) => self.cost_usd = Some(usd),
+            Event::Error(kind) => {
+                self.error
+                    .get_or_insert_with(|| clip(kind, MAX_WORD).into());
+            }
+            Event::End => self.terminated = true,
+            Event::Unparsed => {
+                self.unparsed = true;
+                self.unread += 1;
+            }
+            Event::ResponseId(id) => {
+                self.response_id
+                    .get_or_insert_with(|| clip(id, MAX_NAME).into());
+            }
+            Event::Session(_) | Event::TurnStarted | Event::TurnEnded => {}
+        }
+    }
+
+    /// The frame whose events were given is over; it came at `at`. Says whether it
+    /// carried generated text.
+    pub(crate) fn frame(&mut self, at: Instant, stall_threshold: Duration) -> bool {
+        let brought = self.counts.frame();
+        if brought.text {
+            let running = self.counts.running();
+            let running = Running {
+                all: running.all(),
+                answer: running.answered(),
+                answered: brought.answer,
+            };
+            self.timeline.frame(at, running, stall_threshold);
+        }
+        brought.text
+    }
+
+    /// The turn is over. An error that came amid it, of which the connection recovered,
+    /// is none of a response that completed.
+    pub(crate) fn end_turn(&mut self) {
+        self.terminated = true;
+        let mut reasons = self.finishes.iter().map(|(_, reason)| &**reason);
+        if !self.finishes.is_empty() && reasons.all(|reason| reason == "completed") {
+            self.error = None;
+        }
+    }
+
+    /// The one after it on the same connection: model and numbering go on.
+    pub(crate) fn next(&mut self) -> Generation {
+        Generation {
+            model: self.model.take(),
+            messages: self.messages,
+            unread: self.unread,
+            spoke: self.spoke,
+            ..Generation::default()
+        }
+    }
+
+    /// Nothing that follows will be read: of counts that providers report again and again
+    /// while they rise, the last is not known.
+    pub(crate) fn cut_off(&mut self) {
+        if !self.concluded()
+            && let Some(usage) = &mut self.usage
+        {
+            usage.output = None;
+            usage.reasoning = None;
+        }
+    }
+
+    /// Whether whole events came, but none of the dialect that was expected.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.messages > self.unread && !self.spoke
+    }
+
+    /// Whether something came of which nothing could be read.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.messages > 0 && !self.spoke
+    }
+
+    /// Whether it was accepted to be generated later: neither text nor usage is there yet.
+    pub(crate) fn is_queued(&self) -> bool {
+        let reasons = self.finishes.iter();
+        let later = |reason: &str| matches!(reason, "queued" | "in_progress");
+        { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
+    }
+
+    /// The counts as they are.
+    pub(crate) fn tokens(&self) -> ByChannel {
+        self.counts.running()
+    }
+
+    /// What was reported, by kind.
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Whether anything said that the generation was over.
+    pub(crate) fn concluded(&self) -> bool {
+        self.terminated || !self.finishes.is_empty()
+    }
+
+    /// Why each choice ended, by choice.
+    pub(crate) fn finish_reasons(&self) -> Vec<String> {
+        let reasons = self.finishes.iter();
+        reasons.map(|(_, reason)| reason.to_string()).collect()
+    }
+
+    fn finish_reason(&mut self, choice: u32, reason: &str) {
+        let reason = clip(reason, MAX_WORD);
+        match self
+            .finishes
+            .binary_search_by_key(&choice, |(choice, _)| *choice)
+        {
+            Ok(at) => self.finishes[at].1 = reason.into(),
+            Err(at) if self.finishes.len() < MAX_CHOICES => {
+                self.finishes.insert(at, (choice, reason.into()));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Keeps a name; most events repeat it, which costs a comparison.
+fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
+    let name = clip(name, limit);
+    if kept.as_deref() != Some(name) {
+        *kept = Some(name.into());
+    }
+}
+
+/// At most `limit` characters of `text`.
+pub(crate) fn clip(text: &str, limit: usize) -> &str {
+    let end = text
+        .char_indices()
+        .nth(limit)
+        .map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokengauge_core::call::{Channel, Segment};
+
+    fn delta(text: &str) -> Event<'_> {
+        Event::Delta {
+            segment: Segment {
+                choice: 0,
+                index: 0,
+                channel: Channel::Answer,
+            },
+            text,
+        }
+    }
+
+    #[test]
+    fn the_first_token_event_counts_from_zero_and_stays() {
+        let mut generation = Generation::default();
+        for event in [
+            Event::Message,
+            Event::Message,
+            delta("a"),
+            Event::Message,
+            delta("b"),
+        ] {
+            generation.event(event);
+        }
+        assert_eq!(generation.first_token_event, Some(1));
+        assert_eq!(generation.messages, 3);
+    }
+
+    #[test]
+    fn finish_reasons_come_by_choice_and_the_last_one_counts() {
+        let mut generation = Generation::default();
+        for (choice, reason) in [(1, "length"), (0, "tool_calls"), (0, "stop")] {
+            generation.event(Event::Finish { choice, reason });
+        }
+        assert_eq!(generation.finish_reasons(), ["stop", "length"]);
+        assert!(generation.concluded());
+    }
+
+    #[test]
+    fn usage_is_overlaid_and_the_first_error_stays() {
+        let mut generation = Generation::default();
+        let known = |input, output| {
+            Event::Usage(Usage {
+                input,
+                output,
+                ..Usage::default()
+            })
+        };
+        generation.event(known(Some(7), Some(1)));
+        generation.event(known(None, Some(9)));
+        generation.event(Event::Error("overloaded_error"));
+        generation.event(Event::Error("other"));
+        assert_eq!(generation.usage().input, Some(7));
+        assert_eq!(generation.usage().output, Some(9));
+        assert_eq!(generation.error.as_deref(), Some("overloaded_error"));
+    }
+
+    #[test]
+    fn a_rising_count_is_unknown_once_the_rest_is_not_read() {
+        let rising = || {
+            let mut generation = Generation::default();
+            generation.event(Event::Usage(Usage {
+                input: Some(7),
+                output: Some(3),
+                ..Usage::default()
+            }));
+            generation
+        };
+        let mut cut = rising();
+        cut.cut_off();
+        assert_eq!((cut.usage().input, cut.usage().output), (Some(7), None));
+        let mut concluded = rising();
+        concluded.event(Event::Finish {
+            choice: 0,
+            reason: "stop",
+        });
+        concluded.cut_off();
+        assert_eq!(concluded.usage().output, Some(3));
+    }
+
+    #[test]
+    fn what_comes_off_the_wire_is_bounded() {
+        let mut generation = Generation::default();
+        let long = "é".repeat(1000);
+        generation.event(Event::Model(&long));
+        for choice in 0..1000 {
+            generation.event(Event::Finish {
+                choice,
+                reason: &long,
+            });
+        }
+        assert_eq!(
+            generation.model.as_deref().map(|name| name.chars().count()),
+            Some(200)
+        );
+        assert_eq!(generation.finish_reasons().len(), MAX_CHOICES);
+        assert_eq!(generation.finish_reasons()[0].chars().count(), MAX_WORD);
+    }
+}

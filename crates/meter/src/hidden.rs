@@ -1,0 +1,105 @@
+//! Whether a model generated more than it streamed: then no speed of it is known.
+
+use super::bands::{Band, Bands};
+use super::generation::Generation;
+use tokengauge_core::call::{Dialect, Outcome};
+
+/// Reasoning tokens of a difference between two ways of counting: the marks around it.
+const SLACK: f64 = 8.0;
+/// Tokens that an answer has beside its text: its end, its role.
+const AROUND: u64 = 16;
+/// Tokens that a tool call has beside its arguments: its name, its id, the marks around it.
+const AROUND_CALL: u64 = 40;
+/// Fewer tokens of answer do not tell how the provider counts.
+const MIN_ANSWER: u64 = 32;
+/// Room above how the provider counts the answer of the same call.
+const MARGIN: f64 = 1.2;
+/// Reported for each token of the answer; less says that the answer holds the reasoning.
+const WITHIN_ANSWER: f64 = 0.7;
+
+/// Whether more was generated than streamed. Where the provider tells its reasoning
+/// tokens, they are held against the reasoning that was streamed; else all reported tokens
+/// against all that were streamed. How many tokens the provider's tokenizer makes of one
+/// of ours is taken from the answer of the same call, else from `bands`.
+pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -> bool {
+    let usage = generation.usage();
+    let streamed = generation.tokens();
+    // Speech and pictures are tokens without text.
+    let textless = match dialect {
+        Dialect::OpenaiRealtime | Dialect::GeminiLive => true,
+        Dialect::OpenaiMedia | Dialect::EngineGenerate => streamed.all() == 0,
+        _ => false,
+    };
+    let (Some(output), false) = (usage.output, textless) else {
+        return false;
+    };
+    let model = generation.model.as_deref().unwrap_or_default();
+    let script = generation.counts.scripts().widest();
+    let band = bands.band(model, script);
+    let summary = streamed.reasoning > 0 && summarises(dialect) && !band.learned;
+    // A summary hides less than a wide band would let pass.
+    let widest = if summary {
+        (1.0 + script.most_tokens()) / 2.0
+    } else {
+        band.high
+    };
+    match usage.reasoning {
+        Some(0) => false,
+        Some(reasoning) if !within_answer(generation, output, reasoning) => {
+            let expected = by_answer(generation, output, reasoning, band).unwrap_or(widest);
+            reasoning as f64 > streamed.reasoning as f64 * expected + SLACK
+        }
+        _ => {
+            let calls = u64::from(generation.counts.tool_calls());
+            let of_text = output.saturating_sub(calls * AROUND_CALL);
+            let all = streamed.all();
+            of_text as f64 > (all as f64 * widest).max((all + AROUND) as f64)
+        }
+    }
+}
+
+/// A complete call without reasoning shows how the provider counts.
+pub(crate) fn learn(outcome: Outcome, generation: &Generation, bands: &Bands) {
+    let usage = generation.usage();
+    let streamed = generation.tokens();
+    let plain = outcome == Outcome::Complete
+        && streamed.reasoning == 0
+        && generation.counts.tool_calls() == 0
+        && usage.reasoning.unwrap_or(0) == 0;
+    if let (true, Some(output)) = (plain, usage.output) {
+        let model = generation.model.as_deref().unwrap_or_default();
+        let script = generation.counts.scripts().widest();
+        bands.learn(model, script, output, streamed.all());
+    }
+}
+
+/// Dialects whose providers stream a summary of the reasoning in place of it.
+fn summarises(dialect: Dialect) -> bool {
+    matches!(
+        dialect,
+        Dialect::OpenaiResponses
+            | Dialect::Anthropic
+            | Dialect::Gemini
+            | Dialect::BedrockConverse
+            | Dialect::BedrockInvoke
+    )
+}
+
+/// Reported for each token of the answer, where that can be known.
+fn of_answer(generation: &Generation, output: u64, reasoning: u64) -> Option<f64> {
+    let answered = generation.tokens().answered();
+    let tells = answered >= MIN_ANSWER && generation.counts.tool_calls() == 0;
+    tells.then(|| output.saturating_sub(reasoning) as f64 / answered as f64)
+}
+
+/// Whether the reasoning came in the text of the answer, as with `<think>`.
+fn within_answer(generation: &Generation, output: u64, reasoning: u64) -> bool {
+    let ratio = of_answer(generation, output, reasoning);
+    generation.tokens().reasoning == 0 && ratio.is_some_and(|ratio| ratio < WITHIN_ANSWER)
+}
+
+/// The most tokens reported for each of ours, by the answer of the same call.
+fn by_answer(generation: &Generation, output: u64, reasoning: u64, band: Band) -> Option<f64> {
+    let ratio = of_answer(generation, output, reasoning)?;
+    Some(ratio.clamp(1.0, band.high) * MARGIN)
+}

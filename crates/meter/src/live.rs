@@ -1,0 +1,568 @@
+//! The streams in flight, for those who look while they run.
+
+use super::context::CallContext;
+use super::counts::ByChannel;
+use super::route_stats::{InFlight, RouteStats};
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::OperationClass;
+use tokengauge_core::observer::MAX_MEASURE_DELAY;
+use uuid::Uuid;
+
+/// Streams listed at a time; more are measured all the same.
+const MAX_LISTED: usize = 20_000;
+/// Streams looked at while the list is held: none that begins or ends waits for long.
+const AT_ONCE: usize = 256;
+/// How much of the recent past the current speed is taken over.
+const WINDOW: Duration = Duration::from_secs(5);
+/// How far the marks of what had come by when lie apart at least.
+const MARK_EVERY: Duration = Duration::from_secs(1);
+/// Marks that cover the window.
+const MARKS: usize = 7;
+
+/// A stream in flight, as the API gives it. Times are seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamNow {
+    /// The call's id.
+    pub id: String,
+    /// The route that matched.
+    pub route: String,
+    /// The upstream it went to.
+    pub upstream: String,
+    /// The model that answers, else the one asked for.
+    pub model: Option<String>,
+    /// Its workload, as far as it is known by now.
+    pub workload: Option<String>,
+    /// The session that the agent named.
+    pub session: Option<String>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    pub started_at: String,
+    /// Since the request head had been read.
+    pub seconds: f64,
+    /// Tokens so far, by channel.
+    pub tokens: TokensNow,
+    /// Tokens per second just now; `null` before the second frame with tokens.
+    pub tps: Option<f64>,
+    /// The last gap between frames with tokens.
+    pub last_gap: Option<f64>,
+    /// Since the last frame with tokens.
+    pub silent: Option<f64>,
+}
+
+/// Normalised tokens so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokensNow {
+    /// Visible text.
+    pub answer: u64,
+    /// Reasoning.
+    pub reasoning: u64,
+    /// Arguments of tool calls.
+    pub tool_call: u64,
+    /// All channels.
+    pub output: u64,
+}
+
+/// A call or a turn under way, for those who judge it while it runs.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The id its record will have.
+    pub id: Uuid,
+    /// When its request head had been read.
+    pub received: Instant,
+    /// The route that matched.
+    pub route: Arc<str>,
+    /// The upstream it went to.
+    pub upstream: Arc<str>,
+    /// Its workload, as far as it is known by now.
+    pub workload: Option<Arc<str>>,
+    /// The model that answers, else the one asked for.
+    pub model: Option<String>,
+    /// The agent, by its own name.
+    pub agent: Option<String>,
+    /// The session that the agent named.
+    pub session: Option<String>,
+    /// The trace that the agent named.
+    pub trace_id: Option<String>,
+    /// The class of its operation, as far as it is known by now.
+    pub operation_class: OperationClass,
+    /// Whether it is a stream, by its answer, else as it was asked for.
+    pub streamed: Option<bool>,
+    /// Whether several choices were asked for.
+    pub several_choices: bool,
+    /// Whether the upstream had just come up.
+    pub warm_up: bool,
+    /// The first frame with tokens, and how many came in it.
+    pub first: Option<(Instant, u64)>,
+    /// Whether a token other than reasoning came.
+    pub answered: bool,
+    /// The last frame with tokens.
+    pub last: Option<Instant>,
+    /// Tokens of all channels.
+    pub tokens: u64,
+    /// When the oldest frame came that is not measured yet.
+    pub waits_since: Option<Instant>,
+    /// Whether tokens come that are not seen while it runs.
+    pub unseen: bool,
+}
+
+/// It has ended: its record is being made, or is.
+const OVER: u8 = 1;
+const WARM_UP: u8 = 2;
+const STREAM: u8 = 4;
+const BODY: u8 = 8;
+const UNSEEN: u8 = 16;
+
+/// The live side of one generation. Leaves the registry when dropped.
+pub(crate) struct LiveCall {
+    pub(crate) id: Uuid,
+    pub(crate) started_at: SystemTime,
+    pub(crate) received: Instant,
+    context: Arc<CallContext>,
+    flags: AtomicU8,
+    flight: InFlight,
+    now: Mutex<Now>,
+    registry: Weak<Registry>,
+}
+
+/// What moves.
+#[derive(Debug, Default)]
+struct Now {
+    model: Option<Box<str>>,
+    tokens: ByChannel,
+    /// The first frame with tokens, and how many came in it.
+    first: Option<(Instant, u64)>,
+    /// The last two frames with tokens.
+    frames: [Option<Instant>; 2],
+    /// What had come by when, the oldest first: as much as the window needs.
+    marks: Marks,
+}
+
+impl LiveCall {
+    /// Streams in flight on the upstream when this one began, itself included.
+    pub(crate) fn concurrency(&self) -> u32 {
+        self.flight.concurrency
+    }
+
+    pub(crate) fn lane(&self) -> &RouteStats {
+        self.flight.lane()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock()
+    }
+
+    /// Nobody shall judge it any more while it runs.
+    pub(crate) fn over(&self) {
+        self.flags.fetch_or(OVER, Ordering::Relaxed);
+    }
+
+    /// Whether the upstream had just come up.
+    pub(crate) fn warm_up(&self, warm_up: bool) {
+        let flag = if warm_up { WARM_UP } else { 0 };
+        self.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+
+    /// The answer is a stream, or is not.
+    pub(crate) fn streamed(&self, streamed: bool) {
+        let flag = if streamed { STREAM } else { BODY };
+        self.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+
+    /// What comes from now on is not measured before its end, or not at all.
+    pub(crate) fn unseen(&self) {
+        self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
+    }
+
+    /// Where it stands; `None` once it is over.
+    fn progress(&self) -> Option<Progress> {
+        let flags = self.flags.load(Ordering::Relaxed);
+        if flags & OVER != 0 {
+            return None;
+        }
+        let (asked, several_choices) = self.context.asked();
+        let streamed = match flags & (STREAM | BODY) {
+            0 => asked,
+            flag => Some(flag & STREAM != 0),
+        };
+        let who = self.context.who();
+        let waits_since = self.context.waiting.frames().map(|(oldest, _)| oldest);
+        let now = self.now();
+        let model = now.model.as_deref().map(str::to_owned);
+        Some(Progress {
+            id: self.id,
+            received: self.received,
+            route: Arc::clone(&self.lane().route),
+            upstream: Arc::clone(&self.lane().upstream),
+            workload: self.context.workload().cloned(),
+            model: model.or_else(|| self.context.model_requested()),
+            agent: who.agent,
+            session: who.session,
+            trace_id: who.trace_id,
+            operation_class: self.context.operation.class(),
+            streamed,
+            several_choices,
+            warm_up: flags & WARM_UP != 0,
+            first: now.first,
+            answered: now.tokens.answered() > 0,
+            last: now.frames[1],
+            tokens: now.tokens.all(),
+            waits_since,
+            unseen: flags & UNSEEN != 0,
+        })
+    }
+
+    /// The model's name became known.
+    pub(crate) fn model(&self, model: &str) {
+        let mut now = self.now();
+        if now.model.as_deref() != Some(model) {
+            now.model = Some(model.into());
+        }
+    }
+
+    /// A frame with tokens came.
+    pub(crate) fn frame(&self, at: Instant, tokens: ByChannel) {
+        let mut now = self.now();
+        now.tokens = tokens;
+        now.first.get_or_insert((at, tokens.all()));
+        now.frames = [now.frames[1], Some(at)];
+        now.marks.add(at, tokens.all());
+    }
+
+    /// When the last frame came once tokens had come, measured or not.
+    fn last_frame(&self) -> Option<Instant> {
+        let waits = self.context.waiting.frames().map(|(_, newest)| newest);
+        let last = self.now().frames[1]?;
+        Some(waits.map_or(last, |newest| newest.max(last)))
+    }
+
+    /// Whether tokens came, but none for longer than `threshold`.
+    fn stalled(&self, at: Instant, threshold: Duration) -> bool {
+        let last = self.last_frame();
+        last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
+    }
+
+    fn snapshot(&self, at: Instant) -> StreamNow {
+        let who = self.context.who();
+        let asked_for = self.context.model_requested();
+        let last = self.last_frame();
+        let now = self.now();
+        let since = |instant: Instant| at.saturating_duration_since(instant).as_secs_f64();
+        let gap = |pair: [Option<Instant>; 2]| Some(pair[1]?.saturating_duration_since(pair[0]?));
+        StreamNow {
+            id: self.id.to_string(),
+            route: self.lane().route.to_string(),
+            upstream: self.lane().upstream.to_string(),
+            model: now.model.as_deref().map(str::to_owned).or(asked_for),
+            workload: self.context.workload().map(|name| name.to_string()),
+            session: who.session,
+            agent: who.agent,
+            started_at: humantime::format_rfc3339_millis(self.started_at).to_string(),
+            seconds: since(self.received),
+            tokens: TokensNow {
+                answer: now.tokens.answer,
+                reasoning: now.tokens.reasoning,
+                tool_call: now.tokens.tool_call,
+                output: now.tokens.all(),
+            },
+            tps: now.speed(at),
+            last_gap: gap(now.frames).map(|gap| gap.as_secs_f64()),
+            silent: last.map(since),
+        }
+    }
+}
+
+impl Now {
+    /// Tokens over the window that ends where measuring has got to: with the last frame that
+    /// is measured, or where that is longer ago than a frame may wait, then.
+    fn speed(&self, at: Instant) -> Option<f64> {
+        let last = self.frames[1].filter(|_| self.frames[0].is_some())?;
+        let measured = at.checked_sub(MAX_MEASURE_DELAY).unwrap_or(at);
+        let end = last.max(measured);
+        if last + WINDOW <= end {
+            return Some(0.0);
+        }
+        let (since, before) = self.marks.before(end.checked_sub(WINDOW).unwrap_or(end))?;
+        let elapsed = end.saturating_duration_since(since);
+        let new = self.tokens.all().saturating_sub(before);
+        (elapsed > Duration::ZERO).then(|| new as f64 / elapsed.as_secs_f64())
+    }
+}
+
+/// What had come by when.
+#[derive(Debug, Default)]
+struct Marks {
+    /// The first of all.
+    base: Option<Instant>,
+    /// Milliseconds since then, and tokens by then.
+    all: [(u32, u32); MARKS],
+    /// As many as there were so far.
+    count: u32,
+}
+
+impl Marks {
+    /// So many tokens had come by `at`.
+    fn add(&mut self, at: Instant, tokens: u64) {
+        let base = *self.base.get_or_insert(at);
+        let millis = at.saturating_duration_since(base).as_millis();
+        let mark = (
+            u32::try_from(millis).unwrap_or(u32::MAX),
+            tokens.min(u64::from(u32::MAX)) as u32,
+        );
+        let every = MARK_EVERY.as_millis() as u32;
+        let last = self
+            .count
+            .checked_sub(1)
+            .map(|last| self.all[last as usize % MARKS]);
+        if last.is_none_or(|(last, _)| mark.0 - last.min(mark.0) >= every) {
+            self.all[self.count as usize % MARKS] = mark;
+            self.count += 1;
+        }
+    }
+
+    /// The newest mark of `at` or before, else the oldest of all.
+    fn before(&self, at: Instant) -> Option<(Instant, u64)> {
+        let base = self.base?;
+        let marks = || self.all.iter().take(self.count as usize);
+        let instant = |mark: &(u32, u32)| base + Duration::from_millis(u64::from(mark.0));
+        let before = marks().filter(|mark| instant(mark) <= at);
+        let newest = before.max_by_key(|mark| mark.0);
+        let mark = newest.or_else(|| marks().min_by_key(|mark| mark.0))?;
+        Some((instant(mark), u64::from(mark.1)))
+    }
+}
+
+impl Drop for LiveCall {
+    fn drop(&mut self) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.streams().remove(&self.id);
+        }
+    }
+}
+
+/// The streams in flight, by id and so by start.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    streams: Mutex<BTreeMap<Uuid, Weak<LiveCall>>>,
+}
+
+impl Registry {
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<Uuid, Weak<LiveCall>>> {
+        self.streams.lock()
+    }
+
+    /// A stream begins; it is over when what is given is dropped.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        id: Uuid,
+        context: &Arc<CallContext>,
+        received: Instant,
+        started_at: SystemTime,
+    ) -> Arc<LiveCall> {
+        let live = Arc::new(LiveCall {
+            id,
+            started_at,
+            received,
+            context: Arc::clone(context),
+            flags: AtomicU8::new(0),
+            flight: InFlight::begin(&context.lane),
+            now: Mutex::default(),
+            registry: Arc::downgrade(self),
+        });
+        let mut streams = self.streams();
+        if streams.len() < MAX_LISTED {
+            streams.insert(id, Arc::downgrade(&live));
+        }
+        live
+    }
+
+    /// How many streams are stalled at `at`, by route and upstream; none where it is 0.
+    pub(crate) fn stalled(
+        &self,
+        at: Instant,
+        threshold: Duration,
+    ) -> HashMap<(Arc<str>, Arc<str>), u32> {
+        let mut stalled = HashMap::new();
+        self.each(|live| {
+            if live.stalled(at, threshold) {
+                let lane = live.lane();
+                let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+                *stalled.entry(place).or_default() += 1;
+            }
+        });
+        stalled
+    }
+
+    /// Since when each upstream has generations under way of which nothing came yet.
+    pub(crate) fn unanswered(&self) -> HashMap<Arc<str>, Instant> {
+        let mut since: HashMap<Arc<str>, Instant> = HashMap::new();
+        self.each(|live| {
+            let generates = live.context.operation.class() == OperationClass::Generation;
+            if generates && live.now().first.is_none() {
+                let oldest = since.entry(Arc::clone(&live.lane().upstream));
+                let oldest = oldest.or_insert(live.received);
+                *oldest = live.received.min(*oldest);
+            }
+        });
+        since
+    }
+
+    /// Where every stream stands.
+    pub(crate) fn progress(&self, mut visit: impl FnMut(Progress)) {
+        self.each(|live| {
+            if let Some(progress) = live.progress() {
+                visit(progress);
+            }
+        });
+    }
+
+    /// Every stream, the list being held for a few of them at a time.
+    fn each(&self, mut visit: impl FnMut(&LiveCall)) {
+        let mut from = Bound::Unbounded;
+        loop {
+            let some: Vec<_> = {
+                let streams = self.streams();
+                let next = streams.range((from, Bound::Unbounded)).take(AT_ONCE);
+                next.map(|(id, live)| (*id, live.clone())).collect()
+            };
+            let Some((last, _)) = some.last() else {
+                return;
+            };
+            from = Bound::Excluded(*last);
+            let alive = some.iter().filter_map(|(_, live)| live.upgrade());
+            alive.for_each(|live| visit(&live));
+        }
+    }
+
+    /// The newest streams, at most `limit`, as they are at `at`.
+    pub(crate) fn snapshot(&self, at: Instant, limit: usize) -> Vec<StreamNow> {
+        let mut newest = Vec::new();
+        let mut before = Bound::Unbounded;
+        while newest.len() < limit {
+            let some: Vec<_> = {
+                let streams = self.streams();
+                let next = streams.range((Bound::Unbounded, before)).rev();
+                let next = next.take(AT_ONCE.min(limit - newest.len()));
+                next.map(|(id, live)| (*id, live.clone())).collect()
+            };
+            let Some((last, _)) = some.last() else {
+                break;
+            };
+            before = Bound::Excluded(*last);
+            let alive = some.iter().filter_map(|(_, live)| live.upgrade());
+            newest.extend(alive.map(|live| live.snapshot(at)));
+        }
+        newest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Meter;
+    use crate::settings::Measure;
+    use http::{HeaderMap, Method, Uri};
+    use tokengauge_core::observer::CallStart;
+
+    fn tokens(answer: u64) -> ByChannel {
+        ByChannel {
+            answer,
+            ..ByChannel::default()
+        }
+    }
+
+    fn begin(registry: &Arc<Registry>, start: Instant) -> Arc<LiveCall> {
+        let meter = Meter::new(Measure::default(), Vec::new());
+        begin_of(&meter, registry, start)
+    }
+
+    fn begin_of(meter: &Meter, registry: &Arc<Registry>, start: Instant) -> Arc<LiveCall> {
+        let call = CallStart {
+            received: start,
+            started_at: SystemTime::UNIX_EPOCH,
+            method: &Method::POST,
+            uri: &Uri::from_static("/v1/chat/completions"),
+            headers: &HeaderMap::new(),
+            peer: None,
+            port: None,
+            route: &"r".into(),
+            upstream: &"u".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        };
+        let context = Arc::new(CallContext::new(&meter.shared, &call));
+        registry.begin(Uuid::now_v7(), &context, start, SystemTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_stream_is_listed_while_it_runs_with_its_current_speed() {
+        let registry = Arc::new(Registry::default());
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let live = begin(&registry, start);
+        live.model("m");
+        for frame in 0..=25 {
+            live.frame(at(1000 + frame * 100), tokens(frame * 5));
+        }
+        let streams = registry.snapshot(at(3600), 10);
+        let stream = &streams[0];
+        assert_eq!((stream.tps, stream.last_gap), (Some(50.0), Some(0.1)));
+        assert_eq!((stream.seconds, stream.silent), (3.6, Some(0.1)));
+        assert_eq!(stream.started_at, "1970-01-01T00:00:00.000Z");
+        assert_eq!(stream.model.as_deref(), Some("m"));
+        let stalled = registry.snapshot(at(13_000), 10)[0].tps.expect("a speed");
+        assert!(stalled < 3.0, "a stall shows while it lasts: {stalled}");
+        drop(live);
+        assert!(registry.snapshot(at(3600), 10).is_empty());
+    }
+
+    #[test]
+    fn a_stream_is_stalled_while_its_last_token_is_too_long_ago() {
+        let registry = Arc::new(Registry::default());
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let second = Duration::from_secs(1);
+        let meter = Meter::new(Measure::default(), Vec::new());
+        let lives: Vec<_> = (0..3 * AT_ONCE)
+            .map(|_| begin_of(&meter, &registry, start))
+            .collect();
+        assert!(
+            registry.stalled(at(9000), second).is_empty(),
+            "no token yet: that is not a stall"
+        );
+        lives
+            .iter()
+            .for_each(|live| live.frame(at(9000), tokens(1)));
+        assert!(registry.stalled(at(10_000), second).is_empty());
+        let stalled = registry.stalled(at(10_001), second);
+        let place = (Arc::from("r"), Arc::from("u"));
+        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32)));
+        lives[0].frame(at(10_001), tokens(2));
+        let stalled = registry.stalled(at(10_002), second);
+        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32 - 1)));
+        drop(lives);
+        assert!(registry.stalled(at(20_000), second).is_empty());
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_the_newest_come_first() {
+        let registry = Arc::new(Registry::default());
+        let start = Instant::now();
+        let meter = Meter::new(Measure::default(), Vec::new());
+        let lives: Vec<_> = (0..MAX_LISTED + 10)
+            .map(|_| begin_of(&meter, &registry, start))
+            .collect();
+        assert_eq!(registry.snapshot(start, usize::MAX).len(), MAX_LISTED);
+        let newest = registry.snapshot(start, 2);
+        assert!(newest[0].id > newest[1].id);
+        drop(lives);
+        assert!(registry.streams().is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! A generation while it runs: what it says, and those who watch it live.
+
+use super::context::CallContext;
+use super::counts::ByChannel;
+use super::generation::Generation;
+use super::live::LiveCall;
+use super::{Stream, TokenObserver};
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge_core::call::Channel;
+use tokengauge_core::throughput::{Ended, Flow};
+
+/// A generation and its live side.
+#[derive(Default)]
+pub(crate) struct LiveGeneration {
+    pub(crate) generation: Generation,
+    pub(crate) live: Option<Arc<LiveCall>>,
+    watches: Option<Box<[Box<dyn TokenObserver>]>>,
+    /// Tokens that the watches know of.
+    told: ByChannel,
+    /// What it adds to the throughput of all.
+    flow: Flow,
+    /// Whether it came as one body.
+    whole: bool,
+}
+
+impl LiveGeneration {
+    pub(crate) fn new(live: Arc<LiveCall>) -> LiveGeneration {
+        LiveGeneration {
+            live: Some(live),
+            ..LiveGeneration::default()
+        }
+    }
+
+    /// A run on a connection whose generation has not begun.
+    pub(crate) fn behind(generation: Generation) -> LiveGeneration {
+        LiveGeneration {
+            generation,
+            ..LiveGeneration::default()
+        }
+    }
+
+    /// The frame whose events were given is over.
+    pub(crate) fn frame(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+        if !context.generates {
+            // A stored answer has no pace of its own.
+            self.generation.counts.frame();
+            return;
+        }
+        if self.generation.frame(at, context.stall_threshold()) {
+            self.show(context, at, accepted);
+        }
+    }
+
+    /// The events of a whole body were given: its tokens count, but have no pace.
+    pub(crate) fn whole(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+        self.whole = true;
+        if self.generation.counts.frame().text {
+            self.show(context, at, accepted);
+        }
+    }
+
+    /// No more text comes.
+    pub(crate) fn finish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+        self.generation.counts.finish();
+        // The last tokens are certain now: they came with the last text.
+        let last = self.generation.timeline.all.map(|span| span.last);
+        let at = last.unwrap_or(at);
+        if self.generation.tokens().all() > 0 {
+            self.tell(context, at, accepted);
+        }
+    }
+
+    /// Its request had left.
+    pub(crate) fn sent(&mut self, at: Instant) {
+        self.flow.counted = Some(at);
+    }
+
+    /// Its record has been made: what it adds to the throughput is certain.
+    pub(crate) fn conclude(&mut self, context: &CallContext, ended: Ended, accepted: bool) {
+        if !context.generates {
+            return;
+        }
+        if ended.tokens > Some(0) {
+            self.count_at(context, accepted);
+        }
+        self.flow.end(&context.shared.throughput, ended);
+    }
+
+    /// Where its tokens are counted.
+    fn count_at(&mut self, context: &CallContext, accepted: bool) {
+        let answered = self.generation.model.as_deref();
+        self.flow.lane(|| {
+            let requested = answered
+                .is_none()
+                .then(|| context.model_requested())
+                .flatten();
+            let model = answered.or(requested.as_deref());
+            let (route, upstream) = (&context.lane.route, &context.lane.upstream);
+            let throughput = &context.shared.throughput;
+            throughput.lane(route, upstream, context.workload(), model, accepted)
+        });
+    }
+
+    fn show(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+        if let Some(live) = &self.live {
+            if let Some(model) = &self.generation.model {
+                live.model(model);
+            }
+            live.frame(at, self.generation.tokens());
+        }
+        self.tell(context, at, accepted);
+    }
+
+    /// Tells the watches what they do not know yet.
+    fn tell(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+        // What is stored was counted when it was generated.
+        if !context.generates {
+            return;
+        }
+        if self.watches.is_none() {
+            self.watches = Some(self.watch(context, accepted));
+        }
+        let before = self.told.all();
+        let mut settled = self.generation.counts.settled();
+        for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
+            let (settled, told) = (*settled.of(channel), self.told.of(channel));
+            let new = settled.saturating_sub(*told);
+            if new > 0 {
+                *told = settled;
+                context.charge(new);
+                let watches = self.watches.iter_mut().flatten();
+                watches.for_each(|watch| watch.tokens(at, channel, new));
+            }
+        }
+        if !self.whole {
+            self.count_at(context, accepted);
+            let new = self.told.all().saturating_sub(before);
+            let tokens = (new, self.generation.tokens().all());
+            let throughput = &context.shared.throughput;
+            self.flow
+                .frame(throughput, at, tokens, context.measure.buffered_above);
+        }
+    }
+
+    fn watch(&self, context: &CallContext, accepted: bool) -> Box<[Box<dyn TokenObserver>]> {
+        let requested = self
+            .generation
+            .model
+            .is_none()
+            .then(|| context.model_requested());
+        let answered = self.generation.model.as_deref();
+        context.shared.subscribers.watch(&Stream {
+            route: &context.lane.route,
+            upstream: &context.lane.upstream,
+            workload: context.workload(),
+            model: answered.or(requested.as_ref().and_then(|model| model.as_deref())),
+            accepted,
+        })
+    }
+}

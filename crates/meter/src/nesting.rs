@@ -1,0 +1,189 @@
+//! Calls that are made on behalf of others: a gateway between two upstreams of one proxy, or
+//! between two proxies, has each call measured twice. Which record is the outer one is known by
+//! the trace.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokengauge_core::trace::{CallTrace, Passed, TraceContext};
+
+/// The calls under way whose upstream knows their span, by trace and that span.
+#[derive(Debug, Default)]
+pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), Outer>>);
+
+/// A call under way, as those within it need it.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    hop: u32,
+    /// Whether the next generation within it is the same generation, as behind a gateway, which
+    /// makes one call of one. An agent makes several: all but the first count for themselves.
+    stands_for_one: bool,
+}
+
+impl OpenSpans {
+    fn open(&self) -> MutexGuard<'_, HashMap<(u128, u64), Outer>> {
+        self.0.lock()
+    }
+
+    /// A call begins; `passed` is what the last proxy before this one says, and `generates`
+    /// whether anything is generated for it.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        trace: &CallTrace,
+        passed: Option<Passed>,
+        generates: bool,
+    ) -> Hop {
+        let mut open = self.open();
+        let key = |at: TraceContext| (at.trace_id, at.span_id);
+        let known = |at: TraceContext| open.contains_key(&key(at)).then_some(key(at));
+        // A gateway may have put a span of its own between, and handed the state on; or have
+        // handed on the parent alone.
+        let told = passed.and_then(|passed| known(passed.request));
+        let outer = told.or_else(|| trace.parent.and_then(known));
+        let outer = outer.and_then(|span| open.get_mut(&span));
+        let nested = (outer.as_ref()).is_some_and(|outer| outer.stands_for_one && generates);
+        let before = outer.map(|outer| {
+            outer.stands_for_one &= !nested;
+            outer.hop
+        });
+        let before = before.or(passed.map(|passed| passed.hop));
+        let number = before.map_or(0, |before| before.saturating_add(1));
+        let own = (trace.server.trace_id, trace.client);
+        let itself = Outer {
+            hop: number,
+            stands_for_one: generates,
+        };
+        open.insert(own, itself);
+        drop(open);
+        Hop {
+            number,
+            nested,
+            own,
+            spans: Arc::clone(self),
+        }
+    }
+}
+
+/// Where a call stands among those of its kind. It is under way for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Hop {
+    /// How many proxies of this kind it had passed before.
+    pub(crate) number: u32,
+    /// Whether a call of this process is around it, which counts for it in the session.
+    pub(crate) nested: bool,
+    own: (u128, u64),
+    spans: Arc<OpenSpans>,
+}
+
+impl Hop {
+    /// What the next proxy is sent.
+    pub(crate) fn passed(&self, trace: &CallTrace) -> Passed {
+        Passed {
+            hop: self.number,
+            request: trace.upstream(),
+        }
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        self.spans.open().remove(&self.own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(parent: Option<u64>, client: u64) -> CallTrace {
+        let at = |span_id| TraceContext {
+            trace_id: 7,
+            span_id,
+            flags: 1,
+        };
+        CallTrace {
+            parent: parent.map(at),
+            server: at(client + 100),
+            client,
+            propagates: true,
+        }
+    }
+
+    #[test]
+    fn a_call_within_another_is_known_by_the_state_or_by_its_parent() {
+        let spans = Arc::<OpenSpans>::default();
+        let outer = spans.enter(&trace(Some(1), 10), None, true);
+        assert_eq!((outer.number, outer.nested), (0, false));
+        let told = outer.passed(&trace(Some(1), 10));
+        let by_state = spans.enter(&trace(Some(55), 11), Some(told), true);
+        assert_eq!((by_state.number, by_state.nested), (1, true));
+        let other = spans.enter(&trace(Some(1), 20), None, true);
+        assert!(!other.nested);
+        let by_parent = spans.enter(&trace(Some(20), 12), None, true);
+        assert_eq!((by_parent.number, by_parent.nested), (1, true));
+        let third = spans.enter(
+            &trace(Some(66), 13),
+            Some(by_state.passed(&trace(None, 11))),
+            true,
+        );
+        assert_eq!((third.number, third.nested), (2, true));
+    }
+
+    #[test]
+    fn an_agent_that_makes_many_calls_of_one_has_them_counted() {
+        let spans = Arc::<OpenSpans>::default();
+        let agent = spans.enter(&trace(Some(1), 10), None, false);
+        let inner = spans.enter(
+            &trace(Some(10), 11),
+            Some(agent.passed(&trace(None, 10))),
+            true,
+        );
+        assert_eq!((inner.number, inner.nested), (1, false));
+        // One that speaks like a model: its own answer stands for one of them.
+        let model = spans.enter(&trace(Some(1), 20), None, true);
+        let embeds = spans.enter(
+            &trace(Some(20), 21),
+            Some(model.passed(&trace(None, 20))),
+            false,
+        );
+        let first = spans.enter(
+            &trace(Some(20), 22),
+            Some(model.passed(&trace(None, 20))),
+            true,
+        );
+        let second = spans.enter(
+            &trace(Some(20), 23),
+            Some(model.passed(&trace(None, 20))),
+            true,
+        );
+        assert_eq!(
+            [embeds.nested, first.nested, second.nested],
+            [false, true, false]
+        );
+    }
+
+    #[test]
+    fn a_call_of_the_same_trace_beside_another_is_not_within_it() {
+        let spans = Arc::<OpenSpans>::default();
+        let _one = spans.enter(&trace(Some(1), 10), None, true);
+        let beside = spans.enter(&trace(Some(1), 11), None, true);
+        assert_eq!((beside.number, beside.nested), (0, false));
+    }
+
+    #[test]
+    fn a_call_within_one_of_another_process_or_one_that_is_over_counts_for_itself() {
+        let spans = Arc::<OpenSpans>::default();
+        let elsewhere = Passed {
+            hop: 1,
+            request: trace(None, 99).upstream(),
+        };
+        let inner = spans.enter(&trace(Some(99), 10), Some(elsewhere), true);
+        assert_eq!((inner.number, inner.nested), (2, false));
+        let passed = inner.passed(&trace(None, 10));
+        drop(inner);
+        let late = spans.enter(&trace(Some(10), 11), Some(passed), true);
+        assert_eq!((late.number, late.nested), (3, false));
+        drop(late);
+        assert!(spans.open().is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! What kind of work a call is, and the template of its path.
+
+use super::context::CallContext;
+use super::generation::Generation;
+use http::{HeaderMap, Method, Uri, header};
+use tokengauge_core::call::{Operation, OperationClass};
+use tokengauge_wire::is_gemini_live;
+
+/// Characters of a template at most.
+const MAX_PATH: usize = 200;
+/// Words of a path behind which comes the name of a model.
+const BEFORE_MODELS: [&str; 4] = ["models", "model", "deployments", "engines"];
+/// Characters that a word of a path has at most: what is longer is an id.
+const MAX_WORD: usize = 32;
+
+/// Whether a request with this method asks for anything to be generated: what is read again was
+/// generated before. A live connection begins with a `GET`.
+pub(crate) fn generates(method: &Method, operation: Operation, is_socket: bool) -> bool {
+    method == Method::POST || operation == Operation::Realtime || is_socket
+}
+
+/// Whether a request becomes a WebSocket, where the server agrees.
+pub(crate) fn is_socket(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE);
+    upgrade.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Whether a server says that it does not know WebSockets: agents then go on without.
+fn refuses_sockets(status: Option<u16>) -> bool {
+    matches!(status, Some(404 | 405 | 426 | 501))
+}
+
+/// The operation and its class, once the answer is known.
+pub(crate) fn of_call(
+    context: &CallContext,
+    generation: &Generation,
+    status: Option<u16>,
+) -> (Operation, OperationClass) {
+    if context.is_socket && context.method == Method::GET && refuses_sockets(status) {
+        return (context.operation, OperationClass::Other);
+    }
+    let known = context.operation.class();
+    if known != OperationClass::Other {
+        return (context.operation, known);
+    }
+    let text = generation.tokens().all() > 0 || generation.usage().output.is_some();
+    match (context.generates, text) {
+        (false, true) => (Operation::Retrieve, OperationClass::Retrieve),
+        (true, true) => (context.operation, OperationClass::Generation),
+        _ => (context.operation, known),
+    }
+}
+
+/// The path with `{model}` and `{id}` in place of what names one thing; no query.
+pub(crate) fn template(uri: &Uri) -> Box<str> {
+    let mut template = String::new();
+    let mut before = "";
+    for part in uri.path().split('/').filter(|part| !part.is_empty()) {
+        template.push('/');
+        let (name, verb) = part.rsplit_once(':').unwrap_or((part, ""));
+        if BEFORE_MODELS.contains(&before) {
+            template.push_str("{model}");
+        } else if is_word(name) {
+            template.push_str(name);
+        } else if is_gemini_live(name) {
+            // Behind the name of its service, which is longer than any word.
+            template.push_str(name.rsplit('.').next().unwrap_or(name));
+        } else {
+            template.push_str("{id}");
+        }
+        if is_word(verb) {
+            template.push(':');
+            template.push_str(verb);
+        }
+        before = part;
+        if template.len() > MAX_PATH {
+            template.push_str("/…");
+            break;
+        }
+    }
+    if template.is_empty() {
+        template.push('/');
+    }
+    template.into_boxed_str()
+}
+
+/// Whether it is a word of an API or its version, such as `v1beta2`, and not a name or an id.
+fn is_word(part: &str) -> bool {
+    let digits = part.bytes().filter(u8::is_ascii_digit).count();
+    let version = part.strip_prefix('v').is_some_and(|rest| {
+        rest.starts_with(|first: char| first.is_ascii_digit()) && rest.len() <= 8
+    });
+    let plain = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_' | b'.');
+    let letters = part
+        .bytes()
+        .all(|byte| plain(byte) || byte.is_ascii_digit());
+    !part.is_empty() && part.len() <= MAX_WORD && letters && (digits == 0 || version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_has_no_names_and_no_ids() {
+        for (path, should) in [
+            ("/v1/chat/completions?key=secret", "/v1/chat/completions"),
+            ("/v1/responses/resp_0a1b2c", "/v1/responses/{id}"),
+            ("/v1/responses/resp_1/cancel", "/v1/responses/{id}/cancel"),
+            (
+                "/v1beta/models/gemini-2.5-pro:streamGenerateContent",
+                "/v1beta/models/{model}:streamGenerateContent",
+            ),
+            (
+                "/openai/deployments/my-own/chat/completions",
+                "/openai/deployments/{model}/chat/completions",
+            ),
+            (
+                "/model/us.anthropic.claude-sonnet-4%3A0/converse-stream",
+                "/model/{model}/converse-stream",
+            ),
+            ("/v1/files/file-Ab3dEf6hIj9", "/v1/files/{id}"),
+            ("/sk-proj-abcdefghijklmnopqrstuvwxyzabcdef/x", "/{id}/x"),
+            ("/", "/"),
+            ("//api//hello", "/api/hello"),
+            ("/v1/models", "/v1/models"),
+        ] {
+            let uri: Uri = path.parse().expect("a path");
+            assert_eq!(&*template(&uri), should, "{path}");
+        }
+        let long: Uri = "/a".repeat(5_000).parse().expect("a path");
+        assert!(template(&long).len() <= MAX_PATH + 8);
+    }
+}

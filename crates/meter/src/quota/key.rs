@@ -1,0 +1,409 @@
+//! Whose keys a request carries, without the keys.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::SEC_WEBSOCKET_PROTOCOL;
+use http::{HeaderMap, Uri};
+use sha2::{Digest, Sha256};
+use tokengauge_core::caller::SHARED;
+use tokengauge_wire::percent_decoded;
+
+/// Where providers take keys. Which of them an upstream reads is its own affair: a call
+/// counts for each key that it carries, so that another one beside it changes nothing.
+const HEADERS: [&str; 15] = [
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "ocp-apim-subscription-key",
+    "x-litellm-api-key",
+    "x-portkey-api-key",
+    "x-access-token",
+    "x-api-token",
+    "x-auth-token",
+    "x-functions-key",
+    "cf-aig-authorization",
+    "helicone-auth",
+    "x-auth-key",
+    "xi-api-key",
+];
+/// The same in the query.
+const PARAMETERS: [&str; 6] = [
+    "key",
+    "api-key",
+    "api_key",
+    "apikey",
+    "access_token",
+    "subscription-key",
+];
+/// Schemes of Amazon's signatures.
+const SIGNED: [&[u8]; 2] = [b"AWS4-HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256"];
+const BEARER: &[u8] = b"bearer";
+/// Schemes that are never a key, wherever they stand before one.
+const SCHEMES: [&[u8]; 6] = [BEARER, b"basic", b"api-key", b"apikey", b"token", b"key"];
+/// Longest name of a scheme, in bytes.
+const MAX_SCHEME: usize = 16;
+/// Words in what stands before the dot of a WebSocket's protocol that carries a key, such as
+/// `openai-insecure-api-key.`.
+const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
+/// Keys of one request; it counts for [`SHARED`] in place of the others.
+const MAX_KEYS: usize = 16;
+
+/// What stands for each key of a request: the same for the same key wherever it is written,
+/// and no way back.
+pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut add = |credential: &[u8]| {
+        if credential.is_empty() || keys.len() > MAX_KEYS {
+            return;
+        }
+        let key = match keys.len() {
+            MAX_KEYS => SHARED.to_owned(),
+            _ => digest(credential),
+        };
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    };
+    for name in HEADERS {
+        for line in headers.get_all(name) {
+            credentials(line.as_bytes(), &mut add);
+        }
+    }
+    for line in headers.get_all(SEC_WEBSOCKET_PROTOCOL) {
+        of_protocols(line.as_bytes(), &mut add);
+    }
+    for (name, value) in uri.query().into_iter().flat_map(form_urlencoded) {
+        if name.eq_ignore_ascii_case("x-amz-credential") {
+            add(before(value.as_bytes(), b'/').trim_ascii());
+        } else if PARAMETERS
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+        {
+            credentials(value.as_bytes(), &mut add);
+        }
+    }
+    keys
+}
+
+/// Names and values of a query, without their escapes.
+fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
+    let pairs = query
+        .split(['&', ';'])
+        .filter_map(|pair| pair.split_once('='));
+    let plain = |text: &str| percent_decoded(&text.replace('+', " "));
+    pairs.map(move |(name, value)| (plain(name), plain(value)))
+}
+
+/// The credentials of one line: every word but for the scheme before them. What is no visible
+/// ASCII stands between words: servers strip different signs.
+fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
+    let parts = line.split(|byte| !byte.is_ascii_graphic() || *byte == b',');
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let Some((&first, behind)) = words.split_first() else {
+        return;
+    };
+    if SIGNED.contains(&first) {
+        return behind.iter().for_each(|word| signed(word, add));
+    }
+    if first.eq_ignore_ascii_case(b"basic") {
+        basic(line, add);
+    }
+    if behind.is_empty() {
+        return plain(first, add);
+    }
+    let listed = before(line, b',').trim_ascii() == first && !is_known_scheme(first);
+    if listed || !is_scheme(first) {
+        plain(first, add);
+    }
+    let keys = behind.iter().filter(|word| !is_known_scheme(word));
+    keys.for_each(|word| plain(word, add));
+}
+
+/// A word as it is, and what is behind `Bearer` where nothing separates them.
+fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
+    let word = trimmed(word, |byte| matches!(byte, b'"' | b'\''));
+    add(word);
+    if let Some((scheme, rest)) = word.split_at_checked(BEARER.len())
+        && scheme.eq_ignore_ascii_case(BEARER)
+    {
+        add(trimmed(rest, |byte| !byte.is_ascii_alphanumeric()));
+    }
+}
+
+/// Whether a word before others is the name of a scheme: a key is longer, or is not all letters.
+fn is_scheme(word: &[u8]) -> bool {
+    let letters = word.len() <= MAX_SCHEME && word.iter().all(u8::is_ascii_alphabetic);
+    letters || is_known_scheme(word)
+}
+
+fn is_known_scheme(word: &[u8]) -> bool {
+    let is = |scheme: &&[u8]| word.eq_ignore_ascii_case(scheme);
+    SCHEMES.iter().any(is)
+}
+
+/// A word of Amazon's signature: its key is the first part of `Credential=`, and what changes
+/// from request to request is none.
+fn signed(word: &[u8], add: &mut impl FnMut(&[u8])) {
+    let about = |name: &[u8]| word.starts_with(name);
+    if about(b"SignedHeaders=") || about(b"Signature=") {
+        return;
+    }
+    let scope = word.strip_prefix(b"Credential=").unwrap_or(word);
+    add(before(scope, b'/'));
+}
+
+/// User and password of a basic credential: its decoder may pass over any sign that is not of
+/// base64, and stop at its padding or not.
+fn basic(line: &[u8], add: &mut impl FnMut(&[u8])) {
+    let begins = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(0);
+    let behind = line.get(begins + b"basic".len()..).unwrap_or_default();
+    for coded in [behind, before(behind, b'=')] {
+        let signs = coded.iter().filter_map(|byte| match byte {
+            b'-' => Some(b'+'),
+            b'_' => Some(b'/'),
+            b'+' | b'/' => Some(*byte),
+            _ => Some(*byte).filter(u8::is_ascii_alphanumeric),
+        });
+        let mut signs: Vec<u8> = signs.collect();
+        // One sign more than whole bytes is none.
+        signs.truncate(signs.len() - usize::from(signs.len() % 4 == 1));
+        let decoded = LENIENT.decode(signs).unwrap_or_default();
+        let user = before(&decoded, b':');
+        add(user);
+        add(decoded.get(user.len() + 1..).unwrap_or_default());
+    }
+}
+
+/// Base64 without padding; bits left over do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The keys among the protocols that a browser offers for a WebSocket, where it cannot send
+/// other headers: behind a prefix that says so, or behind `token`.
+fn of_protocols(line: &[u8], add: &mut impl FnMut(&[u8])) {
+    let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let mut announced = false;
+    for protocol in protocols {
+        let prefix = before(protocol, b'.');
+        if announced {
+            credentials(protocol, add);
+        }
+        if KEY_PREFIXES.iter().any(|word| contains(prefix, word)) {
+            credentials(protocol.get(prefix.len() + 1..).unwrap_or_default(), add);
+        }
+        announced |= matches!(
+            &*protocol.to_ascii_lowercase(),
+            b"token" | b"bearer" | b"authorization"
+        );
+    }
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len())
+        .any(|window| window.eq_ignore_ascii_case(word))
+}
+
+fn before(text: &[u8], end: u8) -> &[u8] {
+    let end = text.iter().position(|byte| *byte == end);
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn trimmed(mut text: &[u8], strip: impl Fn(u8) -> bool) -> &[u8] {
+    while let [first, rest @ ..] = text
+        && strip(*first)
+    {
+        text = rest;
+    }
+    while let [rest @ .., last] = text
+        && strip(*last)
+    {
+        text = rest;
+    }
+    text
+}
+
+fn digest(credential: &[u8]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(b"tokengauge key\0");
+    digest.update(credential);
+    let digest = digest.finalize();
+    let bytes = digest.iter().take(8);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn of(headers: &[(&'static str, &'static str)], target: &'static str) -> Vec<String> {
+        let headers = headers.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
+        let mut map = HeaderMap::new();
+        headers.for_each(|(name, value)| {
+            map.append(name, value);
+        });
+        keys_of(&map, &Uri::from_static(target))
+    }
+
+    #[test]
+    fn the_same_key_is_known_again_wherever_it_is_written_and_cannot_be_read() {
+        let one = of(&[("authorization", "Bearer sk-secret")], "/");
+        assert_eq!((one.len(), one[0].len()), (1, 16));
+        assert!(!one[0].contains("secret"));
+        for same in [
+            of(&[("authorization", "bearer   sk-secret ")], "/"),
+            of(&[("authorization", "BEARER\tsk-secret")], "/"),
+            of(&[("x-api-key", "sk-secret")], "/"),
+            of(
+                &[("api-key", "sk-secret"), ("x-goog-api-key", "sk-secret")],
+                "/",
+            ),
+            of(
+                &[],
+                "/v1beta/models/m:generateContent?alt=sse&key=sk-secret",
+            ),
+            of(&[], "/v1?%6bey=sk%2dsecret"),
+            of(
+                &[("authorization", "Bearer sk-secret, Bearer sk-secret")],
+                "/",
+            ),
+        ] {
+            assert_eq!(same, one);
+        }
+        assert_ne!(of(&[("x-api-key", "sk-other")], "/"), one);
+        assert!(of(&[("x-api-key", " ")], "/?key=").is_empty());
+    }
+
+    #[test]
+    fn a_call_has_every_key_that_it_carries() {
+        let one = of(&[("x-api-key", "sk-secret")], "/");
+        for more in [
+            of(
+                &[("authorization", "Bearer x"), ("x-api-key", "sk-secret")],
+                "/",
+            ),
+            of(&[("x-api-key", "x"), ("x-api-key", "sk-secret")], "/"),
+            of(&[("x-api-key", "x,sk-secret")], "/"),
+            of(&[("authorization", "Bearer sk-secret x")], "/"),
+            of(&[("x-api-key", "sk-secret")], "/?key=x"),
+        ] {
+            assert_eq!(more.len(), 2);
+            assert!(more.contains(&one[0]));
+        }
+    }
+
+    #[test]
+    fn what_amazon_signs_anew_each_time_is_one_key() {
+        let signed = |value| of(&[("authorization", value)], "/");
+        let one = signed(
+            "AWS4-HMAC-SHA256 Credential=AKIA1/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa",
+        );
+        let again = signed(
+            "AWS4-HMAC-SHA256 Credential=AKIA1/20260102/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=bb",
+        );
+        assert_eq!((one.len(), &one), (1, &again));
+        let other = signed(
+            "AWS4-HMAC-SHA256 Credential=AKIA2/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa",
+        );
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn no_spelling_of_a_key_is_another_key() {
+        let bytes = |name: &'static str, value: &[u8]| {
+            let value = HeaderValue::from_bytes(value).expect("a value");
+            let name = HeaderName::from_static(name);
+            keys_of(
+                &HeaderMap::from_iter([(name, value)]),
+                &Uri::from_static("/"),
+            )
+        };
+        let one = of(&[("x-api-key", "sk-real")], "/").remove(0);
+        for (name, value) in [
+            ("x-api-key", &b"sk-real\xa0"[..]),
+            ("x-api-key", b"\x85sk-real"),
+            ("x-api-key", b"\xc2\xa0sk-real\xe3\x80\x80"),
+            ("authorization", b"Bearer \xa0sk-real"),
+            ("authorization", b"Bearer Bearer sk-real"),
+            ("authorization", b"Bearersk-real"),
+            ("authorization", b"Bearer:sk-real"),
+            ("authorization", b"Bearer \"sk-real\""),
+            ("authorization", b"sk-real Bearer2"),
+            ("authorization", b"AWS4 Credential=Z/ sk-real"),
+            ("authorization", b"AWS4-HMAC-SHA256 Credential=Z/ sk-real"),
+            (
+                "authorization",
+                b"AWS4-HMAC-SHA256 Credential=Z/1, Credential=sk-real/2",
+            ),
+            (
+                "authorization",
+                b"AWS4-HMAC-SHA256 XCredential=Z/1, Credential=sk-real/2",
+            ),
+            // any:sk-real, sk-real:any and sk-real: with signs that decoders pass over.
+            ("authorization", b"Basic YW55OnNrLXJlYWw="),
+            ("authorization", b"basic YW5!5OnNr,LXJ lYWw=="),
+            ("authorization", b"Basic c2stcmVhbDphbnk"),
+            ("authorization", b"Basic c2stcmVhbDo\xa0="),
+            ("authorization", b"Basic c2stcmVhbDo=AAAA"),
+            ("authorization", b"\xa0,Basic c2stcmVhbDo="),
+            (
+                "sec-websocket-protocol",
+                b"realtime, openai-insecure-api-key.sk-real, v1",
+            ),
+            ("sec-websocket-protocol", b"xai-client-secret.sk-real"),
+            ("sec-websocket-protocol", b"Token, sk-real"),
+        ] {
+            let keys = bytes(name, value);
+            assert!(keys.contains(&one), "{}", String::from_utf8_lossy(value));
+        }
+        assert!(
+            bytes(
+                "sec-websocket-protocol",
+                b"realtime, openai-beta.realtime-v1"
+            )
+            .is_empty()
+        );
+        let signed = |target| of(&[], target);
+        assert_eq!(
+            signed("/?X-Amz-Credential=AKIA1%2F20260101%2Fr"),
+            signed("/?x-amz-credential=AKIA1/20260102/r")
+        );
+    }
+
+    #[test]
+    fn what_every_caller_sends_is_no_key() {
+        let aws = "AWS4-HMAC-SHA256 Credential=AKIA1/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host;x-amz-date, Signature=aa";
+        for (name, value) in [
+            ("authorization", aws),
+            ("authorization", "Bearer sk-real"),
+            ("authorization", "Api-Key sk-real"),
+            ("authorization", "Custom sk-real"),
+            (
+                "sec-websocket-protocol",
+                "realtime, openai-insecure-api-key.sk-real, openai-beta.realtime-v1",
+            ),
+        ] {
+            assert_eq!(of(&[(name, value)], "/").len(), 1, "{value}");
+        }
+    }
+
+    #[test]
+    fn too_many_keys_are_as_many_as_are_remembered_and_one_for_the_others() {
+        let list: String = (0..1000).map(|number| format!("k{number},")).collect();
+        let value = HeaderValue::from_str(&list).expect("a value");
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, value)]);
+        let keys = keys_of(&headers, &Uri::from_static("/"));
+        assert_eq!((keys.len(), &*keys[MAX_KEYS]), (MAX_KEYS + 1, SHARED));
+    }
+}

@@ -1,0 +1,352 @@
+//! One quota and what was taken of it.
+
+use super::tokens::Tokens;
+use super::{MAX_NAMES, Per, Quota, QuotaStatus, Resource, Sharing};
+use governor::clock::{Clock, DefaultClock};
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota as Pace, RateLimiter};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokengauge_core::caller::{Caller, Falls, Mode, OnUnreadable, Refusal, SHARED};
+
+/// So many of something a minute for each name.
+pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>;
+
+/// Seconds without a request after which a name is forgotten: all it took of a minute is
+/// back by then.
+const FORGET_AFTER: u64 = 120;
+
+/// When a place among the calls at once is worth another try: nobody knows when one ends.
+const PLACE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Seconds between two lines of the log on what one quota in shadow mode would refuse.
+const SHADOW_LOG_EVERY: u64 = 60;
+
+#[derive(Debug)]
+pub(super) struct QuotaState {
+    pub(super) quota: Quota,
+    taken: Arc<Taken>,
+}
+
+/// What was taken of a quota.
+#[derive(Debug)]
+struct Taken {
+    /// Whether it holds just now.
+    holds: AtomicBool,
+    requests: Option<Rate>,
+    tokens: Option<Tokens>,
+    open: Mutex<HashMap<Arc<str>, u32>>,
+    /// When each name was last seen, in seconds since the start.
+    names: Mutex<HashMap<Arc<str>, u64>>,
+    second: AtomicU64,
+    refused: [AtomicU64; 4],
+    shadow_refused: [AtomicU64; 4],
+    shared: [AtomicU64; 3],
+    /// The second from which on the log may say again what shadow mode let in.
+    quiet_until: AtomicU64,
+}
+
+/// What there was too little of, and how long until there is more.
+type Lack = (Resource, Duration);
+
+impl QuotaState {
+    pub(super) fn new(quota: &Quota) -> QuotaState {
+        let requests = quota.requests_per_minute.map(Pace::per_minute);
+        let taken = Taken {
+            holds: AtomicBool::new(quota.while_burning.is_none()),
+            requests: requests.map(RateLimiter::hashmap),
+            tokens: quota.tokens_per_minute.map(Tokens::new),
+            open: Mutex::default(),
+            names: Mutex::default(),
+            second: AtomicU64::new(0),
+            refused: Default::default(),
+            shadow_refused: Default::default(),
+            shared: Default::default(),
+            quiet_until: AtomicU64::new(0),
+        };
+        QuotaState {
+            quota: quota.clone(),
+            taken: Arc::new(taken),
+        }
+    }
+
+    /// Whether what was taken of one was taken of the other.
+    pub(super) fn takes_as(&self, other: &QuotaState) -> bool {
+        let Quota {
+            mode,
+            on_unreadable,
+            ..
+        } = other.quota;
+        let same = Quota {
+            mode,
+            on_unreadable,
+            ..self.quota.clone()
+        };
+        same == other.quota
+    }
+
+    /// The same with what was taken of it, as `quota` says.
+    pub(super) fn under(&self, quota: &Quota) -> QuotaState {
+        QuotaState {
+            quota: quota.clone(),
+            taken: Arc::clone(&self.taken),
+        }
+    }
+
+    /// What it is to a call.
+    pub(super) fn falls<'a>(&self, caller: &Caller<'a>) -> Falls<'a> {
+        if !self.taken.holds.load(Ordering::Relaxed) {
+            return Falls::Outside;
+        }
+        caller.falls(&self.quota.select, self.quota.per.scope(caller))
+    }
+
+    /// Takes a place and a request under each name that the call has; none in shadow mode
+    /// where it would be refused.
+    pub(super) fn admit(&self, caller: &Caller<'_>, held: &mut Vec<Held>) -> Result<(), Refusal> {
+        let taken = &self.taken;
+        let mut unread = None;
+        let names = match self.falls(caller) {
+            Falls::Outside => return Ok(()),
+            Falls::Under(names) => {
+                if names == [SHARED] {
+                    taken.shares(Sharing::Nameless);
+                }
+                names
+            }
+            Falls::Unread if self.quota.on_unreadable == OnUnreadable::Refuse => {
+                let refusal = || {
+                    let what = format!("quota {}", self.quota.name);
+                    Refusal::unreadable(&what, caller.unread)
+                };
+                return self.refuse(Resource::ReadableBody, refusal);
+            }
+            Falls::Unread => {
+                taken.shares(Sharing::UnreadableBody);
+                unread = caller.unread;
+                self.quota.per.scope(caller).without_body()
+            }
+        };
+        let mut more: Vec<Held> = Vec::with_capacity(names.len());
+        for name in names {
+            let name = taken.remembered(name);
+            if more.iter().any(|held| held.name == name) {
+                continue;
+            }
+            match taken.take(&self.quota, &name) {
+                Ok(one) => more.push(one),
+                Err(lack) => {
+                    let refusal = || self.refusal(lack, &name).for_lack_of_memory(unread);
+                    return self.refuse(lack.0, refusal);
+                }
+            }
+        }
+        held.append(&mut more);
+        Ok(())
+    }
+
+    /// Refuses, or counts that it would have.
+    fn refuse(&self, lack: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+        let counts = match self.quota.mode {
+            Mode::Enforce => &self.taken.refused,
+            Mode::Shadow => &self.taken.shadow_refused,
+        };
+        counts[lack as usize].fetch_add(1, Ordering::Relaxed);
+        if self.quota.mode == Mode::Enforce {
+            return Err(refusal());
+        }
+        let second = self.taken.second.load(Ordering::Relaxed);
+        let next = second + SHADOW_LOG_EVERY;
+        if self.taken.quiet_until.fetch_max(next, Ordering::Relaxed) <= second {
+            let (quota, lack) = (&self.quota.name, lack.as_str());
+            tracing::warn!(%quota, lack, "a quota in shadow mode would refuse calls; its metrics count them");
+        }
+        Ok(())
+    }
+}
+
+impl Taken {
+    /// Takes a place and a request for `name`.
+    fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<Held, Lack> {
+        let most = quota.concurrent;
+        if !enter(&mut self.open(), name, most) {
+            return Err((Resource::Concurrent, PLACE_AGAIN));
+        }
+        let held = Held {
+            taken: Arc::clone(self),
+            name: Arc::clone(name),
+            place: AtomicBool::new(most.is_some()),
+        };
+        let tokens = self.tokens.as_ref();
+        if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&held.name)) {
+            return Err((Resource::Tokens, wait));
+        }
+        let requests = self.requests.as_ref();
+        if let Some(Err(until)) = requests.map(|requests| requests.check_key(&held.name)) {
+            let wait = until.wait_time_from(DefaultClock::default().now());
+            return Err((Resource::Requests, wait));
+        }
+        Ok(held)
+    }
+
+    fn shares(&self, why: Sharing) {
+        self.shared[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `name`, or [`SHARED`] where too many are known to remember another.
+    fn remembered(&self, name: &str) -> Arc<str> {
+        let second = self.second.load(Ordering::Relaxed);
+        let mut names = self.names();
+        if let Some((known, _)) = names.get_key_value(name) {
+            let known = Arc::clone(known);
+            names.insert(Arc::clone(&known), second);
+            return known;
+        }
+        if names.len() >= MAX_NAMES && name != SHARED {
+            self.shares(Sharing::TooManyNames);
+            return Arc::from(SHARED);
+        }
+        let new: Arc<str> = Arc::from(name);
+        names.insert(Arc::clone(&new), second);
+        new
+    }
+
+    /// Forgets names that were not seen for long, owe nothing and have no call under way.
+    fn forget(&self) {
+        let second = self.second.fetch_add(1, Ordering::Relaxed);
+        if !second.is_multiple_of(FORGET_AFTER / 4) {
+            return;
+        }
+        let open: HashSet<_> = self.open().keys().cloned().collect();
+        self.names().retain(|name, seen| {
+            let owes = self.tokens.as_ref().is_some_and(|tokens| tokens.owes(name));
+            owes || open.contains(name) || *seen + FORGET_AFTER >= second
+        });
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
+        self.names.lock()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
+        self.open.lock()
+    }
+}
+
+impl QuotaState {
+    fn refusal(&self, (resource, wait): Lack, name: &str) -> Refusal {
+        let quota = &self.quota;
+        let whose = match quota.per {
+            Per::All => String::new(),
+            per if name == SHARED => format!(" for all calls that no {} is known of", per.as_str()),
+            per => format!(" for this {}", per.as_str()),
+        };
+        let number = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
+        let (most, what) = match resource {
+            Resource::Requests => (number(quota.requests_per_minute), "requests a minute"),
+            Resource::Tokens => (number(quota.tokens_per_minute), "tokens a minute"),
+            _ => (quota.concurrent.unwrap_or(0), "calls at once"),
+        };
+        let why = quota
+            .while_burning
+            .as_ref()
+            .map_or_else(String::new, |slo| {
+                format!(" while objective {slo} is missed")
+            });
+        let name = &quota.name;
+        let message = format!(
+            "quota {name} of this proxy: {most} {what}{whose}{why}; try again after `retry-after`, or ask its operator"
+        );
+        Refusal {
+            message,
+            retry_after: Some(wait),
+            unread: None,
+        }
+    }
+
+    pub(super) fn follow(&self, burning: &[Arc<str>]) {
+        if let Some(objective) = &self.quota.while_burning {
+            let holds = burning.contains(objective);
+            if self.taken.holds.swap(holds, Ordering::Relaxed) != holds {
+                let quota = &self.quota.name;
+                tracing::warn!(%quota, %objective, holds, "a quota follows its objective");
+            }
+        }
+        if let Some(requests) = &self.taken.requests {
+            requests.retain_recent();
+        }
+        if let Some(tokens) = &self.taken.tokens {
+            tokens.tidy();
+        }
+        self.taken.forget();
+    }
+
+    pub(super) fn standing(&self) -> QuotaStatus {
+        let taken = &self.taken;
+        let of = |counts: &[AtomicU64; 4]| {
+            Resource::ALL.map(|lack| (lack, counts[lack as usize].load(Ordering::Relaxed)))
+        };
+        let shared = |why: Sharing| taken.shared[why as usize].load(Ordering::Relaxed);
+        QuotaStatus {
+            name: Arc::clone(&self.quota.name),
+            holds: taken.holds.load(Ordering::Relaxed),
+            refused: of(&taken.refused),
+            shadow_refused: of(&taken.shadow_refused),
+            shared: Sharing::ALL.map(|why| (why, shared(why))),
+        }
+    }
+}
+
+/// One more for `name`, unless there are `most` already.
+fn enter(open: &mut HashMap<Arc<str>, u32>, name: &Arc<str>, most: Option<u32>) -> bool {
+    let Some(most) = most else { return true };
+    let now = open.get(name).copied().unwrap_or(0);
+    if now >= most {
+        return false;
+    }
+    open.insert(Arc::clone(name), now + 1);
+    true
+}
+
+/// What one call has of one quota.
+#[derive(Debug)]
+pub(super) struct Held {
+    taken: Arc<Taken>,
+    name: Arc<str>,
+    /// Whether it has one of so many calls at once.
+    place: AtomicBool,
+}
+
+impl Held {
+    pub(super) fn charge(&self, tokens: u64) {
+        if let Some(bucket) = &self.taken.tokens {
+            bucket.charge(&self.name, tokens);
+        }
+    }
+}
+
+impl Held {
+    /// Gives its place back, once.
+    pub(super) fn leave(&self) {
+        if !self.place.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut open = self.taken.open();
+        if let Some(count) = open.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,99 @@
+//! Tokens a minute, charged after the fact: what streams is not known before. Whoever took
+//! more than there was owes it, and gets nothing until it is paid.
+
+use super::line::Rate;
+use governor::clock::{Clock, DefaultClock};
+use governor::{Quota as Pace, RateLimiter};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Tokens {
+    per_minute: NonZeroU32,
+    bucket: Rate,
+    owed: Mutex<HashMap<Arc<str>, u64>>,
+}
+
+impl Tokens {
+    pub(super) fn new(per_minute: NonZeroU32) -> Tokens {
+        Tokens {
+            per_minute,
+            bucket: RateLimiter::hashmap(Pace::per_minute(per_minute)),
+            owed: Mutex::default(),
+        }
+    }
+
+    /// Whether `name` took more than it had.
+    pub(super) fn owes(&self, name: &str) -> bool {
+        self.owed().contains_key(name)
+    }
+
+    /// So many came for `name`.
+    pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
+        let mut owed = self.owed();
+        let all = owed.remove(name).unwrap_or(0).saturating_add(tokens);
+        let (left, _) = self.pay(name, all);
+        if left > 0 {
+            owed.insert(Arc::clone(name), left);
+        }
+    }
+
+    /// How long until `name` owes nothing and has a token left; takes that one where it is
+    /// not long at all.
+    pub(super) fn wait(&self, name: &Arc<str>) -> Option<Duration> {
+        let mut owed = self.owed();
+        let all = owed.remove(name).unwrap_or(0).saturating_add(1);
+        let (left, wait) = self.pay(name, all);
+        // The token of a call that is refused is not owed.
+        if left > 1 {
+            owed.insert(Arc::clone(name), left - 1);
+        }
+        wait
+    }
+
+    /// Pays what can be paid; what is left, and how long until the rest can be.
+    fn pay(&self, name: &Arc<str>, mut owed: u64) -> (u64, Option<Duration>) {
+        let most = u64::from(self.per_minute.get());
+        while let Some(part) = NonZeroU32::new(owed.min(most) as u32) {
+            let Err(wait) = self.take(name, part) else {
+                owed -= u64::from(part.get());
+                continue;
+            };
+            // All there is, so that what comes back from now on goes into the rest.
+            let missing = (wait.as_secs_f64() / 60.0 * most as f64).ceil() as u32;
+            let there = NonZeroU32::new(part.get().saturating_sub(missing));
+            if let Some(there) = there.filter(|there| self.take(name, *there).is_ok()) {
+                owed -= u64::from(there.get());
+            }
+            let behind = owed.saturating_sub(most) as f64 / most as f64;
+            return (owed, Some(wait + Duration::from_secs_f64(behind * 60.0)));
+        }
+        (0, None)
+    }
+
+    /// Takes so many, or says how long until there are as many.
+    fn take(&self, name: &Arc<str>, tokens: NonZeroU32) -> Result<(), Duration> {
+        match self.bucket.check_key_n(name, tokens) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(until)) => Err(until.wait_time_from(DefaultClock::default().now())),
+            // Never: nobody asks for more than a minute's.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Lets debts be paid, and forgets who has everything again.
+    pub(super) fn tidy(&self) {
+        self.owed().retain(|name, owed| {
+            *owed = self.pay(name, *owed).0;
+            *owed > 0
+        });
+        self.bucket.retain_recent();
+    }
+
+    fn owed(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
+        self.owed.lock()
+    }
+}

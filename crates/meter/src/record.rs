@@ -1,0 +1,444 @@
+//! From what a call left behind to its record: every field of it, by the formulas of
+//! the design's `measurement.md`.
+
+use super::call::State;
+use super::context::CallContext;
+use super::generation::Generation;
+use super::hidden;
+use super::operation;
+use super::verdict::{self, Facts};
+use super::{CallTimestamps, FinishedCall, RequestParameters};
+use crate::attribution::Attribution;
+use crate::cost::{Known, Prices};
+use crate::settings::Measure;
+use std::time::{Instant, SystemTime};
+use tokengauge_core::call::{
+    CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
+    Tps, TpsUnavailable, Usage, seconds, seconds_between,
+};
+use tokengauge_core::observer::End;
+use tokengauge_core::trace::CallTrace;
+use uuid::Uuid;
+
+/// What a record is about: a whole call, or one turn of a connection.
+pub(crate) struct RecordInput<'a> {
+    pub(crate) id: Uuid,
+    pub(crate) started_at: SystemTime,
+    pub(crate) received: Instant,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) sent: Option<Instant>,
+    /// Whether somebody asked for it. What a server began by itself, with its first token,
+    /// nobody waited for.
+    pub(crate) asked: bool,
+    pub(crate) ended: Instant,
+    pub(crate) end: &'a End,
+    pub(crate) streamed: Option<bool>,
+    pub(crate) dialect: Dialect,
+    /// Prompt tokens that we counted.
+    pub(crate) input: Option<u64>,
+    pub(crate) trace: Option<CallTrace>,
+    /// The class, where it is not that of the call.
+    pub(crate) class: Option<OperationClass>,
+}
+
+impl<'a> RecordInput<'a> {
+    pub(crate) fn of_call(
+        context: &CallContext,
+        state: &State,
+        ended: Instant,
+        end: &'a End,
+        input: Option<u64>,
+    ) -> RecordInput<'a> {
+        RecordInput {
+            id: context.id,
+            started_at: context.started_at,
+            received: context.received,
+            connected: state.connected,
+            sent: state.sent,
+            asked: true,
+            ended,
+            end,
+            streamed: state.streamed(),
+            dialect: state.dialect(context),
+            input,
+            trace: context.trace.as_deref().copied(),
+            class: None,
+        }
+    }
+}
+
+/// The record of `closing`, and what goes with it.
+pub(crate) fn finished_call(
+    context: &CallContext,
+    state: &mut State,
+    closing: RecordInput<'_>,
+) -> FinishedCall {
+    let measure = &context.measure;
+    let generation = &state.run.generation;
+    let mut closing = closing;
+    let is_socket = state.status == Some(101);
+    if closing.streamed == Some(true) && generation.is_foreign() && !is_socket {
+        closing.dialect = Dialect::Unknown;
+    }
+    let request = context.request.try_lock();
+    let asked = request
+        .as_ref()
+        .and_then(|request| request.facts.as_deref());
+    let readable = !state.broken && !generation.unparsed;
+    let bands = &context.shared.bands;
+    let judged = readable && !state.lagged;
+    let facts = Facts {
+        dialect: closing.dialect,
+        status: state.status,
+        streamed: closing.streamed,
+        readable,
+        lagged: state.lagged,
+        choices: asked.and_then(|asked| asked.choices),
+        hidden: judged && hidden::hidden(closing.dialect, generation, bands),
+    };
+    let outcome = verdict::outcome(closing.end, &facts, generation);
+    if judged {
+        hidden::learn(outcome, generation, bands);
+    }
+    let answered = state.bytes.response > 0;
+    let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
+    closing.input = closing.input.filter(|_| processed);
+    let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
+    let who = context.attributed(asked);
+    let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
+    let served_tier = generation.service_tier.as_deref();
+    let service_tier = served_tier.or(asked_tier).map(str::to_owned);
+    let settings = request
+        .as_ref()
+        .and_then(|request| request.settings.as_deref());
+    let asked = settings.map(|settings| RequestParameters {
+        settings: settings.clone(),
+        choices: asked.and_then(|asked| asked.choices),
+        service_tier: asked.and_then(|asked| asked.service_tier.clone()),
+    });
+    drop(request);
+    let guessed_session = who.session_guess.is_some();
+    let judged = Judged {
+        facts,
+        outcome,
+        unavailable,
+    };
+    let refused = judged.outcome == Outcome::HttpError;
+    let reported_cost = generation.cost_usd.filter(|_| !refused);
+    let mut record = record(context, state, &closing, &judged, who);
+    record.service_tier = service_tier;
+    if generation.is_queued()
+        && let Some(id) = generation.response_id.as_deref()
+    {
+        context.shared.background.accepted(id);
+    }
+    let input = record
+        .tokens
+        .reported
+        .input
+        .or(record.tokens.normalised.input);
+    context.charge(input.unwrap_or(0));
+    let total = generation.tokens().all();
+    let decode = generation.timeline.all;
+    let decode = decode.filter(|_| unavailable.is_none() && context.generates);
+    let response_id = generation.response_id.clone();
+    let known = Known {
+        reported: reported_cost,
+        gpu: state.gpu_cost(closing.ended),
+    };
+    price(&mut record, &context.accounting.prices, known);
+    FinishedCall {
+        guessed_session,
+        nested: context.hop.as_ref().is_some_and(|hop| hop.nested),
+        charges: context.charges(),
+        ended: closing.ended,
+        timestamps: timestamps(&closing, state),
+        sampled: closing.trace.map_or_else(
+            || (context.attribution.as_ref()).is_some_and(|heard| heard.sampled()),
+            |trace| trace.server.sampled(),
+        ),
+        trace: closing.trace,
+        trace_state: context.trace_state.clone(),
+        asked: asked.map(Box::new),
+        response_id: response_id.map(String::from),
+        concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
+        decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
+        inter_token: state.run.generation.timeline.inter_token.take(),
+        inter_chunk: state.run.generation.timeline.inter_chunk.take(),
+        head_overhead: state.head_overhead.take(),
+        chunk_overhead: state.chunk_overhead.take(),
+        record,
+    }
+}
+
+/// What became of a call.
+struct Judged {
+    facts: Facts,
+    outcome: Outcome,
+    unavailable: Option<TpsUnavailable>,
+}
+
+/// The record without its price.
+fn record(
+    context: &CallContext,
+    state: &State,
+    closing: &RecordInput<'_>,
+    judged: &Judged,
+    who: Attribution,
+) -> CallRecord {
+    let workload = context.workload().map(|name| name.to_string());
+    let measure = &context.measure;
+    let generation = &state.run.generation;
+    let (operation, operation_class) = operation::of_call(context, generation, state.status);
+    let operation_class = closing.class.unwrap_or(operation_class);
+    CallRecord {
+        id: closing.id.to_string(),
+        started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
+        route: context.lane.route.to_string(),
+        upstream: context.lane.upstream.to_string(),
+        upstream_facts: measure.upstream_facts.get(&context.lane.upstream).cloned(),
+        endpoint: state.endpoint.as_deref().map(str::to_owned),
+        dialect: closing.dialect,
+        operation,
+        operation_class,
+        method: Some(context.method.to_string()),
+        path: Some(context.path.to_string()),
+        model_requested: context.model_requested(),
+        model: generation.model.as_deref().map(str::to_owned),
+        streamed: closing.streamed,
+        status: status(state.status, closing.end),
+        outcome: judged.outcome,
+        error_type: error_type(judged.outcome, state.status, closing.end, generation),
+        finish_reasons: generation.finish_reasons(),
+        session: who.session,
+        session_guess: who.session_guess,
+        agent: who.agent,
+        parent_agent: who.parent_agent,
+        user: who.user,
+        workload,
+        experiment: who.experiment,
+        variant: who.variant,
+        trace_id: closing
+            .trace
+            .map(|trace| trace.server.trace())
+            .or(who.trace_id),
+        hop: context.hop.as_ref().map(|hop| hop.number),
+        response_id: generation.response_id.as_deref().map(str::to_owned),
+        service_tier: None,
+        warm_up: state.warm_up,
+        tokens: tokens(context, generation, judged, closing.input),
+        seconds: durations(closing, generation, state.status),
+        tps: speeds(
+            context,
+            closing,
+            &judged.facts,
+            generation,
+            measure,
+            judged.unavailable,
+        ),
+        frames: generation.timeline.all.map_or(0, |span| span.frames),
+        stalls: generation.timeline.stalls,
+        segments: match judged.unavailable {
+            None => generation.timeline.segments(generation.tokens().all()),
+            Some(_) => Vec::new(),
+        },
+        first_token_event: generation.first_token_event,
+        bytes: state.bytes,
+        cost_usd: None,
+        cost_source: None,
+        engine: generation.engine.as_deref().copied(),
+    }
+}
+
+/// Says what the call costs, where that is known. Tokens that nobody but us counted are
+/// an estimate of those that are billed.
+fn price(record: &mut CallRecord, prices: &Prices, known: Known) {
+    let Some((usd, source)) = prices.cost(record, known) else {
+        return;
+    };
+    record.cost_usd = Some(usd);
+    record.cost_source = Some(source);
+    let by_tokens = !matches!(source, CostSource::Gpu | CostSource::Reported);
+    if by_tokens && record.tokens.source == Some(Source::Counted) {
+        record.tokens.source = Some(Source::Estimated);
+    }
+}
+
+fn timestamps(closing: &RecordInput<'_>, state: &mut State) -> CallTimestamps {
+    let timeline = &mut state.run.generation.timeline;
+    CallTimestamps {
+        started_at: closing.started_at,
+        received: closing.received,
+        connected: closing.connected,
+        sent: closing.sent,
+        head: state.answered.filter(|at| *at >= closing.received),
+        first_token: timeline.all.map(|span| span.first),
+        first_answer: timeline.answer.map(|span| span.first),
+        last_token: timeline.all.map(|span| span.last),
+        stalls: std::mem::take(&mut timeline.stalled),
+    }
+}
+
+fn status(upstream: Option<u16>, end: &End) -> Option<u16> {
+    let ours = match end {
+        End::Failed(kind) => Some(kind.status().as_u16()),
+        _ => None,
+    };
+    upstream.or(ours)
+}
+
+/// What of the error is worth a name: ours, the body's, else the status.
+fn error_type(
+    outcome: Outcome,
+    status: Option<u16>,
+    end: &End,
+    generation: &Generation,
+) -> Option<String> {
+    let of_body = generation.error.as_deref().map(str::to_owned);
+    match (outcome, end) {
+        (outcome, End::Failed(kind)) if outcome != Outcome::Complete => {
+            Some(kind.as_str().to_owned())
+        }
+        (Outcome::HttpError, _) => of_body.or(status.map(|status| status.to_string())),
+        (Outcome::UpstreamReset, End::Complete) => Some("unterminated".to_owned()),
+        (Outcome::UpstreamReset, _) => Some("upstream_reset".to_owned()),
+        _ => of_body,
+    }
+}
+
+/// Whether a response that was generated in the background shows its usage for the first time.
+fn counts_now(context: &CallContext, generation: &Generation) -> bool {
+    let id = generation.response_id.as_deref();
+    let known = id.filter(|_| generation.usage().output.is_some());
+    known.is_some_and(|id| context.shared.background.counts_now(id))
+}
+
+/// Counts of text that was not all read, or that was generated for another call, are unknown, not
+/// small.
+fn tokens(
+    context: &CallContext,
+    generation: &Generation,
+    judged: &Judged,
+    input: Option<u64>,
+) -> Tokens {
+    let facts = &judged.facts;
+    if !context.generates && !counts_now(context, generation) {
+        return Tokens::default();
+    }
+    let generates = !matches!(
+        facts.dialect,
+        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank
+    );
+    let accepted = facts.status.is_some_and(|status| status < 300);
+    let queued = generation.is_queued();
+    let known = facts.readable && !facts.lagged && generates && accepted;
+    let of_text = context.operation.class() == OperationClass::Generation;
+    let unread = generation.is_unread() && of_text && judged.outcome == Outcome::Complete;
+    let counted = generation.tokens();
+    let textless = has_other_than_text(facts.dialect) && counted.all() == 0;
+    let known = known && context.generates && !unread && !queued && !textless;
+    let normalised = Normalised {
+        answer: known.then_some(counted.answer),
+        reasoning: known.then_some(counted.reasoning),
+        tool_call: known.then_some(counted.tool_call),
+        output: known.then_some(counted.all()),
+        input: input.filter(|_| !queued),
+    };
+    // An error in place of an answer is not billed, whatever usage a gateway writes into it.
+    let reported = match judged.outcome {
+        Outcome::HttpError => Usage::default(),
+        _ => generation.usage(),
+    };
+    Tokens {
+        source: source(&reported, &normalised),
+        normalised,
+        reported,
+    }
+}
+
+/// Whether what is generated may be pictures, sounds or bare ids of tokens.
+fn has_other_than_text(dialect: Dialect) -> bool {
+    matches!(dialect, Dialect::OpenaiMedia | Dialect::EngineGenerate)
+}
+
+/// The provider's output where it reported one; else our count; else, where nothing is
+/// generated, whoever knows the input.
+fn source(reported: &Usage, normalised: &Normalised) -> Option<Source> {
+    let by_provider = |known: Option<u64>| known.map(|_| Source::Reported);
+    let by_us = |known: Option<u64>| known.map(|_| Source::Counted);
+    by_provider(reported.output)
+        .or(by_us(normalised.output))
+        .or(by_provider(reported.input))
+        .or(by_us(normalised.input))
+}
+
+fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<u16>) -> Seconds {
+    let timeline = &generation.timeline;
+    let first = timeline.all.map(|span| span.first);
+    let first_answer = timeline.answer.map(|span| span.first);
+    let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
+    let received = Some(closing.received);
+    let waited = |seconds: &f64| closing.asked || *seconds > 0.0;
+    // An upgraded connection is none of frames that wait for the agent.
+    let frames = status.is_some_and(|status| status != 101);
+    Seconds {
+        ttft: between(received, first).filter(waited),
+        ttft_upstream: between(closing.sent, first).filter(waited),
+        first_answer: between(received, first_answer).filter(waited),
+        connect: between(received, closing.connected),
+        upload: between(closing.connected, closing.sent),
+        last_token: between(received, timeline.all.map(|span| span.last)),
+        longest_gap: timeline.longest_gap.map(seconds),
+        duration: between(received, Some(closing.ended)),
+        agent_blocked: frames.then(|| seconds(timeline.agent_blocked())),
+    }
+}
+
+fn speeds(
+    context: &CallContext,
+    closing: &RecordInput<'_>,
+    facts: &Facts,
+    generation: &Generation,
+    measure: &Measure,
+    unavailable: Option<TpsUnavailable>,
+) -> Tps {
+    let counted = generation.tokens();
+    let timeline = &generation.timeline;
+    if !context.generates {
+        return Tps::default();
+    }
+    let told = unavailable.is_none();
+    let output = timeline.all.filter(|_| told);
+    let duration = seconds_between(closing.received, closing.ended);
+    let total_unavailable = verdict::total_unavailable(facts, generation);
+    let known = total_unavailable.is_none() && duration > 0.0;
+    let output = output.and_then(|span| span.rate(counted.all()));
+    Tps {
+        output,
+        answer: told
+            .then(|| verdict::answer_rate(measure, generation))
+            .flatten(),
+        total: known.then(|| counted.all() as f64 / duration),
+        reported: reported_rate(output, generation),
+        prefill: prefill_rate(closing, generation),
+        unavailable,
+        total_unavailable,
+    }
+}
+
+/// The decode speed in the provider's tokens.
+fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
+    let reported = generation.usage().output? as f64;
+    let normalised = generation.tokens().all() as f64;
+    Some(output? * reported / normalised).filter(|rate| rate.is_finite())
+}
+
+/// Input tokens that were not cached, for each second from the request's last byte to the
+/// first token.
+fn prefill_rate(closing: &RecordInput<'_>, generation: &Generation) -> Option<f64> {
+    let usage = generation.usage();
+    let input = usage.input.or(closing.input)?;
+    let fresh = input.saturating_sub(usage.cached_input.unwrap_or(0));
+    let waited = seconds_between(closing.sent?, generation.timeline.all?.first);
+    (fresh > 0 && waited > 0.0 && closing.streamed == Some(true)).then(|| fresh as f64 / waited)
+}

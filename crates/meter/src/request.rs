@@ -1,0 +1,388 @@
+//! The request's side: a bounded copy of its body, read once for its facts, kept
+//! until the provider reported the input tokens, else counted.
+
+use super::conversations::Conversations;
+use crate::attribution::Rules;
+use std::sync::Arc;
+use tokengauge_core::background::give_way;
+use tokengauge_core::call::{Dialect, GenerationSettings, Named, RequestFacts};
+use tokengauge_core::memory::{Buffer, Memory, Share};
+use tokengauge_core::observer::Unread;
+use tokengauge_tokenizer as tokens;
+use tokengauge_wire as wire;
+
+/// A request body up to this is read on the spot; a longer one by the worker.
+pub(crate) const INLINE_BYTES: usize = 64 * 1024;
+/// Bytes of a prompt that are counted at a stretch: 50 µs or so.
+const TURN_BYTES: usize = 4 * 1024;
+
+/// What is kept of a request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    dialect: Dialect,
+    copy: Option<Buffer>,
+    /// How the copy is encoded, until it has been decoded.
+    encoded: Option<Box<Encoded>>,
+    complete: bool,
+    /// Whether the facts have been looked for.
+    read: bool,
+    pub(crate) facts: Option<Box<RequestFacts>>,
+    /// What a span tells of it; read where one is recorded.
+    pub(crate) settings: Option<Box<GenerationSettings>>,
+    traced: bool,
+}
+
+impl Request {
+    /// A request whose body is copied up to `limit`; none of it in a dialect without
+    /// prompts.
+    pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
+        let prompts = !matches!(
+            dialect,
+            Dialect::Unknown | Dialect::OpenaiRealtime | Dialect::GeminiLive
+        );
+        Request {
+            dialect,
+            copy: prompts.then(|| Buffer::new(memory, limit)),
+            encoded: None,
+            complete: false,
+            read: false,
+            facts: None,
+            settings: None,
+            traced: false,
+        }
+    }
+
+    /// The same request, whose body has these content encodings, if any, and without them at
+    /// most `limit` bytes.
+    pub(crate) fn encoded(
+        self,
+        names: Option<Box<str>>,
+        memory: &Arc<Memory>,
+        limit: usize,
+    ) -> Request {
+        let encoded = names.map(|names| Encoded {
+            names,
+            memory: Arc::clone(memory),
+            limit,
+        });
+        Request {
+            encoded: encoded.map(Box::new),
+            ..self
+        }
+    }
+
+    /// The same request, and whether its spans are recorded.
+    pub(crate) fn traced(self, traced: bool) -> Request {
+        Request { traced, ..self }
+    }
+
+    /// What one message of a connection asks for.
+    pub(crate) fn of_message(&self, facts: RequestFacts, message: &[u8]) -> Request {
+        let settings = Some(message).filter(|_| self.traced);
+        Request {
+            dialect: self.dialect,
+            copy: None,
+            encoded: None,
+            complete: true,
+            read: true,
+            facts: Some(Box::new(facts)),
+            settings: settings.and_then(wire::generation_settings).map(Box::new),
+            traced: self.traced,
+        }
+    }
+
+    /// A piece of the body. Says `false` once, when it does not fit any more.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        let Some(copy) = &mut self.copy else {
+            return true;
+        };
+        let fits = copy.extend(bytes).is_ok();
+        if !fits {
+            self.copy = None;
+        }
+        fits
+    }
+
+    /// The body is whole.
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+        if self.length() == 0 {
+            self.copy = None;
+        }
+    }
+
+    /// Bytes of the copy; 0 without one.
+    pub(crate) fn length(&self) -> usize {
+        self.copy.as_ref().map_or(0, Buffer::len)
+    }
+
+    /// Whether reading the body takes its time.
+    pub(crate) fn is_long(&self) -> bool {
+        self.encoded.is_some() || self.length() > INLINE_BYTES
+    }
+
+    /// Whether there is a whole body whose facts have not been looked for.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.countable() && !self.read
+    }
+
+    /// Reads the facts, once. Says `false` where the body's encoding cannot be undone, within
+    /// its bounds; it is dropped then.
+    pub(crate) fn read(&mut self, rules: &Rules) -> bool {
+        if !self.is_unread() {
+            return true;
+        }
+        self.read = true;
+        let decodes = self.decode();
+        let Some(copy) = &self.copy else {
+            return decodes;
+        };
+        let _scratch = scratch(copy);
+        self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
+        let body = Some(copy.as_slice()).filter(|_| self.traced);
+        self.settings = body.and_then(wire::generation_settings).map(Box::new);
+        decodes
+    }
+
+    /// Takes the session that what the body begins with makes likely; `seed` tells the agent
+    /// from others.
+    pub(crate) fn guess_session(
+        &mut self,
+        conversations: &Conversations,
+        seed: u64,
+        new: impl FnOnce() -> String,
+    ) {
+        let (Some(copy), Some(facts)) = (&self.copy, &mut self.facts) else {
+            return;
+        };
+        let _scratch = scratch(copy);
+        let mut prefixes = conversations.prefixes(seed);
+        wire::conversation_texts(copy.as_slice(), &mut |text| prefixes.push(text));
+        facts.prefix_session = conversations.session(&prefixes, new);
+    }
+
+    /// Puts the decoded body in the place of the copy.
+    fn decode(&mut self) -> bool {
+        let Some(encoded) = self.encoded.take() else {
+            return true;
+        };
+        let copy = self.copy.take();
+        let decoded = copy.and_then(|copy| encoded.decode(copy.as_slice()));
+        self.copy = decoded;
+        self.copy.is_some()
+    }
+
+    /// The input tokens are known, or nobody will ask: gives the memory back.
+    pub(crate) fn release(&mut self) {
+        self.copy = None;
+    }
+
+    /// The same, where giving it back takes its time: to be dropped elsewhere.
+    pub(crate) fn take_long(&mut self) -> Option<Buffer> {
+        self.copy.take_if(|copy| copy.len() > INLINE_BYTES)
+    }
+
+    /// Whether there is a whole body whose tokens can be counted.
+    pub(crate) fn countable(&self) -> bool {
+        self.complete && self.copy.is_some()
+    }
+
+    /// Counts the tokens of the prompt's texts, each as one string. A body in which none
+    /// was found is one that was not understood.
+    pub(crate) fn count(&self) -> Option<u64> {
+        let copy = self.copy.as_ref().filter(|_| self.complete)?;
+        let _scratch = scratch(copy);
+        let mut total = 0;
+        wire::request_texts(self.dialect, copy.as_slice(), &mut |text| {
+            total += count_giving_way(text);
+        });
+        Some(total).filter(|total| *total > 0)
+    }
+}
+
+/// How a body is encoded.
+#[derive(Debug)]
+struct Encoded {
+    names: Box<str>,
+    memory: Arc<Memory>,
+    /// Bytes that may come out of it.
+    limit: usize,
+}
+
+impl Encoded {
+    fn decode(&self, body: &[u8]) -> Option<Buffer> {
+        wire::decoded(&self.names, body, &self.memory, self.limit).ok()
+    }
+}
+
+/// Accounts for the longest string of a body, which is copied where it has escapes. One
+/// body is read at a time, so that it may go over the bound.
+fn scratch(body: &Buffer) -> Option<Share> {
+    (body.len() > INLINE_BYTES).then(|| {
+        let mut share = body.share_of_its_memory();
+        share.resize_anyway(body.len());
+        share
+    })
+}
+
+/// The tokens of a text as one string. A prompt may be megabytes: traffic goes first every
+/// few kilobytes of it.
+fn count_giving_way(text: &str) -> u64 {
+    let mut counter = tokens::Counter::new();
+    for piece in text.as_bytes().chunks(TURN_BYTES) {
+        counter.push_bytes(piece);
+        if piece.len() == TURN_BYTES {
+            give_way();
+        }
+    }
+    counter.finish()
+}
+
+/// What a whole body says of itself.
+pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
+    let mut facts = wire::request_facts(dialect, body)?;
+    facts.configured = configured(rules, body);
+    Some(facts)
+}
+
+/// What a body says that decides on a limit.
+pub(crate) struct Strict {
+    pub(crate) facts: RequestFacts,
+    /// All models that it names.
+    pub(crate) models: Vec<String>,
+    /// Why its models cannot be known from it.
+    pub(crate) unread: Option<Unread>,
+}
+
+/// The same of a body that decides on a limit.
+///
+/// # Errors
+/// Why it cannot be read: not every upstream would read it alike.
+pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Result<Strict, Unread> {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths = kinds.iter().flat_map(|kind| &kind.paths);
+    let configured: Vec<_> = paths.map(|path| path.first()).collect();
+    let differences = wire::differences(body, &configured)?;
+    let unread = match differences.model {
+        true => Unread::SeveralModels,
+        false => Unread::Malformed,
+    };
+    let facts = facts(dialect, rules, body).ok_or(unread)?;
+    let mut models: Vec<_> = facts.model.iter().cloned().collect();
+    models.extend(differences.names);
+    let takes_one = takes_model(dialect) && !differences.modelless.of(dialect);
+    let nameless = models.is_empty() && takes_one;
+    let unread = if differences.model {
+        Some(Unread::SeveralModels)
+    } else {
+        nameless.then_some(Unread::NoModel)
+    };
+    Ok(Strict {
+        facts,
+        models,
+        unread,
+    })
+}
+
+/// Whether a request of this dialect has to name a model.
+fn takes_model(dialect: Dialect) -> bool {
+    !matches!(
+        dialect,
+        Dialect::Unknown
+            | Dialect::GeminiInteractions
+            | Dialect::MistralConversations
+            | Dialect::LlamaCpp
+            | Dialect::OpenaiMedia
+            | Dialect::GeminiLive
+    )
+}
+
+/// What stands at the configured paths; the first of each kind that says something.
+fn configured(rules: &Rules, body: &[u8]) -> Option<Box<Named>> {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let mut found = wire::pick(&paths, body).into_iter();
+    let [session, agent, user] = kinds.map(|kind| {
+        let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
+        of_kind.into_iter().flatten().next()
+    });
+    Some(Box::new(Named {
+        session,
+        agent,
+        user,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Why is the sky blue?"}]}"#;
+
+    #[test]
+    fn a_body_in_pieces_gives_its_facts_and_its_tokens() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::OpenaiChat, &memory, 1 << 20);
+        for piece in BODY.chunks(7) {
+            assert!(request.push(piece));
+        }
+        request.read(&Rules::default());
+        assert!(request.facts.is_none(), "not before it is whole");
+        request.complete();
+        request.read(&Rules::default());
+        let facts = request.facts.as_deref().expect("facts");
+        assert_eq!(facts.model.as_deref(), Some("m-1"));
+        assert_eq!(request.count(), Some(tokens::count("Why is the sky blue?")));
+        request.release();
+        assert_eq!((request.count(), memory.used()), (None, 0));
+    }
+
+    #[test]
+    fn a_body_over_the_bound_is_dropped_and_its_memory_given_back() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::OpenaiChat, &memory, 50);
+        assert!(request.push(&BODY[..50]));
+        assert!(!request.push(&BODY[50..]));
+        assert!(request.push(BODY), "says so once");
+        request.complete();
+        assert_eq!((request.count(), memory.used()), (None, 0));
+    }
+
+    #[test]
+    fn a_body_without_a_prompt_has_an_unknown_input_not_an_empty_one() {
+        let memory = Memory::new(1 << 20);
+        for body in [&b"{}"[..], b"not JSON"] {
+            let mut request = Request::new(Dialect::OpenaiChat, &memory, 1 << 20);
+            assert!(request.push(body));
+            request.complete();
+            assert_eq!(request.count(), None);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_counted_as_one_however_it_is_cut() {
+        for sign in ["a", "é", "語", "🙂", " word", "\n\n  x1"] {
+            let text = sign.repeat(3 * TURN_BYTES / sign.len() + 1);
+            for text in [
+                &text[..],
+                &format!("x{text}"),
+                &format!("xy{text}"),
+                &format!("xyz{text}"),
+            ] {
+                assert_eq!(count_giving_way(text), tokens::count(text), "{sign:?}");
+            }
+        }
+        assert_eq!(count_giving_way(""), 0);
+    }
+
+    #[test]
+    fn nothing_is_copied_where_nothing_can_be_read() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::new(Dialect::Unknown, &memory, 1 << 20);
+        assert!(request.push(BODY));
+        assert_eq!(memory.used(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! How calls are measured, as the configuration says.
+
+use crate::attribution::Rules;
+use http::{HeaderName, HeaderValue};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_core::memory::DEFAULT_BYTES;
+use tokengauge_core::pattern::Pattern;
+use tokengauge_core::upstream_facts::UpstreamFacts;
+
+/// How calls are measured.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    /// Tokens after the first frame that an `output_tps` needs.
+    pub min_output_tokens: u64,
+    /// Tokens per second of one stream above which it must have been held back upstream.
+    pub buffered_above: f64,
+    /// A longer gap between frames with tokens is a stall.
+    pub stall_threshold: Duration,
+    /// Calls after an upstream comes up that are marked `warm_up`, and for how long.
+    pub warm_up_calls: u32,
+    /// How long after an upstream comes up calls are marked `warm_up`.
+    pub warm_up_for: Duration,
+    /// Bytes of one request or response body that is read whole to measure it.
+    pub body_bytes: usize,
+    /// Bytes that all measuring together may hold.
+    pub memory_bytes: usize,
+    /// Finished calls kept for the API.
+    pub recent_calls: usize,
+    /// Distinct model names that become labels.
+    pub max_models: usize,
+    /// Where session, agent and user are written.
+    pub attribution: Arc<Rules>,
+    /// Which calls belong together; at most 64.
+    pub workloads: Arc<[Workload]>,
+    /// What the operator says of upstreams' engines and hardware, by upstream.
+    pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
+}
+
+/// Calls that belong together. The first that matches names a call's workload; a route's
+/// own `workload` is for calls that none matches.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// The route.
+    pub route: Option<Arc<str>>,
+    /// The model asked for.
+    pub model: Option<Pattern>,
+    /// The agent, by its own name.
+    pub agent: Option<Pattern>,
+    /// Headers that must be present with exactly these values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its own stall threshold.
+    pub stall_threshold: Option<Duration>,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Measure {
+            min_output_tokens: 32,
+            buffered_above: 5_000.0,
+            stall_threshold: Duration::from_secs(1),
+            warm_up_calls: 5,
+            warm_up_for: Duration::from_secs(30),
+            body_bytes: 16 << 20,
+            memory_bytes: DEFAULT_BYTES,
+            recent_calls: 1_000,
+            max_models: 200,
+            attribution: Arc::default(),
+            workloads: Arc::default(),
+            upstream_facts: Arc::default(),
+        }
+    }
+}

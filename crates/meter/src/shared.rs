@@ -1,0 +1,92 @@
+//! What all calls share.
+
+use super::accounting::Accounting;
+use super::background::BackgroundResponses;
+use super::bands::Bands;
+use super::conversations::Conversations;
+use super::live::Registry;
+use super::nesting::OpenSpans;
+use super::route_stats::AllRouteStats;
+use super::subscriber::Subscribers;
+use super::worker::Worker;
+use crate::settings::Measure;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_core::memory::{AdmissionMemory, Memory};
+use tokengauge_core::throughput::Throughput;
+use tokengauge_core::trace::Tracer;
+use tokengauge_wire::Limits;
+
+/// What may come out of decompressing one response body: far more than any stream
+/// of text, and little enough not to hold up a thread.
+const DECODED_BYTES: u64 = 128 << 20;
+
+/// What all calls share.
+pub(crate) struct Shared {
+    /// Read once per call, which keeps to what it read.
+    pub(crate) measure: ArcSwap<Measure>,
+    /// The same of prices, budgets and quotas.
+    pub(crate) accounting: ArcSwap<Accounting>,
+    pub(crate) memory: Arc<Memory>,
+    /// What holds bodies that decide whether their request may leave.
+    pub(crate) admission_memory: AdmissionMemory,
+    pub(crate) worker: Worker,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) lanes: AllRouteStats,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) throughput: Arc<Throughput>,
+    pub(crate) background: BackgroundResponses,
+    /// Calls under way whose upstream knows their span.
+    pub(crate) spans: Arc<OpenSpans>,
+    /// What calls have sent, where sessions are guessed by it.
+    pub(crate) conversations: Conversations,
+    /// How models count their tokens.
+    pub(crate) bands: Bands,
+    pub(crate) tally: Counters,
+    /// Gives calls their spans, where somebody traces.
+    pub(crate) tracer: Option<Arc<Tracer>>,
+}
+
+/// Bounds of the decoder of an HTTP body.
+pub(crate) fn limits(measure: &Measure) -> Limits {
+    Limits {
+        body_bytes: measure.body_bytes,
+        decoded_bytes: DECODED_BYTES,
+        ..Limits::default()
+    }
+}
+
+/// What went wrong with measuring, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    lagged_frames: AtomicU64,
+    skipped_bodies: AtomicU64,
+    panics: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn lagged(&self, frames: u64) {
+        self.lagged_frames.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    pub(crate) fn body_skipped(&self) {
+        self.skipped_bodies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lagged_frames(&self) -> u64 {
+        self.lagged_frames.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn skipped_bodies(&self) -> u64 {
+        self.skipped_bodies.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+}

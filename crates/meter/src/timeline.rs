@@ -1,0 +1,365 @@
+//! The instants of one generation and what follows from them. Every formula is
+//! that of the design's `measurement.md`; instants come in, no clock is read.
+
+use std::time::{Duration, Instant};
+use tokengauge_core::call::{SEGMENT_SECONDS, SpeedSegment, seconds};
+use tokengauge_core::inter_token::InterToken;
+
+/// The length of a segment.
+const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
+/// Segments of one generation, an hour of them. What comes later is of the last.
+const MAX_SEGMENTS: usize = 360;
+
+/// Stalls of one generation that are kept one by one; the others are only counted.
+const MAX_STALLED: usize = 16;
+
+/// Running token counts behind a frame that carried generated text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Tokens of all channels so far.
+    pub(crate) all: u64,
+    /// Tokens of the channels other than reasoning so far.
+    pub(crate) answer: u64,
+    /// Whether the frame carried a channel other than reasoning.
+    pub(crate) answered: bool,
+}
+
+/// The frames of one run of tokens: all channels, or the answer alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    /// The first frame.
+    pub(crate) first: Instant,
+    /// Tokens that arrived in it.
+    pub(crate) first_tokens: u64,
+    /// The last frame.
+    pub(crate) last: Instant,
+    /// How many frames.
+    pub(crate) frames: u64,
+}
+
+impl Span {
+    fn extend(span: &mut Option<Span>, at: Instant, tokens: u64) {
+        match span {
+            Some(span) => {
+                span.last = span.last.max(at);
+                span.frames += 1;
+            }
+            None => {
+                *span = Some(Span {
+                    first: at,
+                    first_tokens: tokens,
+                    last: at,
+                    frames: 1,
+                });
+            }
+        }
+    }
+
+    /// From the first frame to the last.
+    pub(crate) fn duration(&self) -> Duration {
+        self.last.saturating_duration_since(self.first)
+    }
+
+    /// Tokens after the first frame, of `total`.
+    pub(crate) fn decoded(&self, total: u64) -> u64 {
+        total.saturating_sub(self.first_tokens)
+    }
+
+    /// (n − n_first) / (last − first); infinite where everything came at once, and
+    /// `None` where nothing came after the first frame.
+    pub(crate) fn rate(&self, total: u64) -> Option<f64> {
+        let decoded = self.decoded(total);
+        (decoded > 0).then(|| decoded as f64 / self.duration().as_secs_f64())
+    }
+}
+
+/// When the frames of one generation came.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    /// Frames with generated text on any channel.
+    pub(crate) all: Option<Span>,
+    /// Frames with generated text on a channel other than reasoning.
+    pub(crate) answer: Option<Span>,
+    /// The longest gap between frames with generated text.
+    pub(crate) longest_gap: Option<Duration>,
+    /// Gaps over the threshold.
+    pub(crate) stalls: u64,
+    /// When the first stalls ended, and how long they took.
+    pub(crate) stalled: Vec<(Instant, Duration)>,
+    /// Latencies by token.
+    pub(crate) inter_token: Option<Box<InterToken>>,
+    /// Gaps between frames with generated text, however many tokens those carry.
+    pub(crate) inter_chunk: Option<Box<InterToken>>,
+    /// The highest running count so far: a merge can take a token back.
+    highest: u64,
+    /// The last frame that brought the highest count up.
+    grown: Option<Instant>,
+    /// Tokens by segment, those of the first frame left out.
+    segments: Vec<u32>,
+    /// Waits for the agent, where there were any.
+    blocked: Option<Box<AgentBlocked>>,
+}
+
+/// For how long the proxy waited for the agent to take what had come.
+#[derive(Debug, Default)]
+struct AgentBlocked {
+    all: Duration,
+    /// The part of it behind the last frame with generated text.
+    since: Duration,
+    /// The part of it between the first of them and the last.
+    decoding: Duration,
+}
+
+impl Timeline {
+    /// The agent took nothing for so long before the next frame could be read.
+    pub(crate) fn blocked(&mut self, waited: Duration) {
+        if waited > Duration::ZERO {
+            let blocked = self.blocked.get_or_insert_default();
+            blocked.all += waited;
+            blocked.since += waited;
+        }
+    }
+
+    /// How long it took nothing in all.
+    pub(crate) fn agent_blocked(&self) -> Duration {
+        self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
+    }
+
+    /// Takes what it took nothing for since the last frame with generated text.
+    fn blocked_since(&mut self) -> Duration {
+        let Some(blocked) = &mut self.blocked else {
+            return Duration::ZERO;
+        };
+        let since = std::mem::take(&mut blocked.since);
+        if self.all.is_some() {
+            blocked.decoding += since;
+        }
+        since
+    }
+
+    /// Whether the agent decided the pace: the proxy waited for it during more than a tenth of
+    /// the time from the first token to the last.
+    pub(crate) fn is_agent_limited(&self) -> bool {
+        let decoding = self.all.map(|span| span.duration()).unwrap_or_default();
+        let blocked = self.blocked.as_ref().map(|it| it.decoding);
+        blocked.is_some_and(|blocked| blocked > decoding / 10)
+    }
+
+    /// A frame with generated text came at `at`, and brought the counts to `running`.
+    pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
+        let blocked = self.blocked_since();
+        if let Some(span) = &self.all {
+            // The wait for the agent is no gap of the upstream's.
+            let gap = at
+                .saturating_duration_since(span.last)
+                .saturating_sub(blocked);
+            self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
+            if blocked.is_zero() {
+                let inter_chunk = self.inter_chunk.get_or_insert_default();
+                inter_chunk.record(gap.as_secs_f64(), 1);
+            } else {
+                // What came meanwhile waited to be read.
+                self.grown = None;
+            }
+            if gap > stall_threshold {
+                self.stalls += 1;
+                if self.stalled.len() < MAX_STALLED {
+                    self.stalled.push((at, gap));
+                }
+            }
+        }
+        let new = running.all.saturating_sub(self.highest);
+        self.fill(at, new);
+        self.weigh(at, running.all);
+        Span::extend(&mut self.all, at, running.all);
+        if running.answered {
+            Span::extend(&mut self.answer, at, running.answer);
+        }
+    }
+
+    /// Puts the frame's tokens into its segment. One that comes at the end of a segment is
+    /// of it.
+    fn fill(&mut self, at: Instant, new: u64) {
+        let Some(first) = self.all.map(|span| span.first) else {
+            return;
+        };
+        let since = at.saturating_duration_since(first).as_nanos();
+        let index = since.saturating_sub(1) / SEGMENT.as_nanos();
+        let index = usize::try_from(index).map_or(MAX_SEGMENTS - 1, |at| at.min(MAX_SEGMENTS - 1));
+        if self.segments.len() <= index {
+            self.segments.resize(index + 1, 0);
+        }
+        if let Some(tokens) = self.segments.get_mut(index) {
+            *tokens = tokens.saturating_add(u32::try_from(new).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The speed within a stream of `total` tokens that took longer than one segment; empty
+    /// for others. The tokens add up to those behind the first frame.
+    pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
+        let Some(span) = self.all.filter(|span| span.duration() > SEGMENT) else {
+            return Vec::new();
+        };
+        let counted: u64 = self.segments.iter().map(|tokens| u64::from(*tokens)).sum();
+        let mut segments: Vec<_> = self
+            .segments
+            .iter()
+            .map(|tokens| SpeedSegment {
+                tokens: u64::from(*tokens),
+                seconds: seconds(SEGMENT),
+            })
+            .collect();
+        let before = SEGMENT * (segments.len() as u32).saturating_sub(1);
+        if let Some(last) = segments.last_mut() {
+            last.seconds = seconds(span.duration().saturating_sub(before));
+            // The end of the text can merge tokens, or make one of what was held back.
+            last.tokens = (last.tokens + span.decoded(total)).saturating_sub(counted);
+        }
+        segments
+    }
+
+    /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
+    /// its gap to the next one that does.
+    fn weigh(&mut self, at: Instant, tokens: u64) {
+        let new = tokens.saturating_sub(self.highest);
+        self.highest = self.highest.max(tokens);
+        let Some(since) = self.grown else {
+            self.grown = Some(at);
+            return;
+        };
+        if new == 0 {
+            return;
+        }
+        let gap = at.saturating_duration_since(since).as_secs_f64();
+        let inter_token = self.inter_token.get_or_insert_default();
+        inter_token.record(gap / new as f64, new);
+        self.grown = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Plays frames of (milliseconds, running count of all channels), all answers.
+    fn timeline(start: Instant, frames: &[(u64, u64)]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for (millis, tokens) in frames {
+            let running = Running {
+                all: *tokens,
+                answer: *tokens,
+                answered: true,
+            };
+            timeline.frame(start + Duration::from_millis(*millis), running, SECOND);
+        }
+        timeline
+    }
+
+    #[test]
+    fn rate_leaves_out_the_tokens_of_the_first_frame() {
+        let timeline = timeline(Instant::now(), &[(100, 8), (600, 36), (1100, 64)]);
+        let span = timeline.all.expect("frames came");
+        assert_eq!(span.first_tokens, 8);
+        assert_eq!(span.decoded(64), 56);
+        assert_eq!(span.rate(64), Some(56.0));
+    }
+
+    #[test]
+    fn everything_in_one_frame_has_no_rate_and_in_one_instant_an_infinite_one() {
+        let start = Instant::now();
+        let one = timeline(start, &[(0, 64)]).all.expect("a frame came");
+        assert_eq!(one.rate(64), None);
+        let burst = timeline(start, &[(0, 1), (0, 64)]).all.expect("frames");
+        assert_eq!(burst.rate(64), Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn latency_is_weighted_by_token_and_its_sum_is_the_decode_time() {
+        let timeline = timeline(Instant::now(), &[(0, 3), (300, 6), (350, 7), (1350, 8)]);
+        let inter_token = timeline.inter_token.expect("gaps were seen");
+        assert_eq!(inter_token.tokens(), 5);
+        let classes: Vec<_> = inter_token.classes().collect();
+        assert_eq!(classes.len(), 3, "0.1 thrice and 0.05 and 1.0: {classes:?}");
+        let sum: f64 = classes.iter().map(|(mean, n)| mean * f64::from(*n)).sum();
+        assert!((sum - 1.35).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_frame_that_finishes_no_token_leaves_its_gap_to_the_next() {
+        let timeline = timeline(Instant::now(), &[(0, 2), (100, 2), (200, 1), (300, 3)]);
+        let inter_token = timeline.inter_token.expect("gaps were seen");
+        let classes: Vec<_> = inter_token.classes().collect();
+        assert_eq!(classes.len(), 1);
+        assert_eq!(classes[0].1, 1);
+        assert!((classes[0].0 - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stalls_are_gaps_over_the_threshold_and_the_longest_gap_is_kept() {
+        let timeline = timeline(Instant::now(), &[(0, 1), (1000, 2), (2001, 3), (4000, 4)]);
+        assert_eq!(timeline.stalls, 2, "a gap of exactly the threshold is none");
+        assert_eq!(timeline.longest_gap, Some(Duration::from_millis(1999)));
+    }
+
+    #[test]
+    fn a_single_frame_has_no_gap() {
+        let timeline = timeline(Instant::now(), &[(0, 1)]);
+        assert_eq!(timeline.longest_gap, None);
+        assert_eq!(timeline.inter_token, None);
+    }
+
+    #[test]
+    fn the_answer_has_a_span_of_its_own_after_reasoning() {
+        let start = Instant::now();
+        let mut timeline = Timeline::default();
+        let at = |millis| start + Duration::from_millis(millis);
+        for (millis, all, answer, answered) in [
+            (0, 10, 0, false),
+            (1000, 20, 0, false),
+            (2000, 25, 5, true),
+            (3000, 45, 25, true),
+            (4000, 50, 25, false),
+        ] {
+            let running = Running {
+                all,
+                answer,
+                answered,
+            };
+            timeline.frame(at(millis), running, SECOND);
+        }
+        let answer = timeline.answer.expect("answers came");
+        assert_eq!((answer.first, answer.last), (at(2000), at(3000)));
+        assert_eq!(answer.rate(25), Some(20.0));
+        assert_eq!(timeline.all.expect("frames").rate(50), Some(10.0));
+    }
+
+    #[test]
+    fn a_long_stream_has_a_speed_for_each_ten_seconds() {
+        let frames = [
+            (0, 5),
+            (4_000, 105),
+            (10_000, 205),
+            (10_001, 206),
+            (31_000, 256),
+        ];
+        let timeline = timeline(Instant::now(), &frames);
+        let segments = timeline.segments(257);
+        let found: Vec<_> = segments.iter().map(|s| (s.tokens, s.seconds)).collect();
+        assert_eq!(found, [(200, 10.0), (1, 10.0), (0, 10.0), (51, 1.0)]);
+        let tokens: u64 = segments.iter().map(|segment| segment.tokens).sum();
+        assert_eq!(tokens, timeline.all.expect("frames").decoded(257));
+    }
+
+    #[test]
+    fn a_stream_of_one_segment_has_none_and_an_endless_one_has_bounded_ones() {
+        let start = Instant::now();
+        assert_eq!(timeline(start, &[(0, 1), (10_000, 50)]).segments(50), []);
+        let day: Vec<_> = (0..1440).map(|minute| (minute * 60_000, minute)).collect();
+        let segments = timeline(start, &day).segments(1439);
+        assert_eq!(segments.len(), MAX_SEGMENTS);
+        let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
+        assert_eq!(seconds, 1439.0 * 60.0);
+    }
+}

@@ -1,0 +1,199 @@
+//! How a call ended, and whether its speed can be known.
+
+use super::generation::Generation;
+use crate::settings::Measure;
+use std::time::Instant;
+use tokengauge_core::call::{Dialect, Outcome, TpsUnavailable};
+use tokengauge_core::observer::{End, FailureKind};
+
+/// Frames with generated text that an `output_tps` needs.
+const MIN_FRAMES: u64 = 4;
+
+/// What a verdict rests on beside the generation itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) dialect: Dialect,
+    /// The upstream's status, where it answered.
+    pub(crate) status: Option<u16>,
+    /// Whether the answer came as a stream, where one came.
+    pub(crate) streamed: Option<bool>,
+    /// Whether an answer's end could be known from its body: it was all read.
+    pub(crate) readable: bool,
+    pub(crate) lagged: bool,
+    /// Choices asked for.
+    pub(crate) choices: Option<u32>,
+    /// More was generated than streamed.
+    pub(crate) hidden: bool,
+}
+
+/// How the call ended. What the proxy failed with comes first; then the upstream's
+/// own word (status, error event); then how the body ended. An agent that leaves
+/// behind the terminator has the whole response.
+pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outcome {
+    let refused = facts.status.is_some_and(|status| status >= 400);
+    match end {
+        // Its own status and errors come first, as for an agent that left.
+        End::Failed(kind) if *kind != FailureKind::AgentSendTimeout => failed(*kind),
+        _ if refused => Outcome::HttpError,
+        _ if generation.error.is_some() => Outcome::ErrorEvent,
+        End::Drained if !generation.terminated => Outcome::Drained,
+        End::ClientCancelled | End::Failed(_) if !generation.terminated => Outcome::ClientCancelled,
+        End::UpstreamReset => Outcome::UpstreamReset,
+        End::Complete if unterminated(facts, generation) => Outcome::UpstreamReset,
+        End::Complete | End::ClientCancelled | End::Drained | End::Failed(_) => Outcome::Complete,
+    }
+}
+
+/// Whether the upstream worked on the prompt, so that it counts as input where the provider
+/// does not say so itself: it was `sent` as a whole or `answered`, and not refused, be it by
+/// an error in a 200 before anything was generated.
+pub(crate) fn processed(
+    outcome: Outcome,
+    facts: &Facts,
+    generation: &Generation,
+    sent: Option<Instant>,
+    answered: bool,
+) -> bool {
+    let generated = generation.timeline.all.is_some()
+        || generation.tokens().all() > 0
+        || (answered && !facts.readable);
+    match outcome {
+        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable => false,
+        Outcome::ErrorEvent => generated,
+        _ => sent.is_some() || facts.status.is_some(),
+    }
+}
+
+/// How a call ended that the proxy could not forward.
+pub(crate) fn failed(kind: FailureKind) -> Outcome {
+    match kind {
+        FailureKind::Dns | FailureKind::Connect | FailureKind::Tls => Outcome::Unreachable,
+        FailureKind::ConnectTimeout
+        | FailureKind::HeadTimeout
+        | FailureKind::IdleTimeout
+        | FailureKind::SendTimeout => Outcome::Timeout,
+        FailureKind::AgentSendTimeout => Outcome::ClientCancelled,
+        FailureKind::Reset | FailureKind::Protocol => Outcome::UpstreamReset,
+        FailureKind::NoRoute
+        | FailureKind::BadRequest
+        | FailureKind::UnsupportedCoding
+        | FailureKind::RateLimited
+        | FailureKind::OverBudget
+        | FailureKind::UnreadableBody
+        | FailureKind::Overloaded
+        | FailureKind::ConfigRefused => Outcome::Rejected,
+    }
+}
+
+/// A stream that ended cleanly, but with neither terminator nor finish reason, in a
+/// dialect that has either.
+fn unterminated(facts: &Facts, generation: &Generation) -> bool {
+    let has_an_end = !matches!(
+        facts.dialect,
+        // Triton's streams end as HTTP says, and in no other way.
+        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank | Dialect::EngineGenerate
+    );
+    let answered = facts.status.is_none_or(|status| status < 300);
+    facts.readable
+        && !facts.lagged
+        && answered
+        && facts.streamed == Some(true)
+        && has_an_end
+        && !generation.concluded()
+}
+
+/// Why there is no `output_tps`; `None` where there is one.
+///
+/// Several reasons can hold at once. The first of these is recorded: there was no answer
+/// (`ended_early`); the tokens are not known (`unparsed`, `lagged`); they have no
+/// pace (`not_streamed`, `multiple_choices`); a bad end came before there was enough
+/// (`ended_early`); there is not enough (`too_few_tokens`); the pace is not the
+/// model's (`agent_limited`, `buffered`); there is not enough still (`too_few_frames`); the tokens
+/// are not all (`hidden_output`).
+pub(crate) fn unavailable(
+    measure: &Measure,
+    outcome: Outcome,
+    facts: &Facts,
+    generation: &Generation,
+) -> Option<TpsUnavailable> {
+    let answered = facts.status.is_some_and(|status| status < 400);
+    if !answered {
+        return Some(TpsUnavailable::EndedEarly);
+    }
+    if !facts.readable || facts.dialect == Dialect::Unknown {
+        return Some(TpsUnavailable::Unparsed);
+    }
+    if facts.lagged {
+        return Some(TpsUnavailable::Lagged);
+    }
+    if facts.streamed != Some(true) {
+        return Some(TpsUnavailable::NotStreamed);
+    }
+    let several = facts.choices.is_some_and(|choices| choices > 1);
+    if several || generation.counts.several_choices {
+        return Some(TpsUnavailable::MultipleChoices);
+    }
+    pace(measure, outcome, facts, generation)
+}
+
+/// Why there is no `total_tps`; `None` where there is one.
+pub(crate) fn total_unavailable(facts: &Facts, generation: &Generation) -> Option<TpsUnavailable> {
+    let answered = facts.status.is_some_and(|status| status < 400);
+    if !answered {
+        Some(TpsUnavailable::EndedEarly)
+    } else if !facts.readable || facts.dialect == Dialect::Unknown {
+        Some(TpsUnavailable::Unparsed)
+    } else if facts.lagged {
+        Some(TpsUnavailable::Lagged)
+    } else if facts.hidden {
+        Some(TpsUnavailable::HiddenOutput)
+    } else if generation.tokens().all() == 0 {
+        Some(TpsUnavailable::TooFewTokens)
+    } else {
+        None
+    }
+}
+
+fn pace(
+    measure: &Measure,
+    outcome: Outcome,
+    facts: &Facts,
+    generation: &Generation,
+) -> Option<TpsUnavailable> {
+    let total = generation.tokens().all();
+    let span = generation.timeline.all;
+    let decoded = span.map_or(0, |span| span.decoded(total));
+    let frames = span.map_or(0, |span| span.frames);
+    let rate = span.and_then(|span| span.rate(total)).unwrap_or(0.0);
+    let too_few_tokens = decoded < measure.min_output_tokens.max(1);
+    let too_few_frames = frames < MIN_FRAMES;
+    // Enough tokens, and all of them at once: a proxy before us held them back.
+    let at_once = span.is_some_and(|span| span.first_tokens >= measure.min_output_tokens.max(1));
+    if outcome != Outcome::Complete && (too_few_tokens || too_few_frames) {
+        Some(TpsUnavailable::EndedEarly)
+    } else if too_few_tokens && at_once {
+        Some(TpsUnavailable::Buffered)
+    } else if too_few_tokens {
+        Some(TpsUnavailable::TooFewTokens)
+    } else if generation.timeline.is_agent_limited() {
+        Some(TpsUnavailable::AgentLimited)
+    } else if rate > measure.buffered_above {
+        Some(TpsUnavailable::Buffered)
+    } else if too_few_frames {
+        Some(TpsUnavailable::TooFewFrames)
+    } else if facts.hidden {
+        Some(TpsUnavailable::HiddenOutput)
+    } else {
+        None
+    }
+}
+
+/// The speed from the first answer on, reasoning left out: under the same conditions
+/// as `output_tps`, held against the answer's own frames and tokens.
+pub(crate) fn answer_rate(measure: &Measure, generation: &Generation) -> Option<f64> {
+    let answered = generation.tokens().answered();
+    let span = generation.timeline.answer?;
+    let enough = span.decoded(answered) >= measure.min_output_tokens && span.frames >= MIN_FRAMES;
+    let rate = span.rate(answered).filter(|_| enough);
+    rate.filter(|rate| *rate <= measure.buffered_above)
+}

@@ -1,0 +1,260 @@
+//! TLS towards agents and towards upstreams. Both sides read their files again when
+//! these change: new connections use what is new, running ones keep what they have.
+
+mod files;
+mod reload;
+
+use crate::endpoint::Protocol;
+use reload::Reloading;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    CertificateError, ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier,
+};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+pub use files::Invalid;
+
+const H2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// TLS towards agents. Files are read again when they change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerTls {
+    /// Certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+    /// Agents must show a certificate signed by one of these.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS towards an upstream. Files are read again when they change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientTls {
+    /// Trusted roots, PEM, in place of the system's.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate chain and key, PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name to ask for and check, in place of the endpoint's host.
+    pub server_name: Option<String>,
+}
+
+/// Makes TLS connections of an upstream's TCP connections.
+#[derive(Debug)]
+pub struct Connector {
+    config: Reloading<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Connector {
+    /// Reads the files that `tls` names.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read or does not hold what it should.
+    pub fn new(tls: &ClientTls, protocol: Protocol) -> Result<Connector, Invalid> {
+        let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
+        let identity_files = tls
+            .identity
+            .iter()
+            .flat_map(|(certificate, key)| [certificate, key]);
+        let files = tls.ca.iter().chain(identity_files).cloned().collect();
+        let tls = tls.clone();
+        let config = Reloading::new(
+            files,
+            Instant::now(),
+            Box::new(move || client_config(&tls, protocol)),
+        )?;
+        Ok(Connector {
+            config,
+            server_name,
+        })
+    }
+
+    /// Does the handshake. `host` is the endpoint's, with or without the brackets of an
+    /// IPv6 address; it is asked for and checked unless the settings name another. What
+    /// ALPN chose is in the stream.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake fails; the message says what the operator can do.
+    pub async fn connect<T>(&self, tcp: T, host: &str) -> io::Result<client::TlsStream<T>>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => server_name(host).map_err(io::Error::other)?,
+        };
+        let connector = TlsConnector::from(self.config.current(Instant::now()));
+        connector
+            .connect(name.clone(), tcp)
+            .await
+            .map_err(|error| explain(error, &name))
+    }
+}
+
+/// Makes TLS connections of agents' TCP connections.
+#[derive(Debug)]
+pub struct Acceptor {
+    config: Reloading<ServerConfig>,
+}
+
+impl Acceptor {
+    /// Reads the files that `tls` names.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read or does not hold what it should.
+    pub fn new(tls: &ServerTls) -> Result<Acceptor, Invalid> {
+        let files = [&tls.certificate, &tls.key]
+            .into_iter()
+            .chain(&tls.client_ca)
+            .cloned()
+            .collect();
+        let tls = tls.clone();
+        let config = Reloading::new(files, Instant::now(), Box::new(move || server_config(&tls)))?;
+        Ok(Acceptor { config })
+    }
+
+    /// Does the handshake; how long it may take is for the caller to say.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake fails.
+    pub async fn accept(&self, tcp: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
+        TlsAcceptor::from(self.config.current(Instant::now()))
+            .accept(tcp)
+            .await
+    }
+}
+
+fn client_config(tls: &ClientTls, protocol: Protocol) -> Result<ClientConfig, Invalid> {
+    let roots = match &tls.ca {
+        Some(file) => Arc::new(files::roots(file)?),
+        None => system_roots()?,
+    };
+    let builder = client_builder().with_root_certificates(roots);
+    let mut config = match &tls.identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(files::certificates(certificate)?, files::private_key(key)?)
+            .map_err(|error| Invalid::pair(certificate, key, &error))?,
+    };
+    config.alpn_protocols = match protocol {
+        Protocol::Auto => vec![H2.to_vec(), HTTP1.to_vec()],
+        Protocol::Http1 => vec![HTTP1.to_vec()],
+        Protocol::Http2 => vec![H2.to_vec()],
+    };
+    Ok(config)
+}
+
+fn server_config(tls: &ServerTls) -> Result<ServerConfig, Invalid> {
+    let builder = server_builder();
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let roots = Arc::new(files::roots(file)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(
+                roots,
+                Arc::new(ring::default_provider()),
+            );
+            let verifier = verifier
+                .build()
+                .map_err(|error| Invalid::authority(file, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(
+            files::certificates(&tls.certificate)?,
+            files::private_key(&tls.key)?,
+        )
+        .map_err(|error| Invalid::pair(&tls.certificate, &tls.key, &error))?;
+    config.alpn_protocols = vec![H2.to_vec(), HTTP1.to_vec()];
+    Ok(config)
+}
+
+/// The provider is named because a process may have compiled in a second one.
+fn client_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has the suites of TLS 1.2 and 1.3")
+}
+
+fn server_builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
+    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has the suites of TLS 1.2 and 1.3")
+}
+
+/// The machine's own roots: read once, shared by all upstreams.
+fn system_roots() -> Result<Arc<RootCertStore>, Invalid> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    });
+    if roots.is_empty() {
+        Err(Invalid::NoSystemRoots)
+    } else {
+        Ok(Arc::clone(roots))
+    }
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, Invalid> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    ServerName::try_from(bare.to_owned()).map_err(|_| Invalid::ServerName {
+        name: host.to_owned(),
+    })
+}
+
+/// Says what the operator can do where rustls says only what is wrong.
+fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
+    let Some(cause) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    else {
+        return error;
+    };
+    use CertificateError::{
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext,
+        UnknownIssuer,
+    };
+    let name = name.to_str();
+    let advice = match cause {
+        // A signature is also bad where an authority of that name has another key.
+        rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
+            "no trusted authority signed its certificate; `tls.ca` names others to trust".to_owned()
+        }
+        rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
+            "its certificate has expired".to_owned()
+        }
+        rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
+            format!("its certificate is not for `{name}`; `tls.server_name` asks for another name")
+        }
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS on this port".to_owned(),
+        rustls::Error::AlertReceived(alert) => {
+            format!(
+                "it refused the handshake ({alert:?}); it may want a certificate (`tls.certificate`, `tls.key`)"
+            )
+        }
+        rustls::Error::NoApplicationProtocol => {
+            "it does not speak the protocol asked for".to_owned()
+        }
+        other => other.to_string(),
+    };
+    io::Error::new(error.kind(), advice)
+}

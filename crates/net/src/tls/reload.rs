@@ -1,0 +1,93 @@
+//! Something made of files, made again when they change.
+
+use super::Invalid;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// How often the files are looked at, at most.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+type Build<T> = Box<dyn Fn() -> Result<T, Invalid> + Send + Sync>;
+
+/// The newest usable version of something made of files.
+pub(super) struct Reloading<T> {
+    files: Vec<PathBuf>,
+    build: Build<T>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    current: Arc<T>,
+    stamps: Vec<Stamp>,
+    checked: Instant,
+}
+
+/// What a changed file does not share with what it was; `None` where there is no file.
+type Stamp = Option<(SystemTime, u64)>;
+
+impl<T> Reloading<T> {
+    pub(super) fn new(files: Vec<PathBuf>, now: Instant, build: Build<T>) -> Result<Self, Invalid> {
+        // Stamps before contents: a change in between is then seen next time.
+        let stamps = stamps(&files);
+        let current = Arc::new(build()?);
+        Ok(Reloading {
+            files,
+            build,
+            state: Mutex::new(State {
+                current,
+                stamps,
+                checked: now,
+            }),
+        })
+    }
+
+    /// The version to use for a new connection. Looks at the files at most once a second,
+    /// and reads them only where they changed. What cannot be used is reported once, and
+    /// the version before it stays.
+    pub(super) fn current(&self, now: Instant) -> Arc<T> {
+        let mut state = self.state.lock();
+        if !self.files.is_empty() && now.duration_since(state.checked) >= CHECK_EVERY {
+            state.checked = now;
+            self.refresh(&mut state);
+        }
+        Arc::clone(&state.current)
+    }
+
+    fn refresh(&self, state: &mut State<T>) {
+        let stamps = stamps(&self.files);
+        if stamps == state.stamps {
+            return;
+        }
+        state.stamps = stamps;
+        match (self.build)() {
+            Ok(new) => {
+                state.current = Arc::new(new);
+                tracing::info!(files = ?self.files, "TLS files changed: new connections use them");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "TLS files changed but cannot be used: what was read before stays in use");
+            }
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Reloading<T> {
+    /// Names the files and nothing that was in them.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Reloading")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp = |file: &PathBuf| {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files.iter().map(stamp).collect()
+}

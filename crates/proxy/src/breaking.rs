@@ -1,0 +1,66 @@
+//! The end of a body that broke off: the agent gets what came before, and does not take it
+//! for all there is.
+
+use super::body::BodyError;
+use super::direct::SharedSocket;
+use super::tap::now;
+use super::timer::Timer;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether all has left.
+const LOOK: Duration = Duration::from_millis(5);
+/// An agent that does not read what is left is not waited for any longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// An error that a server gets when what it got before has left: it forgets what it has
+/// not written.
+pub(super) struct Breaking {
+    error: Option<BodyError>,
+    agent: Option<SharedSocket>,
+    /// Only a reset tells this agent that the body is not whole.
+    reset: bool,
+    look: Instant,
+    until: Instant,
+    timer: Timer,
+}
+
+impl Breaking {
+    pub fn new(error: BodyError, agent: Option<SharedSocket>, reset: bool) -> Breaking {
+        let at = now();
+        Breaking {
+            error: Some(error),
+            agent,
+            reset,
+            look: at + LOOK,
+            until: at + LONGEST,
+            timer: Timer::default(),
+        }
+    }
+
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
+        loop {
+            let look = self.look;
+            ready!(self.timer.poll(cx, || look));
+            let at = now();
+            let clear = self.agent.as_ref().is_none_or(SharedSocket::is_clear);
+            if clear || at >= self.until {
+                break;
+            }
+            self.look = at + LOOK;
+        }
+        if let Some(agent) = self.agent.take().filter(|_| self.reset) {
+            agent.reset_at_end();
+        }
+        let error = self.error.take();
+        Poll::Ready(error.unwrap_or(BodyError::Agent))
+    }
+}
+
+impl std::fmt::Debug for Breaking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Breaking")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,271 @@
+//! A call's observer behind a wall: whatever goes wrong there stays there.
+
+use super::sending::AgentSide;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge_core::observer::{
+    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+};
+
+/// The observer of one call, and the few instants that the limits need. Shared by the
+/// two bodies of the call.
+#[derive(Debug)]
+pub(super) struct CallHandle {
+    observer: PanicGuard,
+    began: Instant,
+    /// Nanoseconds from `began` to the last byte that moved, either way.
+    moved: AtomicU64,
+    /// Nanoseconds from `began` to the end of the request body; 0 before that.
+    sent: AtomicU64,
+    /// Why the agent's body could not be read to its end.
+    upload_failed: AtomicBool,
+    upload_malformed: AtomicBool,
+    /// The upstream waits for more of the agent's body.
+    upload_awaited: AtomicBool,
+}
+
+impl CallHandle {
+    /// Begins a call.
+    pub fn begin(
+        observer: &dyn Observer,
+        panics: &Arc<AtomicU64>,
+        start: CallStart<'_>,
+    ) -> CallHandle {
+        let began = start.received;
+        let call = catch_unwind(AssertUnwindSafe(|| observer.begin(start)));
+        let muted = AtomicBool::new(call.is_err());
+        if call.is_err() {
+            panics.fetch_add(1, Ordering::Relaxed);
+        }
+        CallHandle {
+            observer: PanicGuard {
+                call: call.unwrap_or_else(|_| Arc::new(NoopObserver)),
+                panics: Arc::clone(panics),
+                muted,
+                unseen: AtomicU64::new(0),
+                unseen_bytes: AtomicU64::new(0),
+            },
+            began,
+            moved: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            upload_failed: AtomicBool::new(false),
+            upload_malformed: AtomicBool::new(false),
+            upload_awaited: AtomicBool::new(false),
+        }
+    }
+
+    /// When the request head had been read.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Tells the observer something.
+    pub fn tell(&self, message: impl FnOnce(&dyn CallObserver)) {
+        self.observer.ask(message);
+    }
+
+    /// Asks the observer something; `None` from one that cannot answer any more.
+    pub fn ask<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+        self.observer.ask(question)
+    }
+
+    /// Shows a piece of the response.
+    pub fn response_frame(&self, frame: Frame) {
+        let bytes = frame.bytes.len() as u64;
+        if self
+            .observer
+            .ask(|call| call.response_frame(frame))
+            .is_none()
+        {
+            self.observer.unseen.fetch_add(1, Ordering::Relaxed);
+            let unseen_bytes = &self.observer.unseen_bytes;
+            unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// A byte moved.
+    pub fn moved(&self, at: Instant) {
+        self.moved.store(self.since(at), Ordering::Relaxed);
+    }
+
+    /// When a byte moved last.
+    pub fn last_moved(&self) -> Instant {
+        self.began + Duration::from_nanos(self.moved.load(Ordering::Relaxed))
+    }
+
+    /// The last byte of the request body was passed on.
+    pub fn sent(&self, at: Instant) {
+        self.sent.store(self.since(at).max(1), Ordering::Relaxed);
+        self.tell(|call| call.sent(at));
+    }
+
+    /// When the last byte of the request body was passed on, if it was.
+    pub fn when_sent(&self) -> Option<Instant> {
+        let nanos = self.sent.load(Ordering::Relaxed);
+        (nanos > 0).then(|| self.began + Duration::from_nanos(nanos))
+    }
+
+    /// The agent's body could not be read to its end.
+    pub fn upload_failed(&self, malformed: bool) {
+        self.upload_malformed.store(malformed, Ordering::Relaxed);
+        self.upload_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// The agent's body was asked for more; whether it has to send that first.
+    pub fn upload_awaited(&self, awaited: bool) {
+        self.upload_awaited.store(awaited, Ordering::Relaxed);
+    }
+
+    /// Whether it is the agent who has to send more of its body, not the upstream who has
+    /// to take what came.
+    pub fn awaits_upload(&self) -> bool {
+        self.upload_awaited.load(Ordering::Relaxed)
+    }
+
+    /// Whether the agent's body could not be read to its end, and whether that is
+    /// because it is malformed.
+    pub fn failed_upload(&self) -> Option<Upload> {
+        let malformed = self.upload_malformed.load(Ordering::Relaxed);
+        let failed = self.upload_failed.load(Ordering::Relaxed);
+        failed.then_some(if malformed {
+            Upload::Malformed
+        } else {
+            Upload::Abandoned
+        })
+    }
+
+    fn end(&self, at: Instant, end: End) {
+        self.observer.end(at, end);
+    }
+
+    fn since(&self, at: Instant) -> u64 {
+        let nanos = at.saturating_duration_since(self.began).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+}
+
+/// What became of an upload that did not come whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Upload {
+    /// The agent left.
+    Abandoned,
+    /// The agent sent what is not HTTP.
+    Malformed,
+}
+
+/// Owns a call: sees to it that it ends, once, whatever happens.
+#[derive(Debug)]
+pub(super) struct Call {
+    handle: Arc<CallHandle>,
+    agent: AgentSide,
+    over: bool,
+}
+
+impl Call {
+    pub fn new(handle: CallHandle, agent: AgentSide) -> Call {
+        Call {
+            handle: Arc::new(handle),
+            agent,
+            over: false,
+        }
+    }
+
+    pub fn handle(&self) -> &Arc<CallHandle> {
+        &self.handle
+    }
+
+    /// The agent's side.
+    pub fn agent(&self) -> &AgentSide {
+        &self.agent
+    }
+
+    pub fn end(mut self, at: Instant, end: End) {
+        self.over = true;
+        self.handle.end(at, end);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.over {
+            self.handle.end(super::tap::now(), self.agent.end());
+        }
+    }
+}
+
+struct PanicGuard {
+    call: Arc<dyn CallObserver>,
+    panics: Arc<AtomicU64>,
+    muted: AtomicBool,
+    /// Frames of the response not shown since it fell silent.
+    unseen: AtomicU64,
+    unseen_bytes: AtomicU64,
+}
+
+impl PanicGuard {
+    fn ask<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+        if self.muted.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.guarded(question)
+    }
+
+    fn guarded<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+        let answer = catch_unwind(AssertUnwindSafe(|| question(&*self.call)));
+        if answer.is_err() {
+            self.muted.store(true, Ordering::Relaxed);
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+        answer.ok()
+    }
+
+    /// Tells the end even to one that fell silent: it has a call to take off its books.
+    fn end(&self, at: Instant, end: End) {
+        let unseen = self.unseen.swap(0, Ordering::Relaxed);
+        if unseen > 0 {
+            let bytes = self.unseen_bytes.swap(0, Ordering::Relaxed);
+            self.guarded(|call| call.lagged(unseen, bytes));
+        }
+        self.guarded(|call| call.ended(at, end));
+    }
+}
+
+impl std::fmt::Debug for PanicGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wall")
+            .field("muted", &self.muted)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stands in for an observer that could not begin.
+struct NoopObserver;
+
+impl CallObserver for NoopObserver {
+    fn endpoint(&self, _: &str) {}
+    fn connected(&self, _: Instant, _: bool) {}
+    fn request_frame(&self, _: &Bytes) {}
+    fn sent(&self, _: Instant) {}
+    fn head(&self, _: Instant, _: StatusCode, _: &HeaderMap) {}
+    fn response_frame(&self, _: Frame) {}
+    fn lagged(&self, _: u64, _: u64) {}
+    fn overhead(&self, _: Phase, _: Duration) {}
+    fn ended(&self, _: Instant, _: End) {}
+    fn tunnel_frame(&self, _: Side, _: Frame) {}
+    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+        ErrorReply {
+            content_type: "text/plain; charset=utf-8",
+            body: Bytes::from(failure.message.clone()),
+        }
+    }
+    fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
+        None
+    }
+    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+        None
+    }
+}

@@ -1,0 +1,59 @@
+//! A response body that is edited on its way: what the agent did not ask for goes.
+
+use bytes::Bytes;
+use http_body::Frame;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tokengauge_core::observer::Filter;
+
+/// A filter at work. One that panics lets through what it was given.
+pub(super) struct Filtering {
+    filter: Box<dyn Filter>,
+    trailers: Option<Frame<Bytes>>,
+    finished: bool,
+}
+
+impl Filtering {
+    pub fn new(filter: Box<dyn Filter>) -> Filtering {
+        Filtering {
+            filter,
+            trailers: None,
+            finished: false,
+        }
+    }
+
+    /// Whether everything it held back has left.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Gives what leaves in place of a frame; `None` where all of it is held back.
+    pub fn edit(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+        match frame.into_data() {
+            Ok(bytes) => {
+                let same = bytes.clone();
+                let filter = &mut self.filter;
+                let edited = catch_unwind(AssertUnwindSafe(|| filter.push(bytes))).unwrap_or(same);
+                (!edited.is_empty()).then(|| Frame::data(edited))
+            }
+            Err(trailers) => {
+                self.trailers = Some(trailers);
+                None
+            }
+        }
+    }
+
+    /// What is left when the upstream's body is over.
+    pub fn rest(&mut self) -> Option<Frame<Bytes>> {
+        if !self.finished {
+            self.finished = true;
+            let filter = &mut self.filter;
+            let held_back = catch_unwind(AssertUnwindSafe(|| filter.finish())).unwrap_or_default();
+            if !held_back.is_empty() {
+                self.finished = self.trailers.is_none();
+                return Some(Frame::data(held_back));
+            }
+        }
+        self.finished = true;
+        self.trailers.take()
+    }
+}

@@ -1,0 +1,490 @@
+//! One request, one response.
+
+use super::ConnectionInfo;
+use super::address;
+use super::body::Body;
+use super::call_handle::{Call, CallHandle};
+use super::direct::PassthroughWriter;
+use super::exchange::{Answered, Unanswered, exchange};
+use super::headers;
+use super::lingering::{Reads, UnreadBody};
+use super::refusal::{blame, failure, refuse, refuse_unread, too_many};
+use super::rewrite::{self, Rewritten};
+use super::route;
+use super::routing::Routing;
+use super::sending::{AgentSide, SendState};
+use super::tap::now;
+use super::upload::{self, Gate, Upload};
+use super::upstream::{
+    ConnectOptions, Endpoint, InFlightGuard, Lease, Search, Tried, Upstream, Wire,
+};
+use crate::settings::{Route, Settings};
+use arc_swap::ArcSwap;
+use http::header::{CONNECTION, EXPECT};
+use http::uri::Uri;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::observer::{
+    Admission, CallStart, Failure, FailureKind, Observer, RequestBody, Unread,
+};
+use tokengauge_net::tls;
+
+/// Forwards requests by the routes of a configuration.
+pub struct Forwarder {
+    /// Read once per request, which keeps to what it read.
+    routing: ArcSwap<Routing>,
+    observer: Arc<dyn Observer>,
+    panics: Arc<AtomicU64>,
+    nowhere: Arc<str>,
+}
+
+impl Forwarder {
+    /// What stands for route and upstream where no route matches.
+    pub const NOWHERE: &str = "none";
+
+    /// A forwarder with no connections yet.
+    ///
+    /// # Errors
+    ///
+    /// When a file that an upstream's TLS needs cannot be read.
+    pub fn new(settings: Settings, observer: Arc<dyn Observer>) -> Result<Forwarder, tls::Invalid> {
+        Ok(Forwarder {
+            routing: ArcSwap::from_pointee(Routing::new(settings)?),
+            observer,
+            panics: Arc::default(),
+            nowhere: Arc::from(Self::NOWHERE),
+        })
+    }
+
+    /// What requests would be forwarded by under another configuration; what did not
+    /// change keeps its connections. Nothing changes yet.
+    ///
+    /// # Errors
+    ///
+    /// When a file that an upstream's TLS needs cannot be read.
+    pub fn prepare(&self, settings: Settings) -> Result<Routing, tls::Invalid> {
+        self.routing.load().after(settings)
+    }
+
+    /// Forwards new requests by `routing`. Those under way end as they began.
+    pub fn change(&self, routing: Routing) {
+        self.routing.store(Arc::new(routing));
+    }
+
+    /// Connections to all upstreams together may be so many from now on.
+    pub fn limit_descriptors(&self, total: usize) {
+        self.routing.load().descriptors.limit(total);
+    }
+
+    /// What is open to each upstream, and what waits.
+    pub fn upstreams(&self) -> Vec<UpstreamConnections> {
+        let routing = self.routing.load();
+        let mut upstreams: Vec<_> = routing.upstreams.iter().collect();
+        upstreams.sort_by(|one, other| one.settings.name.cmp(&other.settings.name));
+        upstreams.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let connections = |upstream: &&Arc<Upstream>| UpstreamConnections {
+            upstream: Arc::clone(&upstream.settings.name),
+            open: upstream.connections.open(),
+            pending: upstream.connections.pending(),
+            refused: upstream.connections.refused(),
+        };
+        upstreams.iter().map(connections).collect()
+    }
+
+    /// How often an observer panicked. Each time cost the measurement of one call.
+    pub fn observer_panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Forwards a request to where its route says. What fails is said in the response.
+    pub(super) async fn forward(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionInfo,
+        stream: Option<&Arc<SendState>>,
+    ) -> Response<Body> {
+        // Servers keep room for this future in every connection: it has to be small.
+        Box::pin(self.answer(request, connection, stream)).await
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionInfo,
+        stream: Option<&Arc<SendState>>,
+    ) -> Response<Body> {
+        let received = now();
+        let routing = self.routing.load_full();
+        let (parts, body) = request.into_parts();
+        let place = route::choose(&routing.settings.routes, &parts);
+        let chosen = place.map(|place| &*routing.settings.routes[place]);
+        let agent = AgentSide::new(&connection.sending, stream, connection.drain.call());
+        let call = self.begin(received, &parts, chosen, connection, agent);
+        let reads = Reads::of(&parts);
+        let Some(place) = place else {
+            let failure = failure(
+                FailureKind::NoRoute,
+                "no route matches this request; see the routes of the configuration",
+            );
+            return refuse_unread(call, &failure, UnreadBody::all(body, reads));
+        };
+        let route = &routing.settings.routes[place];
+        call.agent().limit(route.upstream.timeouts.send);
+        if let Some((kind, problem)) = unacceptable(route, &parts) {
+            let mut response = refuse(call, &failure(kind, problem));
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            return response;
+        }
+        if let Some(reason) = &routing.settings.refusal {
+            let failure = failure(FailureKind::ConfigRefused, &**reason);
+            return refuse_unread(call, &failure, UnreadBody::all(body, reads));
+        }
+        if let Err(wait) = routing.limiter.check(route) {
+            return refuse_unread(call, &too_many(route, wait), UnreadBody::all(body, reads));
+        }
+        let known = known(route, &parts, &body);
+        let admission = call.handle().ask(|observer| observer.admit(known));
+        if let Some(Admission::Refused(failure)) = &admission {
+            return refuse_unread(call, failure, UnreadBody::all(body, reads));
+        }
+        let forwarding = Forwarding {
+            route,
+            upstream: &routing.upstreams[place],
+            connection,
+            method: parts.method.clone(),
+            agent_version: parts.version,
+            admitted_by_body: admission == Some(Admission::ByBody),
+        };
+        match forwarding.run(parts, body, &call).await {
+            Ok(sent) => forwarding.respond(sent, call),
+            Err(Unsent {
+                failure,
+                source: Some(source),
+            }) => refuse_unread(call, &failure, UnreadBody::new(source, reads)),
+            Err(Unsent { failure, .. }) => refuse(call, &failure),
+        }
+    }
+
+    fn begin(
+        &self,
+        received: Instant,
+        parts: &request::Parts,
+        route: Option<&Route>,
+        connection: &ConnectionInfo,
+        agent: AgentSide,
+    ) -> Call {
+        let start = CallStart {
+            received,
+            started_at: SystemTime::now(),
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: Some(connection.peer),
+            port: Some(connection.port),
+            route: route.map_or(&self.nowhere, |route| &route.name),
+            upstream: route.map_or(&self.nowhere, |route| &route.upstream.name),
+            dialect: route.and_then(|route| route.dialect),
+            workload: route.and_then(|route| route.workload.as_ref()),
+            inject_usage: route.is_some_and(|route| route.inject_usage),
+        };
+        Call::new(
+            CallHandle::begin(&*self.observer, &self.panics, start),
+            agent,
+        )
+    }
+}
+
+/// The connections of one upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConnections {
+    /// Its name.
+    pub upstream: Arc<str>,
+    /// Connections that are open, idle ones included.
+    pub open: usize,
+    /// Requests that wait for one.
+    pub pending: usize,
+    /// Requests that were refused because there was none.
+    pub refused: u64,
+}
+
+/// A request on its way.
+pub(super) struct Forwarding<'a> {
+    pub route: &'a Route,
+    pub upstream: &'a Upstream,
+    pub connection: &'a ConnectionInfo,
+    pub method: Method,
+    pub agent_version: Version,
+    /// Whether the body decides if the request may leave.
+    pub admitted_by_body: bool,
+}
+
+/// What became of a request that was sent.
+pub(super) struct Sent {
+    pub answered: Answered,
+    pub endpoint: Arc<Endpoint>,
+    pub held: InFlightGuard,
+    pub upgrade: Option<OnUpgrade>,
+    pub rewritten: bool,
+    /// What the request's head cost here.
+    pub cost: Duration,
+}
+
+/// A request that was not answered.
+struct Unsent {
+    failure: Failure,
+    /// Its body, where none of it was sent.
+    source: Option<upload::Source>,
+}
+
+impl Unsent {
+    fn with(request: Request<Upload>, failure: Failure) -> Unsent {
+        Unsent {
+            failure,
+            source: Some(request.into_body().into_rest()),
+        }
+    }
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Unsent {
+        Unsent {
+            failure,
+            source: None,
+        }
+    }
+}
+
+/// A request ready to be sent anywhere.
+struct Ready {
+    request: Request<Upload>,
+    /// The agent's target.
+    uri: Uri,
+    gate: Option<Arc<Gate>>,
+    upgrade: Option<OnUpgrade>,
+    rewritten: bool,
+}
+
+impl Forwarding<'_> {
+    async fn run(
+        &self,
+        parts: request::Parts,
+        body: Incoming,
+        call: &Call,
+    ) -> Result<Sent, Unsent> {
+        let handle = call.handle();
+        let mut ready = self.prepare(parts, body, handle).await?;
+        let mut options = ConnectOptions {
+            fresh: false,
+            upgrade: ready.upgrade.is_some(),
+            once: !self.method.is_idempotent(),
+        };
+        let mut cost = now().saturating_duration_since(handle.began());
+        loop {
+            let leased = match self.lease(options, handle).await {
+                Ok(leased) => leased,
+                Err(failure) => return Err(Unsent::with(ready.request, failure)),
+            };
+            let (endpoint, Lease { wire, reused, held }) = leased;
+            let connected = now();
+            handle.tell(|observer| observer.connected(connected, reused));
+            self.address(&mut ready, &endpoint, &wire)?;
+            let timeouts = &self.upstream.settings.timeouts;
+            match exchange(wire, ready.request, handle, timeouts, self.interim()).await {
+                Ok(answered) => {
+                    cost += answered.written.saturating_duration_since(connected);
+                    let Ready {
+                        upgrade, rewritten, ..
+                    } = ready;
+                    return Ok(Sent {
+                        answered,
+                        endpoint,
+                        held,
+                        upgrade,
+                        rewritten,
+                        cost,
+                    });
+                }
+                // It was closed while nobody looked: as if it had never been there.
+                Err(Unanswered::Unsent(request, _)) if reused && !options.fresh => {
+                    ready.request = *request;
+                    options.fresh = true;
+                }
+                Err(Unanswered::Unsent(request, failure)) => {
+                    return Err(Unsent::with(
+                        *request,
+                        self.blame(failure, &endpoint, handle),
+                    ));
+                }
+                Err(Unanswered::Failed(failure)) => {
+                    return Err(self.blame(failure, &endpoint, handle).into());
+                }
+            }
+        }
+    }
+
+    fn blame(&self, failure: Failure, endpoint: &Endpoint, handle: &CallHandle) -> Failure {
+        blame(
+            failure,
+            &self.upstream.settings,
+            &endpoint.told_as(),
+            handle,
+        )
+    }
+
+    /// Where interim responses go.
+    fn interim(&self) -> Option<PassthroughWriter> {
+        let agent = self.connection.direct.clone()?;
+        (self.agent_version == Version::HTTP_11).then(|| PassthroughWriter::new(agent))
+    }
+
+    async fn prepare(
+        &self,
+        mut parts: request::Parts,
+        body: Incoming,
+        handle: &Arc<CallHandle>,
+    ) -> Result<Ready, Unsent> {
+        let uri = parts.uri.clone();
+        let upgrade = parts
+            .extensions
+            .remove::<OnUpgrade>()
+            .filter(|_| headers::asks_for_upgrade(&parts, self.route));
+        let replaces = self.route.inject_usage && rewrite::replaceable(&parts, &body);
+        let reads = upgrade.is_none() && (replaces || self.admitted_by_body);
+        headers::upstream_request(&mut parts, self.route, self.connection);
+        if let Some(trace) = handle.ask(|observer| observer.upstream_trace()).flatten() {
+            headers::carry_trace(&mut parts.headers, trace);
+        }
+        let (source, rewritten) = match reads {
+            true => self.rewrite(&mut parts, body, handle, replaces).await?,
+            false => (upload::Source::Agent(body), false),
+        };
+        let gate = (expects_continue(&parts.headers) && matches!(source, upload::Source::Agent(_)))
+            .then(Arc::<Gate>::default);
+        let mut upload = Upload::new(source, handle);
+        if let Some(gate) = &gate {
+            upload.wait_for(Arc::clone(gate));
+        }
+        let mut request = Request::from_parts(parts, upload);
+        if let Some(gate) = gate.clone() {
+            hyper::ext::on_informational(&mut request, move |response| {
+                if response.status() == StatusCode::CONTINUE {
+                    gate.open();
+                }
+            });
+        }
+        Ok(Ready {
+            request,
+            uri,
+            gate,
+            upgrade,
+            rewritten,
+        })
+    }
+
+    async fn rewrite(
+        &self,
+        parts: &mut request::Parts,
+        body: Incoming,
+        handle: &Arc<CallHandle>,
+        replacement: bool,
+    ) -> Result<(upload::Source, bool), Unsent> {
+        let idle = self.upstream.settings.timeouts.idle;
+        let options = rewrite::RewriteOptions {
+            admission: self.admitted_by_body,
+            replacement,
+        };
+        match rewrite::rewrite(parts, body, handle, idle, options).await {
+            Rewritten::Kept(source) => Ok((source, false)),
+            Rewritten::Replaced(source) => Ok((source, true)),
+            Rewritten::Refused(failure, source) => Err(Unsent {
+                failure,
+                source: Some(source),
+            }),
+            Rewritten::Broken => {
+                let message = "the request body ended before its time";
+                Err(failure(FailureKind::BadRequest, message).into())
+            }
+            Rewritten::Stalled => {
+                let message = format!("nothing of the request body came for {idle:?}");
+                Err(failure(FailureKind::IdleTimeout, message).into())
+            }
+        }
+    }
+
+    /// A connection to one endpoint or another.
+    async fn lease(
+        &self,
+        options: ConnectOptions,
+        handle: &CallHandle,
+    ) -> Result<(Arc<Endpoint>, Lease), Failure> {
+        let settings = &self.upstream.settings;
+        let mut search = Search::new(self.upstream, options);
+        let mut last = failure(FailureKind::Connect, "has no endpoints");
+        if let Some((name, failure)) = search.discover().await {
+            handle.tell(|observer| observer.endpoint(&name));
+            last = blame(failure, settings, &name, handle);
+        }
+        while let Some((host, endpoint)) = search.next().await {
+            handle.tell(|observer| observer.endpoint(&endpoint.name));
+            match search.attempt(&host, &endpoint).await {
+                Tried::Leased(lease) => return Ok((endpoint, lease)),
+                Tried::Full(failure) => return Err(failure),
+                Tried::Failed(failure) => {
+                    last = blame(failure, settings, &endpoint.told_as(), handle)
+                }
+                Tried::Moved => {}
+            }
+        }
+        Err(last)
+    }
+
+    /// Points a request at an endpoint.
+    fn address(&self, ready: &mut Ready, endpoint: &Endpoint, wire: &Wire) -> Result<(), Failure> {
+        let target = route::target(self.route, &endpoint.settings, &ready.uri);
+        let target =
+            target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+        match (wire, &ready.gate) {
+            (Wire::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
+            (Wire::Http2 { .. }, gate) => {
+                // Its 100 Continue does not reach us.
+                gate.iter().for_each(|gate| gate.open());
+                address::http2(&mut ready.request, endpoint, target)
+            }
+        }
+    }
+}
+
+/// What is known of a body of which nothing has been read.
+fn known<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
+    if headers::asks_for_upgrade(parts, route) {
+        RequestBody::Unread(Unread::Upgraded)
+    } else if body.is_end_stream() {
+        RequestBody::Whole(&[])
+    } else {
+        RequestBody::Pending
+    }
+}
+
+/// Why a request is not forwarded, whatever the upstream would make of it.
+fn unacceptable(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
+    let bad = |problem| Some((FailureKind::BadRequest, problem));
+    if parts.method == Method::CONNECT {
+        return bad("CONNECT is for forward proxies; send requests to this address itself");
+    }
+    if route::climbs(route, parts.uri.path()) {
+        return bad("the path climbs with `..` out of the prefix of its route");
+    }
+    headers::two_readings(parts)
+}
+
+pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
+    headers
+        .get(EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}

@@ -1,0 +1,364 @@
+use super::*;
+use crate::Shutdown;
+use crate::settings::{Endpoint, Upstream};
+use http::uri::Scheme;
+use http::{Request, Response};
+use std::sync::Arc;
+
+fn route(add_via: bool, add_forwarded: bool) -> Route {
+    let endpoint = Endpoint {
+        scheme: Scheme::HTTP,
+        authority: "engine:8000".parse().expect("an authority"),
+        base_path: String::new(),
+    };
+    let upstream = Arc::new(Upstream::new("engine", vec![endpoint]));
+    Route {
+        add_via,
+        add_forwarded,
+        ..Route::new("r", upstream)
+    }
+}
+
+fn connection(peer: &str, tls: bool) -> ConnectionInfo {
+    ConnectionInfo {
+        peer: peer.parse().expect("an address"),
+        port: 8080,
+        tls,
+        drain: Shutdown::new().drain(),
+        sending: std::sync::Arc::new(crate::sending::SendState::new()),
+        direct: None,
+    }
+}
+
+fn map(fields: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+        headers.append(
+            name,
+            HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
+        );
+    }
+    headers
+}
+
+fn fields(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().unwrap_or("?")))
+        .collect()
+}
+
+fn request(version: Version, headers: &[(&str, &str)]) -> request::Parts {
+    let (mut parts, ()) = Request::get("/v1/models")
+        .version(version)
+        .body(())
+        .expect("a request")
+        .into_parts();
+    parts.headers = map(headers);
+    parts
+}
+
+/// What an upstream gets for these fields of an HTTP/1.1 request.
+fn forwarded(headers: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut parts = request(Version::HTTP_11, headers);
+    upstream_request(
+        &mut parts,
+        &route(false, false),
+        &connection("192.0.2.1:5", false),
+    );
+    owned(&fields(&parts.headers))
+}
+
+fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    fields
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
+
+#[test]
+fn what_is_not_hop_by_hop_stays_in_order_with_its_duplicates() {
+    let given = [
+        ("host", "agent.example"),
+        ("x-b", "1"),
+        ("connection", "keep-alive"),
+        ("accept", "text/event-stream"),
+        ("x-b", "2"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("authorization", "Bearer k"),
+        ("transfer-encoding", "chunked"),
+        ("x-a", ""),
+    ];
+    let expected = [
+        ("host", "agent.example"),
+        ("x-b", "1"),
+        ("x-b", "2"),
+        ("accept", "text/event-stream"),
+        ("authorization", "Bearer k"),
+        ("x-a", ""),
+    ];
+    assert_eq!(forwarded(&given), owned(&expected));
+}
+
+#[test]
+fn fields_that_connection_names_go_on_every_line_and_in_any_case() {
+    let given = [
+        ("connection", "close, X-Hop"),
+        ("x-hop", "1"),
+        ("x-end", "1"),
+        ("connection", "x-OTHER ;q=1 ,, "),
+        ("x-other", "1"),
+    ];
+    assert_eq!(forwarded(&given), owned(&[("x-end", "1")]));
+}
+
+#[test]
+fn connection_cannot_take_out_what_is_meant_for_the_far_end() {
+    let given = [
+        (
+            "connection",
+            "authorization, content-length, host, cookie, x-api-key, x-forwarded-for, te, via",
+        ),
+        ("host", "agent.example"),
+        ("content-length", "2"),
+        ("authorization", "Bearer k"),
+        ("x-api-key", "k"),
+        ("cookie", "a=b"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("via", "1.1 front"),
+        ("te", "trailers"),
+    ];
+    assert_eq!(forwarded(&given), owned(&given[1..]));
+}
+
+#[test]
+fn a_connection_field_that_is_not_text_or_names_nothing_is_taken_out_quietly() {
+    let given = [
+        ("connection", "\u{e9}, authorization"),
+        ("connection", "a b, (), ,"),
+        ("authorization", "Bearer k"),
+    ];
+    assert_eq!(forwarded(&given), owned(&[("authorization", "Bearer k")]));
+}
+
+#[test]
+fn of_te_only_trailers_is_left() {
+    assert_eq!(
+        forwarded(&[("te", "gzip, Trailers;q=0.5"), ("a", "1")]),
+        owned(&[("te", "trailers"), ("a", "1")])
+    );
+    assert_eq!(
+        forwarded(&[("te", "gzip"), ("a", "1")]),
+        owned(&[("a", "1")])
+    );
+}
+
+#[test]
+fn an_upgrade_keeps_its_two_fields_where_they_are() {
+    let given = [
+        ("host", "h"),
+        ("connection", "keep-alive, Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-key", "k"),
+    ];
+    let mut expected = given;
+    expected[1].1 = "Upgrade";
+    assert_eq!(forwarded(&given), owned(&expected));
+}
+
+#[test]
+fn an_upgrade_that_is_none_goes() {
+    let not_announced = [("upgrade", "websocket"), ("a", "1")];
+    assert_eq!(forwarded(&not_announced), owned(&[("a", "1")]));
+    let cleartext_http2 = [
+        ("connection", "Upgrade, HTTP2-Settings"),
+        ("upgrade", "h2c"),
+        ("http2-settings", "AAM"),
+        ("a", "1"),
+    ];
+    assert_eq!(forwarded(&cleartext_http2), owned(&[("a", "1")]));
+    for version in [Version::HTTP_10, Version::HTTP_2] {
+        let parts = request(
+            version,
+            &[("connection", "upgrade"), ("upgrade", "websocket")],
+        );
+        assert!(
+            !asks_for_upgrade(&parts, &route(false, false)),
+            "{version:?}"
+        );
+    }
+}
+
+#[test]
+fn via_and_forwarded_fields_come_only_where_the_route_says_so() {
+    assert_eq!(forwarded(&[("host", "h")]), owned(&[("host", "h")]));
+
+    let mut parts = request(Version::HTTP_2, &[("host", "h:8080")]);
+    upstream_request(
+        &mut parts,
+        &route(true, true),
+        &connection("[::ffff:192.0.2.9]:5", true),
+    );
+    let expected = [
+        ("host", "h:8080"),
+        ("via", "2 tokengauge"),
+        ("x-forwarded-for", "192.0.2.9"),
+        ("x-forwarded-host", "h:8080"),
+        ("x-forwarded-proto", "https"),
+    ];
+    assert_eq!(fields(&parts.headers), expected);
+}
+
+#[test]
+fn forwarded_fields_are_added_to_those_of_proxies_before_us() {
+    let given = [
+        ("host", "inner"),
+        ("via", "1.0 front"),
+        ("x-forwarded-for", "203.0.113.1"),
+        ("x-forwarded-for", "203.0.113.2"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "outer"),
+    ];
+    let mut parts = request(Version::HTTP_11, &given);
+    upstream_request(
+        &mut parts,
+        &route(true, true),
+        &connection("[2001:db8::1]:5", false),
+    );
+    let expected = [
+        ("host", "inner"),
+        ("via", "1.0 front"),
+        ("via", "1.1 tokengauge"),
+        ("x-forwarded-for", "203.0.113.1, 203.0.113.2, 2001:db8::1"),
+        ("x-forwarded-proto", "https, http"),
+        ("x-forwarded-host", "outer, inner"),
+    ];
+    assert_eq!(fields(&parts.headers), expected);
+}
+
+#[test]
+fn without_a_host_field_the_authority_is_the_forwarded_host() {
+    let request = Request::get("https://agent.example:8443/v1")
+        .version(Version::HTTP_2)
+        .body(());
+    let (mut parts, ()) = request.expect("a request").into_parts();
+    upstream_request(
+        &mut parts,
+        &route(false, true),
+        &connection("192.0.2.1:5", true),
+    );
+    assert_eq!(parts.headers["x-forwarded-host"], "agent.example:8443");
+}
+
+#[test]
+fn a_response_loses_its_hop_by_hop_fields_alone() {
+    let given = [
+        ("server", "engine"),
+        ("connection", "close, x-hop"),
+        ("x-hop", "1"),
+        ("set-cookie", "a"),
+        ("transfer-encoding", "chunked"),
+        ("content-type", "text/event-stream"),
+        ("set-cookie", "b"),
+        ("upgrade", "h2"),
+        ("trailer", "x-sum"),
+    ];
+    let expected = [
+        ("server", "engine"),
+        ("set-cookie", "a"),
+        ("set-cookie", "b"),
+        ("content-type", "text/event-stream"),
+        ("trailer", "x-sum"),
+    ];
+    assert_eq!(answered(StatusCode::OK, &given, false), owned(&expected));
+}
+
+#[test]
+fn a_response_that_switches_or_asks_to_switch_protocols_says_to_which() {
+    let given = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("keep-alive", "timeout=5"),
+    ];
+    let expected = [("connection", "Upgrade"), ("upgrade", "websocket")];
+    for status in [
+        StatusCode::SWITCHING_PROTOCOLS,
+        StatusCode::UPGRADE_REQUIRED,
+    ] {
+        assert_eq!(
+            answered(status, &given, false),
+            owned(&expected),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn via_of_a_response_names_the_upstreams_version() {
+    assert_eq!(
+        answered(StatusCode::OK, &[("a", "1")], true),
+        owned(&[("a", "1"), ("via", "1.1 tokengauge")])
+    );
+}
+
+fn answered(status: StatusCode, headers: &[(&str, &str)], via: bool) -> Vec<(String, String)> {
+    let (mut parts, ()) = Response::builder()
+        .status(status)
+        .body(())
+        .expect("a response")
+        .into_parts();
+    parts.headers = map(headers);
+    agent_response(&mut parts, &route(via, false));
+    owned(&fields(&parts.headers))
+}
+
+#[test]
+fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
+    let of_agent = [
+        ("a", "1"),
+        ("traceparent", "malformed"),
+        ("tracestate", "gauge=1-theirs,vendor=x"),
+        ("baggage", "session.id=s"),
+        ("traceparent", "twice"),
+        ("b", "2"),
+    ];
+    let carried = |keeps_state| {
+        let mut headers = map(&of_agent);
+        let traceparent = HeaderValue::from_static("00-ours");
+        let trace = UpstreamTrace {
+            traceparent,
+            hop: HeaderValue::from_static("0-ours"),
+            member: HeaderValue::from_static("gauge=0-ours"),
+            keeps_state,
+        };
+        carry_trace(&mut headers, trace);
+        headers
+    };
+    let rest = [("baggage", "session.id=s"), ("b", "2")];
+    let ours = [("a", "1"), ("traceparent", "00-ours")];
+    let state = |all| [("tracestate", all)];
+    let hop = [("x-tokengauge-hop", "0-ours")];
+    assert_eq!(
+        fields(&carried(true)),
+        [&ours[..], &state("gauge=0-ours,vendor=x"), &rest, &hop].concat()
+    );
+    let own = state("gauge=0-ours");
+    assert_eq!(
+        fields(&carried(false)),
+        [&ours[..], &own, &rest, &hop].concat()
+    );
+    let mut without = map(&[("a", "1")]);
+    let traceparent = HeaderValue::from_static("00-ours");
+    carry_trace(
+        &mut without,
+        UpstreamTrace {
+            traceparent,
+            hop: HeaderValue::from_static("0-ours"),
+            member: HeaderValue::from_static("gauge=0-ours"),
+            keeps_state: false,
+        },
+    );
+    assert_eq!(fields(&without), [&ours[..], &hop, &own].concat());
+}

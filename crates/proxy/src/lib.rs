@@ -1,0 +1,61 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod address;
+mod body;
+mod breaking;
+mod call_handle;
+mod connection;
+mod direct;
+mod drain;
+mod exchange;
+mod filter;
+mod forward;
+pub mod headers;
+mod http1;
+pub mod limit;
+mod lingering;
+pub mod listener;
+mod patient;
+mod refusal;
+mod respond;
+mod rewrite;
+mod route;
+mod routing;
+mod sending;
+pub mod settings;
+mod tap;
+mod timer;
+mod upgrade;
+mod upload;
+mod upstream;
+
+pub use drain::Shutdown;
+pub use forward::{Forwarder, UpstreamConnections};
+pub use http1::{Broken, Chunked, ChunkedRead};
+pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
+pub use routing::Routing;
+
+use direct::SharedSocket;
+use drain::Drain;
+use sending::SendState;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What is known of the connection a request came on.
+#[derive(Clone, Debug)]
+struct ConnectionInfo {
+    /// Where the agent connects from.
+    peer: SocketAddr,
+    /// The port it connects to.
+    port: u16,
+    /// Whether the agent speaks TLS.
+    tls: bool,
+    /// Tells when to end; keeps the connection counted as open.
+    drain: Drain,
+    /// What the agent takes of what is written, and why the connection was closed.
+    sending: Arc<SendState>,
+    /// The socket itself, where chunks may leave past the server.
+    direct: Option<SharedSocket>,
+}

@@ -1,0 +1,122 @@
+//! How many requests a minute a route may get. Off by default.
+
+use crate::settings::{Limits, Route};
+use governor::clock::{Clock, DefaultClock};
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lets each route have so many requests a minute, at once or spread out.
+#[derive(Debug)]
+pub struct Limiter {
+    routes: Option<RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>>,
+}
+
+impl Limiter {
+    /// Reads the limit out of the settings.
+    pub fn new(limits: &Limits) -> Limiter {
+        let limiter = |rate| RateLimiter::hashmap(Quota::per_minute(rate));
+        Limiter {
+            routes: limits.requests_per_minute.map(limiter),
+        }
+    }
+
+    /// Forgets routes that have all their requests again: those that went, too.
+    pub(super) fn forget_idle(&self) {
+        if let Some(routes) = &self.routes {
+            routes.retain_recent();
+        }
+    }
+
+    /// Takes one of the route's requests.
+    ///
+    /// # Errors
+    ///
+    /// When there is none left: how long until there is.
+    pub fn check(&self, route: &Route) -> Result<(), RetryAfter> {
+        let Some(routes) = &self.routes else {
+            return Ok(());
+        };
+        // The routes of a configuration are few: the map is bounded by them.
+        let refused = routes.check_key(&route.name).err();
+        refused.map_or(Ok(()), |until| {
+            Err(RetryAfter(
+                until.wait_time_from(DefaultClock::default().now()),
+            ))
+        })
+    }
+}
+
+/// How long a route has no request left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryAfter(pub Duration);
+
+impl RetryAfter {
+    /// For `retry-after`: whole seconds, never 0, so that a retry then is not too early.
+    pub fn seconds(self) -> u64 {
+        let whole = self.0.as_secs();
+        if self.0.subsec_nanos() > 0 {
+            whole + 1
+        } else {
+            whole.max(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Upstream;
+    use std::num::NonZeroU32;
+
+    fn route(name: &str) -> Route {
+        Route::new(name, Upstream::new("engine", Vec::new()).into())
+    }
+
+    fn limiter(requests_per_minute: u32) -> Limiter {
+        let requests_per_minute = NonZeroU32::new(requests_per_minute);
+        Limiter::new(&Limits {
+            requests_per_minute,
+            ..Limits::default()
+        })
+    }
+
+    #[test]
+    fn without_a_setting_nothing_is_limited() {
+        let limiter = Limiter::new(&Limits::default());
+        assert!((0..100_000).all(|_| limiter.check(&route("a")).is_ok()));
+    }
+
+    #[test]
+    fn each_route_has_its_own_requests_and_is_told_when_to_come_back() {
+        let limiter = limiter(3);
+        let (a, b) = (route("a"), route("b"));
+        assert!((0..3).all(|_| limiter.check(&a).is_ok()));
+        let retry_after = limiter.check(&a).expect_err("none left");
+        assert!(
+            (19..=20).contains(&retry_after.seconds()),
+            "a third of a minute: {retry_after:?}"
+        );
+        assert_eq!(limiter.check(&b), Ok(()));
+    }
+
+    #[test]
+    fn a_request_comes_back_after_the_time_that_was_told() {
+        let (limiter, route) = (limiter(600), route("a"));
+        assert!((0..600).all(|_| limiter.check(&route).is_ok()));
+        let retry_after = limiter.check(&route).expect_err("none left");
+        assert!(retry_after.0 <= Duration::from_millis(100));
+        std::thread::sleep(retry_after.0);
+        assert_eq!(limiter.check(&route), Ok(()));
+    }
+
+    #[test]
+    fn the_seconds_told_are_whole_and_never_too_few() {
+        let told = |millis| RetryAfter(Duration::from_millis(millis)).seconds();
+        assert_eq!(
+            [told(0), told(1), told(1000), told(1001), told(60_000)],
+            [1, 1, 1, 2, 60]
+        );
+    }
+}

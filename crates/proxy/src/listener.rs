@@ -1,0 +1,186 @@
+//! Addresses that agents connect to: binding, accepting, and ending in order.
+
+mod backoff;
+mod connection;
+mod listening;
+mod opening;
+mod pace;
+
+use super::{Forwarder, Shutdown};
+use crate::settings::{self, Limits};
+use arc_swap::ArcSwapOption;
+use backoff::Backoff;
+use connection::Server;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_net::address;
+use tokengauge_net::tls::{self, Acceptor};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+pub use listening::{Change, Listening};
+
+/// How long what was cut off may take to be gone.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// An address that is listened on, from the moment this exists.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    /// As it was asked for.
+    asked: settings::Listener,
+    acceptor: Arc<ArcSwapOption<Acceptor>>,
+}
+
+impl Bound {
+    /// Listens on an address. Needs a runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, or its TLS files cannot be used.
+    pub fn bind(listener: &settings::Listener) -> Result<Bound, BindError> {
+        let asked = listener.clone();
+        let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
+        let acceptor = Arc::new(ArcSwapOption::from(acceptor.map(Arc::new)));
+        let failed = |source| BindError::Address {
+            address: asked.address,
+            source,
+        };
+        let listener = address::listen(asked.address).and_then(TcpListener::from_std);
+        let listener = listener.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Bound {
+            listener,
+            address,
+            asked,
+            acceptor,
+        })
+    }
+
+    /// The address as it is, where port 0 was asked for too.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {}", reason(.source))]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its TLS files cannot be used.
+    #[error("cannot use TLS: {0}")]
+    Tls(#[from] tls::Invalid),
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 often need a privilege".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// How serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections, tunnels included, that had to be cut off.
+    pub cut: usize,
+}
+
+/// Serves agents until the end begins, then waits for what is under way: at most
+/// `drain_timeout`, and not after [`Shutdown::now`].
+pub async fn serve(
+    listeners: Vec<Bound>,
+    forwarder: Arc<Forwarder>,
+    limits: &Limits,
+    shutdown: Shutdown,
+    drain_timeout: Duration,
+) -> Drained {
+    let listening = Listening::start(listeners, forwarder, limits, shutdown);
+    listening.ended(|| drain_timeout).await
+}
+
+async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
+    tokio::select! {
+        () = shutdown.all_closed() => {}
+        () = shutdown.cut() => {}
+        () = sleep(drain_timeout) => {}
+    }
+    if shutdown.connections() > 0 {
+        shutdown.now();
+    }
+    // What does not go within this time is dropped with the runtime.
+    let ended = async {
+        shutdown.all_closed().await;
+        shutdown.all_told().await;
+    };
+    let _ = timeout(CUT_WITHIN, ended).await;
+    Drained {
+        cut: shutdown.were_cut(),
+    }
+}
+
+/// Accepts for ever. Whoever is accepted while the limit is reached waits here, and all
+/// after it in the kernel's queue.
+async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
+    let mut backoff = Backoff::default();
+    loop {
+        let Some((tcp, peer)) = accept_one(&bound, &mut backoff).await else {
+            continue;
+        };
+        let permit = Arc::clone(&permits).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let drain = server.shutdown.open(permit);
+        let serving = connection::serve(
+            Arc::clone(&server),
+            tcp,
+            (peer, bound.address.port()),
+            bound.acceptor.load_full(),
+            drain,
+        );
+        tokio::spawn(serving);
+    }
+}
+
+async fn accept_one(bound: &Bound, backoff: &mut Backoff) -> Option<(TcpStream, SocketAddr)> {
+    match bound.listener.accept().await {
+        Ok(accepted) => {
+            backoff.succeeded();
+            Some(accepted)
+        }
+        Err(error) if is_of_one_connection(&error) => None,
+        Err(error) => {
+            let pause = backoff.failed(Instant::now());
+            if let Some(failures) = pause.report {
+                tracing::error!(address = %bound.address, %error, failures, "cannot accept connections");
+            }
+            sleep(pause.length).await;
+            None
+        }
+    }
+}
+
+/// Whether the error is that of a connection which was gone before it was accepted.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | TimedOut
+    )
+}

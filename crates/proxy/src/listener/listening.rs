@@ -1,0 +1,211 @@
+//! The addresses that are listened on now, and how they change while connections last.
+
+use super::connection::Server;
+use super::{Acceptor, BindError, Bound, Drained, accept, drain};
+use crate::settings::{self, Limits};
+use crate::{Forwarder, Shutdown};
+use arc_swap::ArcSwapOption;
+use parking_lot::{Mutex, MutexGuard};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// Addresses that agents are accepted on until the end begins.
+pub struct Listening {
+    server: Arc<Server>,
+    /// One per connection that may be open.
+    permits: Arc<Semaphore>,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    places: Vec<Place>,
+    /// Connections that may be open.
+    limit: usize,
+    ended: bool,
+}
+
+/// One address.
+struct Place {
+    address: SocketAddr,
+    asked: settings::Listener,
+    acceptor: Arc<ArcSwapOption<Acceptor>>,
+    accepting: JoinHandle<()>,
+}
+
+/// Addresses and limits to change to, with everything in hand that could fail.
+pub struct Change {
+    places: Vec<Next>,
+    limits: Limits,
+}
+
+enum Next {
+    /// It is listened on already, with the same TLS.
+    Stays(settings::Listener),
+    /// It is listened on already, and has other TLS from now on.
+    Turns(settings::Listener, Option<Arc<Acceptor>>),
+    Opens(Bound),
+}
+
+impl Listening {
+    /// Accepts agents on `listeners`. Needs a runtime.
+    pub fn start(
+        listeners: Vec<Bound>,
+        forwarder: Arc<Forwarder>,
+        limits: &Limits,
+        shutdown: Shutdown,
+    ) -> Listening {
+        let limit = within(limits);
+        let listening = Listening {
+            server: Arc::new(Server::new(forwarder, limits, shutdown)),
+            permits: Arc::new(Semaphore::new(limit)),
+            open: Mutex::new(Open {
+                places: Vec::new(),
+                limit,
+                ended: false,
+            }),
+        };
+        let places = listeners.into_iter().map(|bound| listening.accept(bound));
+        let places = places.collect();
+        listening.open().places = places;
+        listening
+    }
+
+    fn accept(&self, bound: Bound) -> Place {
+        Place {
+            address: bound.address,
+            asked: bound.asked.clone(),
+            acceptor: Arc::clone(&bound.acceptor),
+            accepting: tokio::spawn(accept(
+                bound,
+                Arc::clone(&self.server),
+                Arc::clone(&self.permits),
+            )),
+        }
+    }
+
+    /// Listens on what is new in `listeners`, and accepts nobody there yet. Needs a
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// When an address cannot be had, or TLS files cannot be used.
+    pub fn prepare(
+        &self,
+        listeners: &[settings::Listener],
+        limits: &Limits,
+    ) -> Result<Change, BindError> {
+        let open = self.open();
+        let mut here: Vec<&settings::Listener> =
+            open.places.iter().map(|place| &place.asked).collect();
+        let mut places = Vec::new();
+        for wanted in listeners {
+            let at = here
+                .iter()
+                .position(|asked| asked.address == wanted.address);
+            let known = at.map(|at| here.swap_remove(at));
+            places.push(match known {
+                Some(known) if known.tls == wanted.tls => Next::Stays(wanted.clone()),
+                Some(_) => {
+                    let acceptor = wanted.tls.as_ref().map(Acceptor::new).transpose()?;
+                    Next::Turns(wanted.clone(), acceptor.map(Arc::new))
+                }
+                None => Next::Opens(Bound::bind(wanted)?),
+            });
+        }
+        Ok(Change {
+            places,
+            limits: *limits,
+        })
+    }
+
+    /// Changes to what was prepared. Connections that are open stay as they are, those on
+    /// addresses that go, too. Gives the addresses that were opened.
+    pub fn change(&self, change: Change) -> Vec<SocketAddr> {
+        let mut open = self.open();
+        if open.ended {
+            return Vec::new();
+        }
+        let mut opened = Vec::new();
+        let mut before = std::mem::take(&mut open.places);
+        let mut stays = |asked: settings::Listener| {
+            let same = |place: &Place| place.asked.address == asked.address;
+            let mut place = before.swap_remove(before.iter().position(same)?);
+            place.asked = asked;
+            Some(place)
+        };
+        for next in change.places {
+            open.places.extend(match next {
+                Next::Stays(asked) => stays(asked),
+                Next::Turns(asked, acceptor) => stays(asked).inspect(|place| {
+                    place.acceptor.store(acceptor);
+                }),
+                Next::Opens(bound) => {
+                    opened.push(bound.address);
+                    Some(self.accept(bound))
+                }
+            });
+        }
+        before.iter().for_each(|place| place.accepting.abort());
+        self.server.change(&change.limits);
+        let limit = within(&change.limits);
+        self.allow(open.limit, limit);
+        open.limit = limit;
+        opened
+    }
+
+    /// The addresses as they are, in the order of the configuration.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.open()
+            .places
+            .iter()
+            .map(|place| place.address)
+            .collect()
+    }
+
+    /// Moves the bound on connections. Where more are open than are allowed from now on,
+    /// nobody new comes in until enough have gone.
+    fn allow(&self, before: usize, limit: usize) {
+        if limit >= before {
+            return self.permits.add_permits(limit - before);
+        }
+        let less = before - limit;
+        let taken = less - self.permits.forget_permits(less);
+        let Ok(taken @ 1..) = u32::try_from(taken) else {
+            return;
+        };
+        let permits = Arc::clone(&self.permits);
+        tokio::spawn(async move {
+            if let Ok(taken) = permits.acquire_many_owned(taken).await {
+                taken.forget();
+            }
+        });
+    }
+
+    /// Waits for the end to begin, then for what is under way: at most `drain_timeout`,
+    /// which is asked for by then, and not after [`Shutdown::now`].
+    pub async fn ended(&self, drain_timeout: impl FnOnce() -> Duration) -> Drained {
+        self.server.shutdown.begun().await;
+        let places = {
+            let mut open = self.open();
+            open.ended = true;
+            std::mem::take(&mut open.places)
+        };
+        for place in places {
+            place.accepting.abort();
+            // It answers that it was aborted.
+            let _ = place.accepting.await;
+        }
+        drain(&self.server.shutdown, drain_timeout()).await
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock()
+    }
+}
+
+fn within(limits: &Limits) -> usize {
+    limits.connections.min(Semaphore::MAX_PERMITS)
+}

@@ -1,0 +1,179 @@
+//! The first bytes of a connection, which tell what is spoken.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What an agent that speaks HTTP/2 begins with (RFC 9113 §3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What is spoken over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Http1,
+    Http2,
+}
+
+/// A socket whose first bytes are looked at before anybody reads them. They come back in
+/// one read with those that follow: hyper doubles a buffer that is filled in two.
+#[derive(Debug)]
+pub(super) struct Opening<I> {
+    io: I,
+    first: [u8; PREFACE.len()],
+    came: usize,
+    given: usize,
+}
+
+impl<I: AsyncRead + Unpin> Opening<I> {
+    pub(super) fn new(io: I) -> Self {
+        Opening {
+            io,
+            first: [0; PREFACE.len()],
+            came: 0,
+            given: 0,
+        }
+    }
+
+    /// Ready when the first bytes have shown which it is.
+    pub(super) fn poll_spoken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Spoken>> {
+        loop {
+            if self.first[..self.came] != PREFACE[..self.came] {
+                return Poll::Ready(Ok(Spoken::Http1));
+            }
+            if self.came == PREFACE.len() {
+                return Poll::Ready(Ok(Spoken::Http2));
+            }
+            let mut read = ReadBuf::new(&mut self.first[self.came..]);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+            let length = read.filled().len();
+            if length == 0 {
+                return Poll::Ready(Ok(Spoken::Http1));
+            }
+            self.came += length;
+        }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Opening<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.given == self.came {
+            return Pin::new(&mut self.io).poll_read(cx, buf);
+        }
+        let length = buf.remaining().min(self.came - self.given);
+        buf.put_slice(&self.first[self.given..self.given + length]);
+        self.given += length;
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        match Pin::new(&mut self.io).poll_read(cx, buf) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Opening<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    /// Sends the pieces one after the other; what is spoken, and all that can be read then.
+    async fn opened(pieces: &[&[u8]]) -> (Spoken, Vec<u8>) {
+        let (mut agent, io) = duplex(1024);
+        let mut opening = Opening::new(io);
+        let send = async {
+            for piece in pieces {
+                agent.write_all(piece).await.expect("written");
+                tokio::task::yield_now().await;
+            }
+            drop(agent);
+        };
+        let spoken = async {
+            let spoken = poll_fn(|cx| opening.poll_spoken(cx)).await.expect("read");
+            let mut rest = Vec::new();
+            opening.read_to_end(&mut rest).await.expect("read");
+            (spoken, rest)
+        };
+        tokio::join!(send, spoken).1
+    }
+
+    #[tokio::test]
+    async fn the_preface_tells_http2_wherever_it_is_cut() {
+        let sent = [&PREFACE[..], b"settings"].concat();
+        for cut in 0..sent.len() {
+            let (before, after) = sent.split_at(cut);
+            assert_eq!(
+                opened(&[before, after]).await,
+                (Spoken::Http2, sent.clone())
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn all_else_is_http1_and_stays_whole() {
+        let post: &[u8] = b"POST /v1/chat/completions HTTP/1.1\r\n\r\n";
+        for sent in [
+            post,
+            b"PRI",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX and more",
+            b"",
+            b"P",
+        ] {
+            for cut in 0..sent.len() {
+                let (before, after) = sent.split_at(cut);
+                assert_eq!(
+                    opened(&[before, after]).await,
+                    (Spoken::Http1, sent.to_vec())
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_bytes_come_in_one_read_with_those_that_follow() {
+        let (mut agent, io) = duplex(1024);
+        let sent = [b'x'; 300];
+        agent.write_all(&sent).await.expect("written");
+        let mut opening = Opening::new(io);
+        poll_fn(|cx| opening.poll_spoken(cx)).await.expect("read");
+        let mut buffer = [0; 1024];
+        let length = opening.read(&mut buffer).await.expect("read");
+        assert_eq!(length, sent.len());
+    }
+}

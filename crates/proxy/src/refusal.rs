@@ -1,0 +1,126 @@
+//! What the agent gets when a request fails here, and whose fault it says it is.
+
+use super::body::Body;
+use super::call_handle::{Call, CallHandle, Upload};
+use super::limit::RetryAfter;
+use super::lingering::UnreadBody;
+use super::tap::now;
+use crate::settings::{Route, Upstream};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response};
+use tokengauge_core::observer::{End, Failure, FailureKind};
+
+/// Says in a response of ours what failed.
+const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
+
+/// Answers in the upstream's place.
+pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
+    let (response, end) = (reply(&call, failure), end(&call, failure));
+    call.end(now(), end);
+    response
+}
+
+/// The same, where the request's body says who sent it: it is noted behind the answer.
+pub(super) fn refuse_unread(call: Call, failure: &Failure, rest: UnreadBody) -> Response<Body> {
+    let (response, end) = (reply(&call, failure), end(&call, failure));
+    rest.read(call, now(), end);
+    response
+}
+
+fn end(call: &Call, failure: &Failure) -> End {
+    match call.handle().failed_upload() {
+        Some(Upload::Abandoned) => call.agent().end(),
+        _ => End::Failed(failure.kind),
+    }
+}
+
+fn reply(call: &Call, failure: &Failure) -> Response<Body> {
+    let reply = call.handle().ask(|observer| observer.error_reply(failure));
+    let (content_type, body) = match reply {
+        Some(reply) => (reply.content_type, reply.body),
+        None => (
+            "text/plain; charset=utf-8",
+            Bytes::from(failure.message.clone()),
+        ),
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = failure.kind.status();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(ERROR, HeaderValue::from_static(failure.kind.as_str()));
+    if let Some(wait) = failure.retry_after {
+        let seconds = RetryAfter(wait).seconds();
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Says that a request is beyond its route's limit.
+pub(super) fn too_many(route: &Route, wait: RetryAfter) -> Failure {
+    let message = format!(
+        "route {} has had its requests of this minute; try again in {} s",
+        route.name,
+        wait.seconds()
+    );
+    Failure {
+        retry_after: Some(wait.0),
+        ..failure(FailureKind::RateLimited, message)
+    }
+}
+
+/// Names who failed, and what to do; or the agent, where it was the agent.
+pub(super) fn blame(
+    failure: Failure,
+    upstream: &Upstream,
+    endpoint: &str,
+    handle: &CallHandle,
+) -> Failure {
+    if handle.failed_upload() == Some(Upload::Malformed) {
+        return self::failure(
+            FailureKind::BadRequest,
+            "the request body is malformed: its framing is wrong",
+        );
+    }
+    let Failure { kind, message, .. } = failure;
+    let upstream = &upstream.name;
+    let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
+    tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
+    self::failure(kind, message)
+}
+
+/// A failure in so many words.
+pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+        retry_after: None,
+    }
+}
+
+fn advice(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Dns => "; check the endpoint's name and the name server",
+        FailureKind::Connect => "; check that it runs and that the address is right",
+        FailureKind::Tls => "; check its certificate, and `ca` and `server_name` of the upstream",
+        FailureKind::ConnectTimeout => {
+            "; check the network, or raise `connect` of the upstream's timeouts"
+        }
+        FailureKind::HeadTimeout => {
+            "; it may be overloaded: raise `head` of the upstream's timeouts"
+        }
+        FailureKind::IdleTimeout => {
+            "; raise `idle` of the upstream's timeouts where such pauses are normal"
+        }
+        FailureKind::SendTimeout => {
+            "; it may be overloaded: raise `send` of the upstream's timeouts where that is normal"
+        }
+        FailureKind::Reset => "; see its log, and try again",
+        FailureKind::Protocol => "; check the address and the upstream's `protocol`",
+        _ => "",
+    }
+}

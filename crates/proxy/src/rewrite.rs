@@ -1,0 +1,197 @@
+//! Requests that are changed on the agent's behalf: only where a route says so.
+
+use super::call_handle::CallHandle;
+use super::patient;
+use super::upload::{Read, Source};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, request, response};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_core::memory::{Buffer, Full};
+use tokengauge_core::observer::{Admission, Failure, RequestBody, Unread};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Bigger bodies are not replaced, and those for which there is no memory.
+const LIMIT: usize = 1 << 20;
+/// A longer body, or one that is encoded, is read beside the threads of traffic.
+const INLINE_BYTES: usize = 64 * 1024;
+
+/// What becomes of a request body.
+pub(super) enum Rewritten {
+    /// It goes as it is.
+    Kept(Source),
+    /// It was replaced, and the response is to be filtered.
+    Replaced(Source),
+    /// It may not leave; some of it may still be with the agent.
+    Refused(Failure, Source),
+    /// The agent did not send the whole of it.
+    Broken,
+    /// The agent stopped sending.
+    Stalled,
+}
+
+/// What the body is read for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RewriteOptions {
+    /// Whether it decides if the request may leave.
+    pub(super) admission: bool,
+    /// Whether another may go in its place.
+    pub(super) replacement: bool,
+}
+
+/// Whether the body is one that can be replaced.
+pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
+    request.method == Method::POST
+        && is(&request.headers, "application/json")
+        && !request.headers.contains_key(CONTENT_ENCODING)
+        && body.size_hint().lower() <= LIMIT as u64
+}
+
+/// Reads the body, as far as the bound goes, and asks the observer whether it may leave and
+/// for another.
+pub(super) async fn rewrite(
+    request: &mut request::Parts,
+    body: Incoming,
+    handle: &Arc<CallHandle>,
+    idle: Duration,
+    options: RewriteOptions,
+) -> Rewritten {
+    let read = if options.admission {
+        let Some(buffers) = handle.ask(|call| call.admission_buffers()) else {
+            return Rewritten::Kept(Source::Agent(body));
+        };
+        patient::read(body, buffers, idle).await
+    } else {
+        let Some(held) = handle.ask(|call| call.buffer(LIMIT)) else {
+            return Rewritten::Kept(Source::Agent(body));
+        };
+        read(body, held, idle).await
+    };
+    let (read, full) = match read {
+        Ok(Ok(read)) => read,
+        Ok(Err(_)) => return Rewritten::Broken,
+        Err(_) => return Rewritten::Stalled,
+    };
+    let whole = read.frames.front().cloned().unwrap_or_default();
+    if options.admission {
+        let encoded = request.headers.contains_key(CONTENT_ENCODING);
+        let admission = match full {
+            Some(Full::Limit) => admit(handle, Err(Unread::TooLong)),
+            Some(Full::Memory) => admit(handle, Err(Unread::NoMemory)),
+            None if encoded || whole.len() > INLINE_BYTES => {
+                let (handle, whole) = (Arc::clone(handle), whole.clone());
+                let asked = spawn_blocking(move || admit(&handle, Ok(&whole)));
+                asked.await.unwrap_or_default()
+            }
+            None => admit(handle, Ok(&whole)),
+        };
+        if let Admission::Refused(failure) = admission {
+            return Rewritten::Refused(failure, Source::Resumed(read));
+        }
+    }
+    if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
+        return Rewritten::Kept(Source::Resumed(read));
+    }
+    if !options.replacement {
+        return Rewritten::Kept(Source::Resumed(read));
+    }
+    let replacement = handle.ask(|call| {
+        let replacement = call.rewrite_request(&whole)?;
+        let mut held = call.buffer(replacement.len());
+        held.extend(&replacement).ok()?;
+        Some(Bytes::from_owner(held))
+    });
+    let Some(replacement) = replacement.flatten() else {
+        return Rewritten::Kept(Source::Resumed(read));
+    };
+    request
+        .headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(replacement.len()));
+    // What the filter takes out it has to be able to read.
+    request
+        .headers
+        .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    Rewritten::Replaced(Source::Replaced(replacement))
+}
+
+/// Whether the request may leave with this body. An observer that cannot answer any more lets
+/// it go.
+fn admit(handle: &CallHandle, body: Result<&[u8], Unread>) -> Admission {
+    let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
+    handle.ask(|call| call.admit(body)).unwrap_or_default()
+}
+
+/// Whether the response is one that the filter can read. Its length will be another.
+pub(super) fn filters(response: &mut response::Parts) -> bool {
+    let readable = is(&response.headers, "text/event-stream")
+        && !response.headers.contains_key(CONTENT_ENCODING);
+    if readable {
+        response.headers.remove(CONTENT_LENGTH);
+    }
+    readable
+}
+
+/// A body as far as it was read, and why no further.
+pub(super) type Beginning = (Read, Option<Full>);
+/// The same, unless the agent broke off or stopped sending.
+pub(super) type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
+
+/// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
+/// bytes.
+async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
+    let mut read = Read::of(&body);
+    let (mut unfit, mut why) = (None, None);
+    while let Some(frame) = timeout(idle, body.frame()).await? {
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(bytes)) => {
+                if let Err(full) = held.extend(&bytes) {
+                    (unfit, why) = (Some(bytes), Some(full));
+                    read.rest = Some(body);
+                    break;
+                }
+            }
+            Ok(Err(frame)) => read.trailers = frame.into_trailers().ok(),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    take(&mut read, held, unfit);
+    Ok(Ok((read, why)))
+}
+
+/// Gives `read` what was held of the body, and the piece that did not fit.
+pub(super) fn take(read: &mut Read, held: Buffer, unfit: Option<Bytes>) {
+    let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
+    read.frames.extend(held.into_iter().chain(unfit));
+}
+
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
+    let sent = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = sent.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case(media_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_is_read_without_its_parameters() {
+        let mut headers = HeaderMap::new();
+        assert!(!is(&headers, "application/json"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("Application/JSON; charset=utf-8"),
+        );
+        assert!(is(&headers, "application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
+        assert!(!is(&headers, "application/json"));
+    }
+}

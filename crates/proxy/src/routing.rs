@@ -1,0 +1,71 @@
+//! What requests are forwarded by: the routes of one configuration, the connections to
+//! its upstreams, and its limits.
+
+use super::limit::Limiter;
+use super::upstream::{Descriptors, Upstream};
+use crate::settings::Settings;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokengauge_net::tls::Invalid;
+
+/// The routes of one configuration and what they lead to.
+pub struct Routing {
+    pub(super) settings: Settings,
+    /// By place of the route in the configuration.
+    pub(super) upstreams: Vec<Arc<Upstream>>,
+    pub(super) limiter: Arc<Limiter>,
+    pub(super) descriptors: Arc<Descriptors>,
+}
+
+impl Routing {
+    /// With no connections yet.
+    pub(super) fn new(settings: Settings) -> Result<Routing, Invalid> {
+        let limiter = Arc::new(Limiter::new(&settings.limits));
+        let descriptors = Descriptors::unlimited();
+        Routing::with(settings, limiter, descriptors, &HashMap::new())
+    }
+
+    /// The same for another configuration. Upstreams and endpoints that did not change
+    /// keep their connections, a limit that did not keeps what was taken of it.
+    pub(super) fn after(&self, settings: Settings) -> Result<Routing, Invalid> {
+        let rate = |settings: &Settings| settings.limits.requests_per_minute;
+        let limiter = if rate(&settings) == rate(&self.settings) {
+            self.limiter.forget_idle();
+            Arc::clone(&self.limiter)
+        } else {
+            Arc::new(Limiter::new(&settings.limits))
+        };
+        let known = self.upstreams.iter();
+        let known = known.map(|upstream| (&*upstream.settings.name, upstream));
+        let descriptors = Arc::clone(&self.descriptors);
+        Routing::with(settings, limiter, descriptors, &known.collect())
+    }
+
+    fn with(
+        settings: Settings,
+        limiter: Arc<Limiter>,
+        descriptors: Arc<Descriptors>,
+        known: &HashMap<&str, &Arc<Upstream>>,
+    ) -> Result<Routing, Invalid> {
+        let head_bytes = settings.limits.head_bytes;
+        let mut made: HashMap<&str, Arc<Upstream>> = HashMap::new();
+        let mut upstreams = Vec::with_capacity(settings.routes.len());
+        for route in &settings.routes {
+            let name = &*route.upstream.name;
+            let upstream = match (made.get(name), known.get(name)) {
+                (Some(made), _) => Arc::clone(made),
+                (None, Some(known)) => Upstream::after(known, &route.upstream, head_bytes)?,
+                (None, None) => Arc::new(Upstream::new(&route.upstream, head_bytes, &descriptors)?),
+            };
+            made.insert(name, Arc::clone(&upstream));
+            upstreams.push(upstream);
+        }
+        drop(made);
+        Ok(Routing {
+            settings,
+            upstreams,
+            limiter,
+            descriptors,
+        })
+    }
+}

@@ -1,0 +1,219 @@
+//! What an agent does not take of what is written to it: since when, for how long it may,
+//! and what becomes of the calls that end with its connection or stream.
+
+use super::drain::OpenCall;
+use super::tap::now;
+use super::timer::Timer;
+use crate::settings::Timeouts;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokengauge_core::observer::{End, FailureKind};
+use tokio::task::futures::TaskLocalFuture;
+
+tokio::task_local! {
+    /// The HTTP/2 stream whose task this is.
+    static STREAM: Arc<SendState>;
+}
+
+/// The sending side of a connection of an agent, or of one stream of HTTP/2.
+#[derive(Debug)]
+pub(super) struct SendState {
+    created: Instant,
+    /// Nanoseconds from `created` since when nothing of what waits was taken; 0 while
+    /// nothing waits.
+    blocked: AtomicU64,
+    /// Milliseconds that this may last; 0 before a call has said.
+    limit: AtomicU64,
+    closed: AtomicU8,
+}
+
+/// Why the proxy closed a connection or a stream while calls were under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Closed {
+    /// The time to drain was over.
+    Drained = 1,
+    /// The agent took nothing for too long.
+    SendTimeout = 2,
+}
+
+impl SendState {
+    pub fn new() -> SendState {
+        SendState {
+            created: now(),
+            blocked: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+            closed: AtomicU8::new(0),
+        }
+    }
+
+    /// Something waits to be taken.
+    pub fn blocks(&self) {
+        if self.blocked.load(Ordering::Relaxed) == 0 {
+            let nanos = u64::try_from(self.created.elapsed().as_nanos());
+            let nanos = nanos.unwrap_or(u64::MAX).max(1);
+            self.blocked.store(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// Some of it was taken.
+    pub fn takes(&self) {
+        if self.blocked.load(Ordering::Relaxed) != 0 {
+            self.blocked.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// When the agent will have taken too long, while something waits.
+    pub fn deadline(&self) -> Option<Instant> {
+        let blocked = match self.blocked.load(Ordering::Relaxed) {
+            0 => return None,
+            nanos => Duration::from_nanos(nanos),
+        };
+        let limit = match self.limit.load(Ordering::Relaxed) {
+            0 => Timeouts::default().send,
+            millis => Duration::from_millis(millis),
+        };
+        Some(self.created + blocked + limit)
+    }
+
+    /// It is about to be closed, with the calls on it.
+    pub fn close(&self, why: Closed) {
+        self.closed.store(why as u8, Ordering::Relaxed);
+    }
+
+    fn end(&self) -> Option<End> {
+        match self.closed.load(Ordering::Relaxed) {
+            closed if closed == Closed::Drained as u8 => Some(End::Drained),
+            closed if closed == Closed::SendTimeout as u8 => {
+                Some(End::Failed(FailureKind::AgentSendTimeout))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The agent's side of one call.
+#[derive(Debug)]
+pub(super) struct AgentSide {
+    connection: Arc<SendState>,
+    stream: Option<Arc<SendState>>,
+    _open: OpenCall,
+}
+
+impl AgentSide {
+    pub fn new(
+        connection: &Arc<SendState>,
+        stream: Option<&Arc<SendState>>,
+        open: OpenCall,
+    ) -> AgentSide {
+        AgentSide {
+            connection: Arc::clone(connection),
+            stream: stream.cloned(),
+            _open: open,
+        }
+    }
+
+    /// How long the agent may take nothing. Streams share the connection's longest.
+    pub fn limit(&self, limit: Duration) {
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
+        match &self.stream {
+            Some(stream) => {
+                stream.limit.store(millis, Ordering::Relaxed);
+                self.connection.limit.fetch_max(millis, Ordering::Relaxed);
+            }
+            None => self.connection.limit.store(millis, Ordering::Relaxed),
+        }
+    }
+
+    /// How a call ends that nobody reads any more.
+    pub fn end(&self) -> End {
+        let stream = self.stream.as_ref().and_then(|stream| stream.end());
+        let end = stream.or_else(|| self.connection.end());
+        end.unwrap_or(End::ClientCancelled)
+    }
+}
+
+/// The stream whose task asks, over HTTP/2.
+pub(super) fn this_stream() -> Option<Arc<SendState>> {
+    STREAM.try_with(Arc::clone).ok()
+}
+
+/// Runs the streams of HTTP/2 connections, each in a task of its own, and resets those
+/// whose windows stay closed for too long: nobody polls a body that has no window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StreamExecutor;
+
+impl<F> hyper::rt::Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let state = Arc::new(SendState::new());
+        tokio::spawn(TimedStream {
+            stream: Box::pin(STREAM.scope(Arc::clone(&state), stream)),
+            state,
+            timer: Timer::default(),
+        });
+    }
+}
+
+struct TimedStream<F> {
+    stream: Pin<Box<TaskLocalFuture<Arc<SendState>, F>>>,
+    state: Arc<SendState>,
+    timer: Timer,
+}
+
+impl<F: Future<Output = ()>> Future for TimedStream<F> {
+    type Output = ();
+
+    /// Ready when the stream has ended, or took nothing for too long: dropped, it is reset.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.stream.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(deadline) = this.state.deadline() else {
+            return Poll::Pending;
+        };
+        ready!(this.timer.poll(cx, || deadline));
+        this.state.close(Closed::SendTimeout);
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_runs_from_the_first_byte_that_waits_until_one_is_taken() {
+        let state = SendState::new();
+        assert_eq!(state.deadline(), None);
+        state.blocks();
+        let first = state.deadline().expect("something waits");
+        assert!(first >= state.created + Timeouts::default().send);
+        std::thread::sleep(Duration::from_millis(2));
+        state.blocks();
+        assert_eq!(state.deadline(), Some(first), "it goes on waiting");
+        state.takes();
+        assert_eq!(state.deadline(), None);
+        state.blocks();
+        assert!(state.deadline() > Some(first), "anew");
+    }
+
+    #[test]
+    fn a_stream_that_was_reset_says_so_before_its_connection_does() {
+        let (connection, stream) = (Arc::new(SendState::new()), Arc::new(SendState::new()));
+        let open = || OpenCall::default();
+        let other = AgentSide::new(&connection, Some(&Arc::new(SendState::new())), open());
+        let side = AgentSide::new(&connection, Some(&stream), open());
+        assert_eq!(side.end(), End::ClientCancelled);
+        stream.close(Closed::SendTimeout);
+        connection.close(Closed::Drained);
+        assert_eq!(side.end(), End::Failed(FailureKind::AgentSendTimeout));
+        assert_eq!(other.end(), End::Drained);
+    }
+}

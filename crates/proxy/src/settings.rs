@@ -1,0 +1,194 @@
+//! What requests are forwarded by, as the configuration says.
+
+use http::{HeaderName, HeaderValue};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_core::call::Dialect;
+pub use tokengauge_net::endpoint::{Endpoint, Protocol};
+pub use tokengauge_net::tls::{ClientTls, ServerTls};
+
+/// Idle connections kept per endpoint when nothing is named.
+pub const DEFAULT_MAX_IDLE: usize = 256;
+/// How long an idle connection is kept when nothing is named: less than the 60 s
+/// after which most servers close theirs.
+pub const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
+/// How long a failed endpoint is left alone when nothing is named.
+pub const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
+/// Requests of an upstream that may wait for a connection when nothing is named, as with Envoy.
+pub const DEFAULT_MAX_PENDING: usize = 1024;
+
+/// What connections may become when nothing is named.
+pub fn default_upgrades() -> Vec<String> {
+    vec!["websocket".to_owned()]
+}
+
+/// Everything that the forwarding of requests needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Tried in order; the first that matches wins.
+    pub routes: Vec<Arc<Route>>,
+    /// Bounds of the process.
+    pub limits: Limits,
+    /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
+    /// calls are forwarded.
+    pub refusal: Option<Arc<str>>,
+}
+
+/// An address that agents connect to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// The address; port 0 picks a free one.
+    pub address: SocketAddr,
+    /// TLS towards agents.
+    pub tls: Option<ServerTls>,
+}
+
+/// From requests to an upstream.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// What a request must look like.
+    pub matches: Matches,
+    /// Whether the matched prefix is taken off the path.
+    pub strip_prefix: bool,
+    /// Where its requests go.
+    pub upstream: Arc<Upstream>,
+    /// The dialect, where the path does not tell it.
+    pub dialect: Option<Dialect>,
+    /// The workload its calls belong to.
+    pub workload: Option<Arc<str>>,
+    /// Whether to ask for usage on the agent's behalf.
+    pub inject_usage: bool,
+    /// Whether to add `via`.
+    pub add_via: bool,
+    /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
+    pub add_forwarded: bool,
+    /// The protocols that an agent's connection may become, as `upgrade` names them.
+    pub upgrades: Vec<String>,
+}
+
+/// What a request must look like for a route. Absent parts match anything.
+#[derive(Clone, Debug, Default)]
+pub struct Matches {
+    /// A path prefix without a trailing slash, matched on whole segments; `""` is all.
+    pub path_prefix: String,
+    /// The request's host, lower case, without a port.
+    pub host: Option<String>,
+    /// Headers that must be present with exactly these values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A group of endpoints that serve the same models.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// The protocol towards it.
+    pub protocol: Protocol,
+    /// TLS towards it, used where an endpoint is `https`.
+    pub tls: ClientTls,
+    /// Limits on its slowness.
+    pub timeouts: Timeouts,
+    /// Idle connections kept per endpoint.
+    pub max_idle: usize,
+    /// How long an idle connection is kept.
+    pub idle_for: Duration,
+    /// How long an endpoint is left alone after a failure to connect.
+    pub eject_for: Duration,
+    /// Connections open at once, to all its endpoints; `None` is its share of the process's
+    /// file descriptors.
+    pub max_connections: Option<usize>,
+    /// Requests that may wait for a connection.
+    pub max_pending: usize,
+}
+
+/// Limits on an upstream's slowness.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timeouts {
+    /// Name resolution, TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the response head.
+    pub head: Duration,
+    /// Without a byte either way while a body is under way.
+    pub idle: Duration,
+    /// Without a byte taken of what waits to be written: to the agent, or to the upstream.
+    pub send: Duration,
+}
+
+/// Bounds of the process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Agent connections at once; more wait in the accept queue.
+    pub connections: usize,
+    /// Bytes of a request head, and of a response head.
+    pub head_bytes: usize,
+    /// Concurrent streams of one HTTP/2 connection.
+    pub http2_streams: u32,
+    /// How long an agent may take to send a request head.
+    pub head_timeout: Duration,
+    /// Requests a minute per route; `None` is no limit.
+    pub requests_per_minute: Option<std::num::NonZeroU32>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: Duration::from_secs(10),
+            head: Duration::from_secs(600),
+            idle: Duration::from_secs(300),
+            send: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 10_000,
+            head_bytes: 64 * 1024,
+            http2_streams: 1_000,
+            head_timeout: Duration::from_secs(30),
+            requests_per_minute: None,
+        }
+    }
+}
+
+impl Upstream {
+    /// One with these endpoints; everything else is as when nothing is named.
+    pub fn new(name: &str, endpoints: Vec<Endpoint>) -> Upstream {
+        Upstream {
+            name: name.into(),
+            endpoints,
+            protocol: Protocol::Auto,
+            tls: ClientTls::default(),
+            timeouts: Timeouts::default(),
+            max_idle: DEFAULT_MAX_IDLE,
+            idle_for: DEFAULT_IDLE_FOR,
+            eject_for: DEFAULT_EJECT_FOR,
+            max_connections: None,
+            max_pending: DEFAULT_MAX_PENDING,
+        }
+    }
+}
+
+impl Route {
+    /// One that takes every request; everything else is as when nothing is named.
+    pub fn new(name: &str, upstream: Arc<Upstream>) -> Route {
+        Route {
+            name: name.into(),
+            matches: Matches::default(),
+            strip_prefix: false,
+            upstream,
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+            add_via: false,
+            add_forwarded: false,
+            upgrades: default_upgrades(),
+        }
+    }
+}

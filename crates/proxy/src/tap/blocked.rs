@@ -1,0 +1,89 @@
+//! How long an agent that takes nothing keeps its stream from being read.
+
+use std::time::{Duration, Instant};
+
+/// The server asks for the next frame as soon as the agent has taken the last one. Shorter waits
+/// than this are the scheduler's, not the agent's.
+const SCHEDULING: Duration = Duration::from_millis(10);
+
+/// The waits for an agent since the last frame.
+#[derive(Debug, Default)]
+pub(super) struct Blocked {
+    /// When the agent was first waited for.
+    since: Option<Instant>,
+    waited: Duration,
+}
+
+impl Blocked {
+    /// The agent takes nothing now, if it did not before.
+    pub fn begin(&mut self, now: impl Fn() -> Instant) {
+        self.since.get_or_insert_with(now);
+    }
+
+    /// The agent has taken everything.
+    pub fn end(&mut self, now: impl Fn() -> Instant) {
+        if let Some(since) = self.since.take() {
+            self.waited += now().saturating_duration_since(since);
+        }
+    }
+
+    /// The server got a frame at `at`.
+    pub fn gave(&mut self, at: Instant) {
+        self.since = Some(at);
+    }
+
+    /// The server asks for the next frame.
+    pub fn asked(&mut self, now: impl Fn() -> Instant) {
+        if let Some(since) = self.since.take() {
+            let waited = now().saturating_duration_since(since);
+            self.waited += Some(waited)
+                .filter(|it| *it >= SCHEDULING)
+                .unwrap_or_default();
+        }
+    }
+
+    /// What there was to wait since the last frame.
+    pub fn take(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// What there was to wait since the last frame, where no other comes.
+    pub fn tail(&mut self, at: Instant) -> Duration {
+        self.asked(|| at);
+        self.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::now;
+
+    #[test]
+    fn waits_add_up_until_they_are_taken() {
+        let start = now();
+        let at = |millis| move || start + Duration::from_millis(millis);
+        let mut blocked = Blocked::default();
+        blocked.begin(at(0));
+        blocked.begin(at(50));
+        blocked.end(at(100));
+        blocked.end(at(500));
+        blocked.begin(at(600));
+        blocked.end(at(605));
+        assert_eq!(blocked.take(), Duration::from_millis(105));
+        assert_eq!(blocked.take(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_server_that_asks_again_at_once_waited_for_nobody() {
+        let start = now();
+        let at = |millis| move || start + Duration::from_millis(millis);
+        let mut blocked = Blocked::default();
+        blocked.gave(at(0)());
+        blocked.asked(at(9));
+        blocked.gave(at(20)());
+        blocked.asked(at(60));
+        blocked.asked(at(900));
+        assert_eq!(blocked.take(), Duration::from_millis(40));
+    }
+}

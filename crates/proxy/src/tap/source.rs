@@ -1,0 +1,146 @@
+//! Where a response body comes from.
+
+use crate::body::BodyError;
+use crate::connection::{Http1, Io};
+use crate::http1::{Broken, Response};
+use crate::upstream::{Endpoint, InFlightGuard};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+/// What is read at once.
+const READ: usize = 32 * 1024;
+
+thread_local! {
+    /// One buffer a thread: an open stream that waits for its next chunk keeps none.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into_boxed_slice());
+}
+
+/// Where a response body comes from.
+pub(crate) enum Source {
+    /// HTTP/1: the connection is read here, and goes home afterwards.
+    Http1 {
+        response: Box<Response<Io>>,
+        endpoint: Arc<Endpoint>,
+    },
+    /// HTTP/1 while the request is still on its way: its client moves both, and the connection
+    /// serves no other request.
+    Duplex {
+        incoming: Incoming,
+        http1: Box<Http1>,
+    },
+    /// HTTP/2: a task of the connection's own drives it.
+    Http2 {
+        incoming: Incoming,
+        _stream: InFlightGuard,
+    },
+    /// The connection broke between head and body.
+    Lost,
+    /// Nothing more comes.
+    Over,
+}
+
+/// Reads through this thread's buffer.
+pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| read(buffer))
+}
+
+pub(super) type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+impl Source {
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+        match self {
+            Source::Http1 { response, .. } => poll_response(response, cx),
+            Source::Duplex { incoming, http1 } => poll_duplex(incoming, http1, cx),
+            Source::Http2 { incoming, .. } => {
+                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
+            }
+            Source::Lost => Poll::Ready(Some(Err(Broken::Lost.into()))),
+            Source::Over => Poll::Ready(None),
+        }
+    }
+
+    pub fn is_end_stream(&self) -> bool {
+        match self {
+            Source::Http1 { response, .. } => response.is_over(),
+            Source::Duplex { incoming, .. } | Source::Http2 { incoming, .. } => {
+                incoming.is_end_stream()
+            }
+            Source::Lost => false,
+            Source::Over => true,
+        }
+    }
+
+    pub fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Http1 { response, .. } => response
+                .length()
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
+            Source::Duplex { incoming, .. } | Source::Http2 { incoming, .. } => {
+                incoming.size_hint()
+            }
+            Source::Lost => SizeHint::default(),
+            Source::Over => SizeHint::with_exact(0),
+        }
+    }
+
+    /// Whether chunks may leave as they came.
+    pub fn is_chunked(&self) -> bool {
+        matches!(self, Source::Http1 { response, .. } if response.is_chunked())
+    }
+
+    /// Whether what comes next is the beginning of a chunk.
+    pub fn is_between_chunks(&self) -> bool {
+        matches!(self, Source::Http1 { response, .. } if response.is_between_chunks())
+    }
+
+    /// Ends what is over. A connection that was read to exactly the end of its response is
+    /// given back.
+    pub fn finish(&mut self) {
+        if let Source::Http1 { response, endpoint } = std::mem::replace(self, Source::Over)
+            && let Some(io) = response.into_reusable()
+        {
+            endpoint.give_back(io);
+        }
+    }
+}
+
+fn poll_response(response: &mut Response<Io>, cx: &mut Context<'_>) -> Polled {
+    let piece = with_buffer(|buffer| {
+        loop {
+            match ready!(response.poll_piece(cx, buffer))? {
+                // Framing alone.
+                Some(piece) if piece.payload.is_empty() => {}
+                piece => return Poll::Ready(Ok::<_, BodyError>(piece)),
+            }
+        }
+    });
+    Poll::Ready(match ready!(piece) {
+        Ok(Some(piece)) => Some(Ok(Frame::data(piece.payload))),
+        Ok(None) => response.take_trailers().map(Frame::trailers).map(Ok),
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Takes what has arrived, else moves the connection and looks again. Only the connection
+/// fills `incoming`, and it is polled right here: nobody has to be woken for that.
+fn poll_duplex(incoming: &mut Incoming, http1: &mut Http1, cx: &mut Context<'_>) -> Polled {
+    let mut unobserved = Context::from_waker(Waker::noop());
+    let mut poll = |incoming: &mut Incoming| {
+        let frame = ready!(Pin::new(incoming).poll_frame(&mut unobserved));
+        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
+    };
+    if let Poll::Ready(frame) = poll(incoming) {
+        return Poll::Ready(frame);
+    }
+    if http1.poll(cx).is_ready() {
+        // What it knows of its end is in `incoming` when it is gone.
+        http1.close();
+    }
+    poll(incoming)
+}

@@ -1,0 +1,256 @@
+//! The request body on its way to the upstream.
+
+use super::call_handle::CallHandle;
+use super::tap::now;
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+/// How long an agent's `expect: 100-continue` waits for an upstream that says nothing.
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A request body that passes frames on as they come, and shows them to the observer.
+pub(super) struct Upload {
+    source: Source,
+    handle: Arc<CallHandle>,
+    gate: Option<Waiting>,
+}
+
+/// Where a request body comes from.
+pub(super) enum Source {
+    /// The agent, as it comes.
+    Agent(Incoming),
+    /// What was read of it already; the rest is still with the agent.
+    Resumed(Read),
+    /// In place of the agent's.
+    Replaced(Bytes),
+}
+
+/// A body of which the beginning was read.
+pub(super) struct Read {
+    pub frames: VecDeque<Bytes>,
+    pub trailers: Option<HeaderMap>,
+    pub rest: Option<Incoming>,
+    /// Whether the agent said how long it is.
+    pub sized: bool,
+}
+
+impl Read {
+    /// Nothing of `body` yet.
+    pub fn of(body: &Incoming) -> Read {
+        Read {
+            frames: VecDeque::new(),
+            trailers: None,
+            rest: None,
+            sized: body.size_hint().exact().is_some(),
+        }
+    }
+}
+
+impl Upload {
+    pub fn new(source: Source, handle: &Arc<CallHandle>) -> Upload {
+        Upload {
+            source,
+            handle: Arc::clone(handle),
+            gate: None,
+        }
+    }
+
+    /// Holds the body back until the gate opens, or for a second at most.
+    pub fn wait_for(&mut self, gate: Arc<Gate>) {
+        self.gate = Some(Waiting {
+            gate,
+            timeout: Box::pin(sleep(CONTINUE_TIMEOUT)),
+        });
+    }
+
+    /// What was not passed on.
+    pub fn into_rest(self) -> Source {
+        self.source
+    }
+
+    fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let at = now();
+        self.handle.moved(at);
+        if let Some(bytes) = frame.data_ref() {
+            self.handle.tell(|call| call.request_frame(bytes));
+        }
+        if frame.is_trailers() || self.source.is_end_stream() {
+            self.sent();
+        }
+        frame
+    }
+
+    fn sent(&self) {
+        if self.handle.when_sent().is_none() {
+            self.handle.sent(now());
+        }
+    }
+}
+
+impl Source {
+    pub fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self {
+            Source::Agent(incoming) => Pin::new(incoming).poll_frame(cx),
+            Source::Resumed(read) => read.poll_frame(cx),
+            Source::Replaced(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    pub fn is_end_stream(&self) -> bool {
+        match self {
+            Source::Agent(incoming) => incoming.is_end_stream(),
+            Source::Resumed(read) => read.is_end_stream(),
+            Source::Replaced(bytes) => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Source::Agent(incoming) => incoming.size_hint(),
+            Source::Resumed(read) => read.size_hint(),
+            Source::Replaced(bytes) => SizeHint::with_exact(bytes.len() as u64),
+        }
+    }
+}
+
+impl Read {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(bytes) = self.frames.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        match &mut self.rest {
+            Some(rest) => Pin::new(rest).poll_frame(cx),
+            None => Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let rest = self.rest.as_ref().is_none_or(Body::is_end_stream);
+        self.frames.is_empty() && self.trailers.is_none() && rest
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self
+            .rest
+            .as_ref()
+            .map_or(Some(0), |rest| rest.size_hint().exact());
+        let read: usize = self.frames.iter().map(Bytes::len).sum();
+        match rest {
+            Some(rest) if self.sized => SizeHint::with_exact(rest + read as u64),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(waiting) = &mut self.gate {
+            ready!(waiting.poll(cx));
+            self.gate = None;
+        }
+        let polled = self.source.poll_frame(cx);
+        self.handle.upload_awaited(polled.is_pending());
+        let frame = match ready!(polled) {
+            Some(Ok(frame)) => Some(Ok(self.pass(frame))),
+            Some(Err(error)) => {
+                self.handle.upload_failed(is_malformed(&error));
+                Some(Err(error))
+            }
+            None => {
+                self.sent();
+                None
+            }
+        };
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.source.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.source.size_hint()
+    }
+}
+
+/// Whether the agent's framing is wrong, in contrast to a connection that was lost.
+pub(super) fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| {
+        matches!(
+            cause.kind(),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
+        )
+    })
+}
+
+/// Opens when the upstream says `100 Continue`.
+#[derive(Default)]
+pub(super) struct Gate(Mutex<GateState>);
+
+#[derive(Default)]
+struct GateState {
+    open: bool,
+    waker: Option<Waker>,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        let mut state = self.0.lock();
+        state.open = true;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        if state.open {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+struct Waiting {
+    gate: Arc<Gate>,
+    timeout: Pin<Box<Sleep>>,
+}
+
+impl Waiting {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.gate.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.timeout.as_mut().poll(cx)
+    }
+}

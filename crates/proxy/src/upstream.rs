@@ -1,0 +1,430 @@
+//! An upstream's endpoints: which one is next, and the connections to it.
+
+mod addresses;
+mod idle_pool;
+mod lease;
+mod limits;
+mod open;
+mod records;
+mod socket;
+
+pub(super) use lease::{Search, Tried};
+pub(super) use limits::{Connections, Descriptors};
+pub(super) use socket::CountedTcp;
+
+use super::connection::{Http1, Http2, Io};
+use super::tap::now;
+use crate::settings::{self, Protocol};
+use addresses::Host;
+use http::uri::Scheme;
+use idle_pool::IdlePool;
+use parking_lot::{Mutex, MutexGuard};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge_net::tls::{Connector, Invalid};
+
+/// An upstream and what is open to it.
+pub(super) struct Upstream {
+    pub settings: Arc<settings::Upstream>,
+    hosts: Vec<Arc<Host>>,
+    /// What is open, under whatever settings.
+    pub connections: Arc<Connections>,
+    /// Breaks ties between endpoints: who was chosen longest ago is next.
+    turn: AtomicUsize,
+    tls: Option<Tls>,
+    head_bytes: usize,
+}
+
+struct Tls {
+    any: Connector,
+    /// For upgrades, which HTTP/2 does not have.
+    http1: Connector,
+}
+
+/// One server of an upstream.
+pub(super) struct Endpoint {
+    pub settings: settings::Endpoint,
+    /// `host:port`, as configured.
+    pub name: String,
+    /// Where it is.
+    pub address: SocketAddr,
+    outstanding: Slot,
+    /// When it was chosen last, as a number of choices.
+    turn: AtomicUsize,
+    created: Instant,
+    /// Milliseconds from `created` until which it is left alone.
+    ejected_until: AtomicU64,
+    idle_pool: IdlePool,
+    http2: Mutex<Vec<Shared>>,
+    spoken: AtomicU8,
+    /// One new HTTP/2 connection at a time: those who wait will share it.
+    opening: tokio::sync::Mutex<()>,
+    sweeping: AtomicBool,
+    idle_for: Duration,
+    head_bytes: usize,
+    connections: Arc<Connections>,
+}
+
+/// Which server is chosen: the least. What comes first counts most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    ejected: bool,
+    fallback: bool,
+    outstanding: usize,
+    turn: usize,
+}
+
+struct Shared {
+    http2: Http2,
+    quiet_since: Option<Instant>,
+}
+
+/// What `Endpoint::spoken` can say.
+const UNKNOWN: u8 = 0;
+const HTTP1: u8 = 1;
+const HTTP2: u8 = 2;
+
+/// A count of what is under way. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    taken: Arc<AtomicUsize>,
+    /// Whose requests may wait for it to be free again.
+    connections: Option<Arc<Connections>>,
+}
+
+/// One more that is under way, until it is dropped.
+#[derive(Debug)]
+pub(super) struct InFlightGuard(Slot);
+
+impl Slot {
+    /// Wakes a request that waits when one is over.
+    pub fn of(connections: &Arc<Connections>) -> Slot {
+        Slot {
+            taken: Arc::default(),
+            connections: Some(Arc::clone(connections)),
+        }
+    }
+
+    pub fn take(&self) -> InFlightGuard {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard(self.clone())
+    }
+
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        if let Some(connections) = &self.0.connections {
+            connections.stream_returned();
+        }
+    }
+}
+
+/// A connection for one request.
+pub(super) struct Lease {
+    pub wire: Wire,
+    pub reused: bool,
+    /// Counts the request as outstanding at its endpoint.
+    pub held: InFlightGuard,
+}
+
+/// The two ways to speak to an endpoint.
+pub(super) enum Wire {
+    Http1(Box<Http1>),
+    Http2 {
+        connection: Http2,
+        stream: InFlightGuard,
+    },
+}
+
+/// What a request asks of its connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ConnectOptions {
+    /// Not one from the pool.
+    pub fresh: bool,
+    /// It will be upgraded.
+    pub upgrade: bool,
+    /// It must not be sent a second time.
+    pub once: bool,
+}
+
+impl Upstream {
+    pub fn new(
+        settings: &Arc<settings::Upstream>,
+        head_bytes: usize,
+        descriptors: &Arc<Descriptors>,
+    ) -> Result<Upstream, Invalid> {
+        Upstream::over(settings, head_bytes, Connections::new(descriptors))
+    }
+
+    fn over(
+        settings: &Arc<settings::Upstream>,
+        head_bytes: usize,
+        connections: Arc<Connections>,
+    ) -> Result<Upstream, Invalid> {
+        let tls = settings
+            .endpoints
+            .iter()
+            .any(|endpoint| endpoint.scheme == Scheme::HTTPS);
+        let tls = tls.then(|| Tls::new(settings)).transpose()?;
+        let host = |endpoint| Arc::new(Host::new(endpoint, settings, head_bytes, &connections));
+        let hosts = settings.endpoints.iter().map(host).collect();
+        Ok(Upstream {
+            settings: Arc::clone(settings),
+            hosts,
+            connections,
+            turn: AtomicUsize::new(1),
+            tls,
+            head_bytes,
+        })
+    }
+
+    /// The same upstream under other settings. Endpoints that are spoken to as before keep
+    /// their connections.
+    pub fn after(
+        known: &Arc<Upstream>,
+        settings: &Arc<settings::Upstream>,
+        head_bytes: usize,
+    ) -> Result<Arc<Upstream>, Invalid> {
+        if *known.settings == **settings && known.head_bytes == head_bytes {
+            return Ok(Arc::clone(known));
+        }
+        let connections = Arc::clone(&known.connections);
+        let mut upstream = Upstream::over(settings, head_bytes, connections)?;
+        if known.speaks_like(&upstream) {
+            for host in &mut upstream.hosts {
+                let mut kept = known.hosts.iter();
+                if let Some(kept) = kept.find(|kept| kept.settings == host.settings) {
+                    *host = Arc::clone(kept);
+                }
+            }
+        }
+        Ok(Arc::new(upstream))
+    }
+
+    /// Whether connections of one can serve the other.
+    fn speaks_like(&self, other: &Upstream) -> bool {
+        let (one, other_settings) = (&self.settings, &other.settings);
+        one.protocol == other_settings.protocol
+            && one.tls == other_settings.tls
+            && one.max_idle == other_settings.max_idle
+            && one.idle_for == other_settings.idle_for
+            && self.head_bytes == other.head_bytes
+    }
+
+    /// The server with the fewest requests, but for those tried already. One that failed
+    /// lately is taken only when all have, one of the other family of addresses only when
+    /// none is left of the one that is connected to.
+    fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<(Arc<Host>, Arc<Endpoint>)> {
+        let mut best: Option<(Rank, &Arc<Host>, Arc<Endpoint>)> = None;
+        for host in &self.hosts {
+            host.each(|endpoint| {
+                if tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint)) {
+                    return;
+                }
+                let rank = endpoint.rank(!host.prefers(endpoint));
+                if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
+                    best = Some((rank, host, Arc::clone(endpoint)));
+                }
+            });
+        }
+        let (_, host, endpoint) = best?;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        endpoint.turn.store(turn, Ordering::Relaxed);
+        Some((Arc::clone(host), endpoint))
+    }
+
+    /// Whether a new connection may serve several requests.
+    fn shares(&self, endpoint: &Endpoint) -> bool {
+        match self.settings.protocol {
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+            Protocol::Auto => {
+                endpoint.settings.scheme == Scheme::HTTPS
+                    && endpoint.spoken.load(Ordering::Relaxed) != HTTP1
+            }
+        }
+    }
+
+    /// Closes a connection that nobody uses, so that another can be opened.
+    fn close_an_idle_one(&self) {
+        let mut closed = false;
+        for host in &self.hosts {
+            host.each(|endpoint| closed = closed || endpoint.close_an_idle_one());
+        }
+    }
+}
+
+impl Tls {
+    fn new(settings: &settings::Upstream) -> Result<Tls, Invalid> {
+        let any = Connector::new(&settings.tls, settings.protocol)?;
+        let http1 = Connector::new(&settings.tls, Protocol::Http1)?;
+        Ok(Tls { any, http1 })
+    }
+}
+
+impl Endpoint {
+    fn new(
+        settings: &settings::Endpoint,
+        name: &str,
+        address: SocketAddr,
+        upstream: &settings::Upstream,
+        head_bytes: usize,
+        connections: &Arc<Connections>,
+    ) -> Endpoint {
+        Endpoint {
+            settings: settings.clone(),
+            name: name.to_owned(),
+            address,
+            outstanding: Slot::default(),
+            turn: AtomicUsize::new(0),
+            created: now(),
+            ejected_until: AtomicU64::new(0),
+            idle_pool: IdlePool::new(upstream),
+            http2: Mutex::default(),
+            spoken: AtomicU8::new(UNKNOWN),
+            opening: tokio::sync::Mutex::default(),
+            sweeping: AtomicBool::new(false),
+            idle_for: upstream.idle_for,
+            head_bytes,
+            connections: Arc::clone(connections),
+        }
+    }
+
+    fn rank(&self, fallback: bool) -> Rank {
+        Rank {
+            ejected: self.is_ejected(),
+            fallback,
+            outstanding: self.outstanding.taken(),
+            turn: self.turn.load(Ordering::Relaxed),
+        }
+    }
+
+    /// As messages name it: with its address, where a name may have several.
+    pub fn told_as(&self) -> String {
+        let address = self.address.to_string();
+        if self.name == address {
+            return address;
+        }
+        format!("{} ({})", self.name, self.address.ip())
+    }
+
+    /// Leaves it alone for a while.
+    pub fn eject(&self, duration: Duration) {
+        self.ejected_until
+            .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
+    }
+
+    fn is_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
+    }
+
+    /// Gives the socket of an HTTP/1 connection back; it is kept if it can serve once more.
+    pub fn give_back(self: &Arc<Self>, io: Io) {
+        if self.idle_pool.keep(io) {
+            self.sweep_later();
+            self.connections.returned();
+        }
+    }
+
+    fn reuse(&self, options: ConnectOptions) -> Option<Wire> {
+        if !options.upgrade
+            && let Some(wire) = self.reuse_http2()
+        {
+            return Some(wire);
+        }
+        let http1 = Http1::reused(self.idle_pool.take(options.once)?, self.head_bytes).ok()?;
+        Some(Wire::Http1(Box::new(http1)))
+    }
+
+    fn reuse_http2(&self) -> Option<Wire> {
+        if self.spoken.load(Ordering::Relaxed) != HTTP2 {
+            return None;
+        }
+        let mut open = locked(&self.http2);
+        open.retain(|shared| !shared.http2.is_closed());
+        let roomy = open.iter_mut().filter(|shared| shared.http2.has_room());
+        let shared = roomy.min_by_key(|shared| shared.http2.streams.taken())?;
+        shared.quiet_since = None;
+        let stream = shared.http2.streams.take();
+        Some(Wire::Http2 {
+            connection: shared.http2.clone(),
+            stream,
+        })
+    }
+
+    async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<Wire> {
+        let connection = Http2::open(io, Slot::of(&self.connections)).await?;
+        let stream = connection.streams.take();
+        locked(&self.http2).push(Shared {
+            http2: connection.clone(),
+            quiet_since: None,
+        });
+        self.sweep_later();
+        Ok(Wire::Http2 { connection, stream })
+    }
+
+    /// Sees to it that what nobody comes back for is closed.
+    fn sweep_later(self: &Arc<Self>) {
+        if self.sweeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let endpoint = Arc::downgrade(self);
+        let pause = (self.idle_for / 2).clamp(Duration::from_millis(10), Duration::from_secs(5));
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(pause).await;
+                if !endpoint.upgrade().is_some_and(|endpoint| endpoint.sweep()) {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn close_an_idle_one(&self) -> bool {
+        if self.idle_pool.close_oldest() {
+            return true;
+        }
+        let mut open = locked(&self.http2);
+        let idle = open
+            .iter()
+            .position(|shared| shared.http2.streams.taken() == 0);
+        idle.map(|idle| open.swap_remove(idle)).is_some()
+    }
+
+    /// Closes what is too old or was closed by the endpoint; tells whether to come again.
+    fn sweep(&self) -> bool {
+        let kept = self.idle_pool.sweep();
+        let mut open = locked(&self.http2);
+        open.retain_mut(|shared| !shared.http2.is_closed() && shared.is_wanted(self.idle_for));
+        let more = kept || !open.is_empty();
+        if !more {
+            self.sweeping.store(false, Ordering::Relaxed);
+        }
+        more
+    }
+}
+
+impl Shared {
+    fn is_wanted(&mut self, idle_for: Duration) -> bool {
+        if self.http2.streams.taken() > 0 {
+            self.quiet_since = None;
+            return true;
+        }
+        self.quiet_since.get_or_insert_with(now).elapsed() < idle_for
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}

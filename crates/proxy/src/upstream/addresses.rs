@@ -1,0 +1,339 @@
+//! The addresses behind the name of an endpoint: each is a server of its own, with its own
+//! connections, requests and failures.
+
+use super::{Connections, Endpoint};
+use crate::refusal::failure;
+use crate::settings;
+use crate::tap::now;
+use arc_swap::ArcSwap;
+use http::uri::Scheme;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge_core::observer::{Failure, FailureKind};
+use tokio::net::lookup_host;
+use tokio::sync::Mutex;
+use tokio::time::timeout_at;
+
+/// While requests come, addresses as old as this are resolved again in the background. The system's resolver tells no time to live.
+const REFRESH_AFTER: Duration = Duration::from_secs(5);
+/// A connection is opened only to an address that the resolver gave within this time.
+const OPEN_WITHIN: Duration = Duration::from_secs(1);
+/// Addresses of one name that are used.
+const MAX_ADDRESSES: usize = 64;
+
+/// What `Host::family` can say.
+const UNKNOWN: u8 = 0;
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+
+/// An endpoint as configured: a name with one address or several, or an address.
+pub(crate) struct Host {
+    pub settings: settings::Endpoint,
+    /// `host:port`.
+    pub name: String,
+    port: u16,
+    upstream: Arc<settings::Upstream>,
+    head_bytes: usize,
+    connections: Arc<Connections>,
+    /// It is an address: there is nothing to ask for.
+    literal: bool,
+    servers: ArcSwap<Servers>,
+    /// The family that was connected to last; the resolver's first before that.
+    family: AtomicU8,
+    /// One question at a time, and why the last was not answered.
+    asking: Mutex<Option<(Instant, String)>>,
+    refreshing: AtomicBool,
+}
+
+/// The servers behind a name, as of an instant.
+struct Servers {
+    answered: Option<Instant>,
+    endpoints: Vec<Arc<Endpoint>>,
+}
+
+impl Host {
+    pub fn new(
+        settings: &settings::Endpoint,
+        upstream: &Arc<settings::Upstream>,
+        head_bytes: usize,
+        connections: &Arc<Connections>,
+    ) -> Host {
+        let default_port = if settings.scheme == Scheme::HTTPS {
+            443
+        } else {
+            80
+        };
+        let host = settings.authority.host();
+        let port = settings.authority.port_u16().unwrap_or(default_port);
+        let this = Host {
+            settings: settings.clone(),
+            name: format!("{host}:{port}"),
+            port,
+            upstream: Arc::clone(upstream),
+            head_bytes,
+            connections: Arc::clone(connections),
+            literal: address(host).is_some(),
+            servers: ArcSwap::from_pointee(Servers {
+                answered: None,
+                endpoints: Vec::new(),
+            }),
+            family: AtomicU8::new(UNKNOWN),
+            asking: Mutex::default(),
+            refreshing: AtomicBool::new(false),
+        };
+        if let Some(address) = address(host) {
+            this.found(vec![SocketAddr::new(address, port)], now());
+        }
+        this
+    }
+
+    /// The servers that are known.
+    pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        self.servers.load().endpoints.clone()
+    }
+
+    /// Looks at each server that is known.
+    pub fn each(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
+        self.servers.load().endpoints.iter().for_each(&mut look);
+    }
+
+    pub fn len(&self) -> usize {
+        self.servers.load().endpoints.len()
+    }
+
+    pub fn has(&self, endpoint: &Arc<Endpoint>) -> bool {
+        let servers = self.servers.load();
+        let mut known = servers.endpoints.iter();
+        known.any(|known| Arc::ptr_eq(known, endpoint))
+    }
+
+    /// Whether the server is of the family that connections are made to. Many a name has
+    /// addresses of both where only one leads anywhere.
+    pub fn prefers(&self, endpoint: &Endpoint) -> bool {
+        match self.family.load(Ordering::Relaxed) {
+            UNKNOWN => true,
+            known => known == family(endpoint.address),
+        }
+    }
+
+    /// A connection was made to this server.
+    pub fn connected(&self, endpoint: &Endpoint) {
+        let family = family(endpoint.address);
+        if self.family.load(Ordering::Relaxed) != family {
+            self.family.store(family, Ordering::Relaxed);
+        }
+    }
+
+    /// Resolves the name again in the background if its addresses are old.
+    pub fn refresh(self: &Arc<Self>) {
+        let old = |at: Instant| at.elapsed() >= REFRESH_AFTER;
+        if self.servers.load().answered.is_some_and(old) {
+            self.look_up_in_background();
+        }
+    }
+
+    /// Resolves the name in a task of its own, unless one does so already.
+    pub fn look_up_in_background(self: &Arc<Self>) {
+        if self.literal || self.refreshing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let host = Arc::clone(self);
+        tokio::spawn(async move {
+            // Where it fails, the next connection that is opened says so.
+            let _ = host
+                .resolved_since(now(), host.upstream.timeouts.connect)
+                .await;
+            host.refreshing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Makes sure that the addresses are new enough to open a connection.
+    ///
+    /// # Errors
+    ///
+    /// When the name does not resolve in time.
+    pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
+        let at = now();
+        let since = at.checked_sub(OPEN_WITHIN).unwrap_or(at);
+        self.resolved_since(since, within).await
+    }
+
+    /// Makes sure that the addresses were resolved after `since`.
+    ///
+    /// # Errors
+    ///
+    /// When the name does not resolve in time.
+    pub async fn resolved_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
+        let is_new = || self.servers.load().answered.is_some_and(|at| at >= since);
+        if self.literal || is_new() {
+            return Ok(());
+        }
+        let deadline = tokio::time::Instant::now() + within;
+        let asking = timeout_at(deadline, self.asking.lock()).await;
+        let mut asking = asking.map_err(|_| unresolved("no answer in time"))?;
+        if is_new() {
+            return Ok(());
+        }
+        if let Some((_, reason)) = asking.as_ref().filter(|(at, _)| *at >= since) {
+            return Err(unresolved(reason));
+        }
+        let (host, asked) = (self.settings.authority.host(), now());
+        let found = timeout_at(deadline, look_up(host, self.port)).await;
+        let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match found {
+            Ok(addresses) => {
+                *asking = None;
+                // Counted from the answer, so that a slow resolver is not asked again at once.
+                self.found(addresses, now());
+                Ok(())
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                let failure = unresolved(&reason);
+                *asking = Some((asked, reason));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Whether a look-up failed less than `ago` before now.
+    pub fn failed_within(&self, ago: Duration) -> bool {
+        let asking = self.asking.try_lock();
+        asking.is_ok_and(|asking| asking.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
+    }
+
+    /// Servers that stay keep their connections; those that are gone are not used again, and
+    /// close theirs when their last response is over.
+    fn found(&self, mut addresses: Vec<SocketAddr>, answered: Instant) {
+        let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
+        let before = self.servers.load();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.truncate(MAX_ADDRESSES);
+        let known = |address| {
+            let mut before = before.endpoints.iter();
+            before.find(|known| known.address == address).cloned()
+        };
+        let endpoint = |address| {
+            Arc::new(Endpoint::new(
+                &self.settings,
+                &self.name,
+                address,
+                &self.upstream,
+                self.head_bytes,
+                &self.connections,
+            ))
+        };
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|address| known(*address).unwrap_or_else(|| endpoint(*address)))
+            .collect();
+        let preferred = self.family.load(Ordering::Relaxed);
+        if !addresses.iter().any(|known| family(*known) == preferred) {
+            self.family.store(first, Ordering::Relaxed);
+        }
+        self.servers.store(Arc::new(Servers {
+            answered: Some(answered),
+            endpoints,
+        }));
+    }
+}
+
+fn unresolved(reason: &str) -> Failure {
+    failure(FailureKind::Dns, format!("does not resolve ({reason})"))
+}
+
+fn family(address: SocketAddr) -> u8 {
+    if address.is_ipv6() { IPV6 } else { IPV4 }
+}
+
+/// A host that is an address, brackets and all.
+fn address(host: &str) -> Option<IpAddr> {
+    bare(host).parse().ok()
+}
+
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<_> = lookup_host((bare(host), port)).await?.collect();
+    if found.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Descriptors;
+    use super::*;
+    use crate::settings;
+    use http::uri::{Authority, Scheme};
+
+    fn host() -> Host {
+        let engine = settings::Endpoint {
+            scheme: Scheme::HTTP,
+            authority: Authority::from_static("engine:8000"),
+            base_path: String::new(),
+        };
+        let upstream = Arc::new(settings::Upstream::new("engine", vec![engine]));
+        let connections = Connections::new(&Descriptors::unlimited());
+        Host::new(&upstream.endpoints[0], &upstream, 65_536, &connections)
+    }
+
+    fn v4(last: usize) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, u8::try_from(last).expect("small")], 8000))
+    }
+
+    #[test]
+    fn servers_that_stay_are_the_same_and_no_more_are_used_than_may_be() {
+        let host = host();
+        host.found(vec![v4(1), v4(2)], now());
+        let before = host.endpoints();
+        host.found(vec![v4(3), v4(2), v4(2)], now());
+        let after = host.endpoints();
+        let addresses: Vec<_> = after.iter().map(|endpoint| endpoint.address).collect();
+        assert_eq!(addresses, [v4(2), v4(3)]);
+        assert!(Arc::ptr_eq(&before[1], &after[0]), "it keeps what it has");
+        assert!(!host.has(&before[0]));
+        host.found((0..200).map(v4).collect(), now());
+        assert_eq!(host.len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn the_family_that_is_connected_to_is_preferred_as_long_as_there_is_any_of_it() {
+        let host = host();
+        let v6: SocketAddr = "[::1]:8000".parse().expect("an address");
+        let preferred = || {
+            let all = host.endpoints();
+            let all = all.iter().filter(|endpoint| host.prefers(endpoint));
+            all.map(|endpoint| endpoint.address).collect::<Vec<_>>()
+        };
+        host.found(vec![v6, v4(1)], now());
+        assert_eq!(preferred(), [v6], "the resolver's first");
+        let all = host.endpoints();
+        let other = all.iter().find(|endpoint| endpoint.address == v4(1));
+        host.connected(other.expect("known"));
+        assert_eq!(preferred(), [v4(1)]);
+        host.found(vec![v6, v4(1), v4(2)], now());
+        assert_eq!(preferred(), [v4(1), v4(2)]);
+        host.found(vec![v6], now());
+        assert_eq!(preferred(), [v6]);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_failed_is_not_repeated_for_those_who_waited_for_it() {
+        let host = host();
+        let began = now();
+        *host.asking.lock().await = Some((now(), "no such name".to_owned()));
+        let failure = host.resolved_since(began, Duration::from_secs(5)).await;
+        let failure = failure.expect_err("it is known");
+        assert_eq!(failure.kind, FailureKind::Dns);
+        assert!(failure.message.contains("no such name"), "{failure}");
+        assert!(host.failed_within(Duration::from_secs(60)));
+    }
+}

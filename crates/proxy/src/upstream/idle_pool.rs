@@ -1,0 +1,147 @@
+//! HTTP/1 connections of an endpoint that wait for their next request.
+
+use super::{locked, millis};
+use crate::connection::Io;
+use crate::settings;
+use crate::tap::now;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A connection closed sooner than this after a response was never meant to be kept.
+const EARLY: Duration = Duration::from_secs(1);
+/// So many of those in a row, and connections of that endpoint are not kept for a while.
+const TIMES_EARLY: u8 = 2;
+const UNKEPT_FOR: Duration = Duration::from_secs(60);
+
+/// The connections, and what is known of how the endpoint treats them. Some servers close
+/// theirs after each response without saying so: a request sent meanwhile is lost, and one
+/// that may have been heard must not be sent again.
+pub(super) struct IdlePool {
+    created: Instant,
+    max: usize,
+    idle_for: Duration,
+    /// The oldest first.
+    idle: Mutex<VecDeque<Idle>>,
+    /// One stayed open long enough, and none was closed early since.
+    trusted: AtomicBool,
+    /// Connections in a row that were closed right after a response.
+    closed_early: AtomicU8,
+    /// Milliseconds from `created` until which connections serve one request each.
+    unkept_until: AtomicU64,
+}
+
+struct Idle {
+    since: Instant,
+    io: Io,
+}
+
+impl IdlePool {
+    pub fn new(upstream: &settings::Upstream) -> IdlePool {
+        IdlePool {
+            created: now(),
+            max: upstream.max_idle,
+            idle_for: upstream.idle_for,
+            idle: Mutex::default(),
+            trusted: AtomicBool::new(false),
+            closed_early: AtomicU8::new(0),
+            unkept_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether connections are kept at all, just now.
+    pub fn keeps(&self) -> bool {
+        self.max > 0 && self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
+    }
+
+    /// Keeps a connection whose response was read to exactly its end, unless more came
+    /// already; tells whether it does.
+    pub fn keep(&self, mut io: Io) -> bool {
+        if !self.keeps() {
+            return false;
+        }
+        if !io.is_quiet() {
+            self.closed_after(Duration::ZERO);
+            return false;
+        }
+        let mut idle = locked(&self.idle);
+        if idle.len() >= self.max {
+            idle.pop_front();
+        }
+        let since = now();
+        idle.push_back(Idle { since, io });
+        true
+    }
+
+    /// A connection for a request, which must not be sent a second time if `once`: until the
+    /// endpoint is trusted such a one takes only what has stayed open long enough.
+    pub fn take(&self, once: bool) -> Option<Io> {
+        loop {
+            let wary = once && !self.trusted.load(Ordering::Relaxed);
+            let mut next = {
+                let mut idle = locked(&self.idle);
+                // The youngest is the most likely to be open still.
+                if wary {
+                    idle.pop_front()
+                } else {
+                    idle.pop_back()
+                }
+            }?;
+            let age = next.since.elapsed();
+            if !next.io.is_quiet() {
+                self.closed_after(age);
+                continue;
+            }
+            self.closed_early.store(0, Ordering::Relaxed);
+            self.stayed_open(age);
+            if wary && age < EARLY {
+                locked(&self.idle).push_front(next);
+                return None;
+            }
+            if age < self.idle_for {
+                return Some(next.io);
+            }
+        }
+    }
+
+    /// Closes the connection that has waited longest, if any.
+    pub fn close_oldest(&self) -> bool {
+        let oldest = locked(&self.idle).pop_front();
+        oldest.is_some()
+    }
+
+    /// Closes what is too old or was closed by the endpoint; tells whether any is left.
+    pub fn sweep(&self) -> bool {
+        let mut idle = locked(&self.idle);
+        idle.retain_mut(|idle| {
+            let (age, open) = (idle.since.elapsed(), idle.io.is_quiet());
+            if open {
+                self.stayed_open(age);
+            } else {
+                self.closed_after(age);
+            }
+            open && age < self.idle_for
+        });
+        !idle.is_empty()
+    }
+
+    fn stayed_open(&self, age: Duration) {
+        if age >= EARLY {
+            self.trusted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a connection was closed after so long without a request.
+    fn closed_after(&self, age: Duration) {
+        if age >= EARLY {
+            return;
+        }
+        self.trusted.store(false, Ordering::Relaxed);
+        if self.closed_early.fetch_add(1, Ordering::Relaxed) + 1 >= TIMES_EARLY {
+            self.closed_early.store(0, Ordering::Relaxed);
+            let until = millis(self.created.elapsed() + UNKEPT_FOR);
+            self.unkept_until.store(until, Ordering::Relaxed);
+        }
+    }
+}

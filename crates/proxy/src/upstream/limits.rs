@@ -1,0 +1,295 @@
+//! How many connections may be open to an upstream, and how many requests may wait for one.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// The file descriptors that all upstreams of the process share.
+///
+/// Half of them are set apart in equal parts, one for each upstream, so that none can take
+/// all; the other half is for whoever comes first.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    shares: Mutex<Shares>,
+    /// Requests that wait, of all upstreams.
+    pending: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Shares {
+    total: usize,
+    members: Vec<Weak<Connections>>,
+}
+
+impl Descriptors {
+    /// As many as there may be.
+    pub fn unlimited() -> Arc<Descriptors> {
+        Arc::new(Descriptors {
+            shares: Mutex::new(Shares {
+                total: usize::MAX,
+                members: Vec::new(),
+            }),
+            pending: AtomicUsize::new(0),
+        })
+    }
+
+    /// So many from now on.
+    pub fn limit(&self, total: usize) {
+        self.shares().total = total;
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock()
+    }
+}
+
+impl Shares {
+    /// Whether `asking` may have one more.
+    fn allows(&mut self, asking: &Connections) -> bool {
+        if self.total == usize::MAX {
+            return true;
+        }
+        self.members.retain(|member| member.strong_count() > 0);
+        let own = self.total / (2 * self.members.len().max(1));
+        let (mut open, mut set_apart) = (0, 0);
+        for member in self.members.iter().filter_map(Weak::upgrade) {
+            let theirs = member.open();
+            open += theirs;
+            if !std::ptr::eq(&*member, asking) {
+                set_apart += own.saturating_sub(theirs);
+            }
+        }
+        open + set_apart < self.total
+    }
+}
+
+/// The connections of one upstream.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    descriptors: Arc<Descriptors>,
+    open: AtomicUsize,
+    pending: AtomicUsize,
+    /// Those of them that can use a stream of a connection, too.
+    pending_for_any: AtomicUsize,
+    refused: AtomicU64,
+    /// Wakes the request that has waited longest of those that can use a stream, too.
+    any_freed: Notify,
+    /// The same of those that need a connection of their own.
+    connection_freed: Notify,
+}
+
+/// What a request that waits can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// A connection, or a stream of one.
+    Any,
+    /// A connection of its own: it will be upgraded.
+    Connection,
+}
+
+impl Connections {
+    pub fn new(descriptors: &Arc<Descriptors>) -> Arc<Connections> {
+        let connections = Arc::new(Connections {
+            descriptors: Arc::clone(descriptors),
+            open: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            pending_for_any: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            any_freed: Notify::new(),
+            connection_freed: Notify::new(),
+        });
+        let member = Arc::downgrade(&connections);
+        descriptors.shares().members.push(member);
+        connections
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Requests that wait.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Requests that wait for a connection or a stream.
+    pub fn pending_for_any(&self) -> usize {
+        self.pending_for_any.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are `max`, or no descriptors are left.
+    pub fn is_full(&self, max: Option<usize>) -> bool {
+        max.is_some_and(|max| self.open() >= max) || !self.descriptors.shares().allows(self)
+    }
+
+    /// Opens one more, where there are fewer than `max` and descriptors are left.
+    pub fn try_open(self: &Arc<Self>, max: Option<usize>) -> Option<OpenConnection> {
+        let mut shares = self.descriptors.shares();
+        if max.is_some_and(|max| self.open() >= max) || !shares.allows(self) {
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(OpenConnection(Arc::clone(self)))
+    }
+
+    /// Waits among at most `max` others.
+    pub fn try_wait(self: &Arc<Self>, max: usize, wants: Wants) -> Option<Pending> {
+        let waits = |pending| (pending < max).then_some(pending + 1);
+        let order = Ordering::Relaxed;
+        let others = self.pending.fetch_update(order, order, waits).ok()?;
+        self.descriptors.pending.fetch_add(1, order);
+        let others = match wants {
+            Wants::Any => self.pending_for_any.fetch_add(1, order),
+            Wants::Connection => others.saturating_sub(self.pending_for_any()),
+        };
+        Some(Pending {
+            connections: Arc::clone(self),
+            wants,
+            is_first: others == 0,
+        })
+    }
+
+    pub fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Resolves when there may be room for the request that waits.
+    pub fn freed(&self, wants: Wants) -> Notified<'_> {
+        match wants {
+            Wants::Any => self.any_freed.notified(),
+            Wants::Connection => self.connection_freed.notified(),
+        }
+    }
+
+    /// A connection can be used again, or there may be room for one more.
+    pub fn returned(&self) {
+        self.stream_returned();
+        if self.pending() > self.pending_for_any() {
+            self.connection_freed.notify_one();
+        }
+    }
+
+    /// A stream of a connection can be used again.
+    pub fn stream_returned(&self) {
+        if self.pending_for_any() > 0 {
+            self.any_freed.notify_one();
+        }
+    }
+
+    /// A connection was closed: its descriptor may be another upstream's.
+    fn closed(&self) {
+        if self.pending() > 0 {
+            return self.returned();
+        }
+        if self.descriptors.pending.load(Ordering::Relaxed) > 0 {
+            let members = self.descriptors.shares().members.clone();
+            let members = members.iter().filter_map(Weak::upgrade);
+            members.for_each(|member| member.returned());
+        }
+    }
+}
+
+/// One open connection.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(Arc<Connections>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.closed();
+    }
+}
+
+/// One request that waits.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    connections: Arc<Connections>,
+    wants: Wants,
+    is_first: bool,
+}
+
+impl Pending {
+    /// Whether nobody waited before it for the same.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.connections.pending.fetch_sub(1, Ordering::Relaxed);
+        if self.wants == Wants::Any {
+            let any = &self.connections.pending_for_any;
+            any.fetch_sub(1, Ordering::Relaxed);
+        }
+        let all = &self.connections.descriptors.pending;
+        all.fetch_sub(1, Ordering::Relaxed);
+        // There may be room for more than one.
+        self.connections.returned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(connections: &Arc<Connections>, count: usize) -> Vec<OpenConnection> {
+        let taken: Vec<_> = std::iter::from_fn(|| connections.try_open(None))
+            .take(count)
+            .collect();
+        taken
+    }
+
+    #[test]
+    fn one_upstream_has_all_descriptors_and_of_several_none_has() {
+        let descriptors = Descriptors::unlimited();
+        descriptors.limit(100);
+        let greedy = Connections::new(&descriptors);
+        assert_eq!(take(&greedy, 1_000).len(), 100);
+        let other = Connections::new(&descriptors);
+        let third = Connections::new(&descriptors);
+        // Half is set apart: 16 for each of the others.
+        let most = take(&greedy, 1_000);
+        assert_eq!(most.len(), 100 - 2 * 16);
+        let one = take(&other, 1_000);
+        assert_eq!(one.len(), 16, "its own part, whatever others do");
+        assert_eq!(take(&third, 1_000).len(), 16);
+        drop(most);
+        drop(one);
+        drop(third);
+        assert_eq!(take(&other, 1_000).len(), 100 - 25, "two are left");
+    }
+
+    #[test]
+    fn a_closed_connection_makes_room() {
+        let connections = Connections::new(&Descriptors::unlimited());
+        let first = connections.try_open(Some(1)).expect("the first");
+        assert!(connections.try_open(Some(1)).is_none());
+        assert_eq!(connections.open(), 1);
+        drop(first);
+        assert_eq!(connections.open(), 0);
+        assert!(connections.try_open(Some(1)).is_some());
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let connections = Connections::new(&Descriptors::unlimited());
+        let waiting = [
+            connections.try_wait(2, Wants::Any),
+            connections.try_wait(2, Wants::Any),
+        ];
+        assert!(waiting.iter().all(Option::is_some));
+        assert!(connections.try_wait(2, Wants::Any).is_none());
+        drop(waiting);
+        assert_eq!(connections.pending(), 0);
+        assert!(connections.try_wait(0, Wants::Any).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! Opening connections: TCP, TLS, and what is spoken over them.
+
+use super::limits::OpenConnection;
+use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, Upstream, Wire};
+use crate::connection::{Http1, Io};
+use crate::refusal::failure;
+use crate::settings::Protocol;
+use crate::tap::now;
+use http::uri::Scheme;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokengauge_core::observer::{Failure, FailureKind};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+impl Upstream {
+    /// Opens a connection to a server.
+    ///
+    /// # Errors
+    ///
+    /// When it takes longer than `within`, or a handshake fails.
+    pub(super) async fn open(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        options: ConnectOptions,
+        open: OpenConnection,
+        within: Duration,
+    ) -> Result<Wire, Failure> {
+        let started = now();
+        let tcp = CountedTcp::new(self.dial(endpoint, within).await?, open);
+        let host = endpoint.settings.authority.host();
+        let (io, http2) = match &self.tls {
+            Some(tls) if endpoint.settings.scheme == Scheme::HTTPS => {
+                let connector = if options.upgrade {
+                    &tls.http1
+                } else {
+                    &tls.any
+                };
+                let left = within.saturating_sub(started.elapsed());
+                let handshake =
+                    timeout(left, connector.connect(tcp.following_records(), host)).await;
+                let stream = handshake
+                    .map_err(|_| {
+                        failure(
+                            FailureKind::ConnectTimeout,
+                            "did not finish the TLS handshake in time",
+                        )
+                    })?
+                    .map_err(|error| {
+                        failure(
+                            FailureKind::Tls,
+                            format!("failed the TLS handshake: {error}"),
+                        )
+                    })?;
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                (Io::Tls(Box::new(stream)), http2)
+            }
+            _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
+        };
+        if !options.upgrade {
+            let spoken = if http2 { HTTP2 } else { HTTP1 };
+            endpoint.spoken.store(spoken, Ordering::Relaxed);
+        }
+        let opened = if http2 {
+            endpoint.open_http2(io).await
+        } else {
+            self.open_http1(io)
+        };
+        opened.map_err(|error| {
+            failure(
+                FailureKind::Protocol,
+                format!("did not begin to speak HTTP ({error})"),
+            )
+        })
+    }
+
+    async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
+        match timeout(within, TcpStream::connect(endpoint.address)).await {
+            Ok(Ok(tcp)) => {
+                // Without it a chunk may wait for the acknowledgement of the last.
+                let _ = tcp.set_nodelay(true);
+                Ok(tcp)
+            }
+            Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Err(failure(
+                FailureKind::Connect,
+                format!("cannot be connected to ({error})"),
+            )),
+            _ => {
+                let limit = self.settings.timeouts.connect;
+                Err(failure(
+                    FailureKind::ConnectTimeout,
+                    format!("did not accept a connection within {limit:?}"),
+                ))
+            }
+        }
+    }
+
+    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
+        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
+    }
+}

@@ -1,0 +1,94 @@
+//! A TCP connection to an endpoint, counted among its upstream's while it is open.
+
+use super::limits::OpenConnection;
+use super::records::Records;
+use std::io::{self, IoSlice};
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A TCP connection that counts as open until it is gone.
+#[derive(Debug)]
+pub(crate) struct CountedTcp {
+    tcp: TcpStream,
+    /// Where it is in the records of TLS, if it carries them.
+    records: Option<Records>,
+    _open: OpenConnection,
+}
+
+impl CountedTcp {
+    pub fn new(tcp: TcpStream, open: OpenConnection) -> CountedTcp {
+        CountedTcp {
+            tcp,
+            records: None,
+            _open: open,
+        }
+    }
+
+    /// Follows the records of TLS, from the first byte on.
+    pub fn following_records(mut self) -> CountedTcp {
+        self.records = Some(Records::default());
+        self
+    }
+
+    /// Whether a part of a TLS record was read: the TLS library buffers it until the rest comes.
+    pub fn is_amid_record(&self) -> bool {
+        self.records.as_ref().is_some_and(Records::is_amid_one)
+    }
+}
+
+impl Deref for CountedTcp {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.tcp
+    }
+}
+
+impl AsyncRead for CountedTcp {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut this.tcp).poll_read(cx, buf);
+        if let Some(records) = &mut this.records {
+            records.follow(&buf.filled()[before..]);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for CountedTcp {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

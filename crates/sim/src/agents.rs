@@ -1,0 +1,282 @@
+//! Simulated agents: sessions of calls in several dialects, as a demo needs them.
+
+use super::text_gen::{self, Random};
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// What an agent is for: where it calls, how its model behaves, how it works.
+struct Trade {
+    name: &'static str,
+    path: &'static str,
+    models: &'static [&'static str],
+    behaviour: &'static str,
+    /// Calls of one session: from, to.
+    calls: (u64, u64),
+    /// Words of the first prompt: from, to. Later prompts carry the history.
+    prompt: (u64, u64),
+    /// Seconds between calls: from, to.
+    thinks: (f64, f64),
+    /// The request around a prompt.
+    body: fn(&str, &str) -> Value,
+}
+
+/// Model names stand for speeds, not for products: the backend is simulated.
+const TRADES: &[Trade] = &[
+    Trade {
+        name: "coder",
+        path: "/anthropic/v1/messages",
+        models: &["claude-sonnet-4-5", "claude-haiku-4-5"],
+        behaviour: "tokens=40..220,reasoning=60,tool=32,per_frame=3",
+        calls: (4, 14),
+        prompt: (800, 6000),
+        thinks: (0.2, 2.0),
+        body: |model, prompt| {
+            let messages = json!([{"role": "user", "content": prompt}]);
+            json!({"model": model, "max_tokens": 4096, "stream": true, "messages": messages})
+        },
+    },
+    Trade {
+        name: "chat",
+        path: "/openai/v1/chat/completions",
+        models: &["gpt-4.1-mini", "gpt-4.1"],
+        behaviour: "tokens=60..300",
+        calls: (2, 6),
+        prompt: (20, 400),
+        thinks: (1.0, 5.0),
+        body: |model, prompt| {
+            let usage = json!({"include_usage": true});
+            let messages = json!([{"role": "user", "content": prompt}]);
+            json!({"model": model, "stream": true, "stream_options": usage, "messages": messages})
+        },
+    },
+    Trade {
+        name: "voice",
+        path: "/openai/v1/chat/completions",
+        models: &["gpt-4.1-nano"],
+        behaviour: "ttft=90ms,gap=8ms~3ms,tokens=30..70",
+        calls: (6, 20),
+        prompt: (10, 80),
+        thinks: (0.5, 2.0),
+        body: |model, prompt| {
+            let messages = json!([{"role": "user", "content": prompt}]);
+            json!({"model": model, "stream": true, "messages": messages})
+        },
+    },
+    Trade {
+        name: "research",
+        path: "/openai/v1/responses",
+        models: &["gpt-5", "gpt-5-mini"],
+        behaviour: "ttft=600ms,gap=exp:22ms,tokens=150..500,reasoning=240,stall=1500ms@200",
+        calls: (1, 4),
+        prompt: (4000, 20_000),
+        thinks: (2.0, 8.0),
+        body: |model, prompt| json!({"model": model, "stream": true, "input": prompt}),
+    },
+    Trade {
+        name: "summary",
+        path: "/gemini/v1beta/models/{model}:streamGenerateContent?alt=sse",
+        models: &["gemini-2.5-flash", "gemini-2.5-pro"],
+        behaviour: "per_frame=16,gap=90ms~40ms,tokens=120..400",
+        calls: (1, 5),
+        prompt: (2000, 12_000),
+        thinks: (1.0, 6.0),
+        body: |_, prompt| json!({"contents": [{"role": "user", "parts": [{"text": prompt}]}]}),
+    },
+    Trade {
+        name: "local",
+        path: "/ollama/api/chat",
+        models: &["llama3.1:8b", "qwen3:4b"],
+        behaviour: "ttft=400ms,gap=45ms~15ms,tokens=40..160",
+        calls: (2, 8),
+        prompt: (50, 1500),
+        thinks: (0.5, 4.0),
+        body: |model, prompt| json!({"model": model, "messages": [{"role": "user", "content": prompt}]}),
+    },
+];
+
+/// A prompt grows no longer than this many words.
+const LONGEST_PROMPT: u64 = 30_000;
+
+/// Lets `agents` agents call through the proxy until `shutdown`: each with sessions
+/// of several calls, one after the other, thinking in between. A few calls go wrong
+/// and a few are given up, as in life.
+pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = ()>) {
+    let mut tasks = JoinSet::new();
+    for number in 0..agents {
+        let trade = &TRADES[usize::from(number) % TRADES.len()];
+        let random = Random::new(u64::from(number) + 1);
+        tasks.spawn(
+            Agent {
+                proxy,
+                trade,
+                number,
+                random,
+                connection: None,
+            }
+            .work(),
+        );
+    }
+    shutdown.await;
+}
+
+struct Agent {
+    proxy: SocketAddr,
+    trade: &'static Trade,
+    number: u16,
+    random: Random,
+    connection: Option<Connection>,
+}
+
+/// A connection, and the task that drives it, which ends with it.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: JoinSet<()>,
+}
+
+impl Agent {
+    async fn work(mut self) {
+        // They do not all begin at once.
+        let head_start = self.between(0.0, 3.0);
+        tokio::time::sleep(head_start).await;
+        for session in 1u64.. {
+            let model =
+                self.trade.models[self.random.below(self.trade.models.len() as u64) as usize];
+            let (fewest, most) = self.trade.calls;
+            let calls = fewest + self.random.below(most - fewest + 1);
+            let (shortest, longest) = self.trade.prompt;
+            let mut prompt = shortest + self.random.below(longest - shortest + 1);
+            for call in 1..=calls {
+                let name = format!("{}-{}-{session}", self.trade.name, self.number);
+                if self.call(model, &name, call, prompt).await.is_none() {
+                    self.connection = None;
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+                prompt = (prompt + 200).min(LONGEST_PROMPT);
+                let (shortest, longest) = self.trade.thinks;
+                let pause = self.between(shortest, longest);
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> Duration {
+        Duration::from_secs_f64(low + (high - low) * self.random.fraction())
+    }
+
+    /// One call; `None` where the connection is of no further use.
+    async fn call(&mut self, model: &str, session: &str, call: u64, words: u64) -> Option<()> {
+        let prompt = text_gen::answer(words, &mut self.random).concat();
+        let body = (self.trade.body)(model, &prompt).to_string();
+        // One call in fifty fails in one of these ways; one in forty is given up.
+        let mishap = match self.random.below(200) {
+            0 => ",status=429",
+            1 => ",status=503",
+            2 => ",error=@30",
+            3 => ",reset=@25",
+            _ => "",
+        };
+        let gives_up_after = (self.random.below(40) == 0).then(|| self.between(0.5, 2.5));
+        let request = Request::post(self.trade.path.replace("{model}", model))
+            .header(header::HOST, self.proxy.to_string())
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, format!("demo-{}/1.0", self.trade.name))
+            .header("x-tokengauge-session", session)
+            .header("x-sim", format!("{}{mishap}", self.trade.behaviour))
+            .header("x-sim-id", format!("{session}.{call}"))
+            .body(Full::new(Bytes::from(body)))
+            .ok()?;
+        let answer = self.answer(request);
+        match gives_up_after {
+            None => answer.await,
+            // Leaving closes the connection, as an agent that is stopped does.
+            Some(patience) => tokio::time::timeout(patience, answer).await.ok().flatten(),
+        }
+    }
+
+    /// Sends a request and reads its answer to the end.
+    async fn answer(&mut self, request: Request<Full<Bytes>>) -> Option<()> {
+        if self
+            .connection
+            .as_ref()
+            .is_none_or(|connection| connection.sender.is_closed())
+        {
+            self.connection = Some(Connection::open(self.proxy).await?);
+        }
+        let sender = &mut self.connection.as_mut()?.sender;
+        sender.ready().await.ok()?;
+        let mut body = sender.send_request(request).await.ok()?.into_body();
+        while let Some(frame) = body.frame().await {
+            frame.ok()?;
+        }
+        Some(())
+    }
+}
+
+impl Connection {
+    async fn open(proxy: SocketAddr) -> Option<Connection> {
+        let stream = TcpStream::connect(proxy).await.ok()?;
+        stream.set_nodelay(true).ok()?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.ok()?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move { drop(connection.await) });
+        Some(Connection {
+            sender,
+            _driver: driver,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ending, Profile, Simulator};
+    use std::collections::HashSet;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn every_trade_behaves_in_a_way_that_can_be() {
+        for trade in TRADES {
+            trade.behaviour.parse::<Profile>().expect(trade.name);
+        }
+    }
+
+    /// The simulator ignores what stands before a path, so agents can call it directly.
+    #[tokio::test]
+    async fn agents_of_every_trade_call_until_shutdown_and_no_longer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let simulator = Simulator::new(Profile::default());
+        let server = tokio::spawn(simulator.clone().serve(listener, std::future::pending()));
+        let enough = async {
+            for _ in 0..1000 {
+                let truths = simulator.truths();
+                let complete = truths.iter().any(|truth| truth.outcome == Ending::Complete);
+                if complete && truths.len() as u64 + simulator.in_flight() >= 12 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        run(address, 12, enough).await;
+        for _ in 0..200 {
+            if simulator.in_flight() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(simulator.in_flight(), 0, "a call outlived its agent");
+        let truths = simulator.truths();
+        let dialects: HashSet<_> = truths.iter().map(|truth| truth.dialect).collect();
+        assert_eq!(dialects.len(), 5, "{dialects:?}");
+        assert!(truths.iter().all(|truth| truth.session.is_some()));
+        server.abort();
+    }
+}

@@ -1,0 +1,235 @@
+//! OpenAI chat completions.
+
+use super::json::{Quoted, put, sse};
+use crate::plan::{Answer, Counts, Stop, Text};
+use crate::script::{Said, Script};
+use crate::stream::Closing;
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::Arc;
+use tokengauge_core::call::Channel;
+
+/// Speaks chat completions.
+pub struct Chat {
+    answer: Arc<Answer>,
+    /// What every chunk begins with, up to `"choices":`.
+    head: String,
+    /// What every chunk but the last ends with.
+    tail: &'static str,
+}
+
+impl Chat {
+    /// Every chunk but the last ends with `tail`.
+    pub fn new(answer: Arc<Answer>, tail: &'static str) -> Chat {
+        let head = format!(
+            r#"{{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},"service_tier":"default","system_fingerprint":"fp_simulated","choices":"#,
+            &answer.id[..24],
+            answer.created,
+            Quoted(&answer.model),
+        );
+        Chat { answer, head, tail }
+    }
+
+    /// What every chunk begins with, up to its choices.
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// A chunk of one choice.
+    pub fn chunk(
+        &self,
+        choice: u32,
+        delta: fmt::Arguments<'_>,
+        finish: Option<&str>,
+        out: &mut BytesMut,
+    ) {
+        let (head, tail) = (&self.head, self.tail);
+        let finish = finish.map_or("null".into(), |reason| format!("\"{reason}\""));
+        sse(
+            out,
+            format_args!(
+                r#"{head}[{{"index":{choice},"delta":{delta},"logprobs":null,"finish_reason":{finish}}}]{tail}"#
+            ),
+        );
+    }
+
+    fn begin_call(&self, text: &Text, out: &mut BytesMut) {
+        let id = self.answer.call_id("call_", text);
+        let name = Quoted(&self.answer.tool_name);
+        let delta = format_args!(
+            r#"{{"tool_calls":[{{"index":{},"id":"{id}","type":"function","function":{{"name":{name},"arguments":""}}}}]}}"#,
+            text.call
+        );
+        self.chunk(text.choice, delta, None, out);
+    }
+
+    fn message(&self, choice: u32) -> Value {
+        let content = self.answer.joined(choice, Channel::Answer);
+        let mut message =
+            json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
+        let reasoning = self.answer.joined(choice, Channel::Reasoning);
+        if !reasoning.is_empty() {
+            message["reasoning_content"] = reasoning.into();
+        }
+        let calls: Vec<Value> = self
+            .answer
+            .calls(choice)
+            .map(|call| self.whole_call(call))
+            .collect();
+        if !calls.is_empty() {
+            message["tool_calls"] = calls.into();
+        }
+        message
+    }
+
+    fn whole_call(&self, text: &Text) -> Value {
+        json!({
+            "id": self.answer.call_id("call_", text),
+            "type": "function",
+            "function": {"name": self.answer.tool_name, "arguments": text.whole()},
+        })
+    }
+}
+
+pub fn finish_reason(answer: &Answer) -> &'static str {
+    match answer.stop() {
+        Stop::Natural => "stop",
+        Stop::Length => "length",
+        Stop::ToolCalls => "tool_calls",
+    }
+}
+
+/// What chunks before the one with usage end with, for those who ask for it.
+pub fn tail(answer: &Answer) -> &'static str {
+    if answer.usage.is_some() {
+        r#","usage":null}"#
+    } else {
+        "}"
+    }
+}
+
+/// The usage object of chat and text completions.
+pub fn usage(counts: Counts) -> Value {
+    json!({
+        "prompt_tokens": counts.input,
+        "completion_tokens": counts.output,
+        "total_tokens": counts.input + counts.output,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": counts.reasoning, "audio_tokens": 0,
+            "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,
+        },
+    })
+}
+
+/// An error in mid-stream.
+pub fn error(kind: &str, out: &mut BytesMut) {
+    sse(
+        out,
+        format_args!(
+            r#"{{"error":{{"message":"simulated error","type":"{kind}","param":null,"code":null}}}}"#
+        ),
+    );
+}
+
+impl Script for Chat {
+    fn content_type(&self) -> &'static str {
+        "text/event-stream; charset=utf-8"
+    }
+
+    fn open(&mut self, out: &mut BytesMut) {
+        for choice in 0..self.answer.choices {
+            self.chunk(
+                choice,
+                format_args!(r#"{{"role":"assistant","content":"","refusal":null}}"#),
+                None,
+                out,
+            );
+            for _ in 0..self.answer.empty_deltas {
+                self.chunk(choice, format_args!(r#"{{"content":""}}"#), None, out);
+            }
+        }
+    }
+
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+        let Said {
+            text,
+            fragment,
+            first,
+            ..
+        } = said;
+        let (choice, call, quoted) = (text.choice, text.call, Quoted(fragment));
+        match text.channel {
+            Channel::Answer => {
+                self.chunk(choice, format_args!(r#"{{"content":{quoted}}}"#), None, out)
+            }
+            Channel::Reasoning => {
+                self.chunk(
+                    choice,
+                    format_args!(r#"{{"reasoning_content":{quoted}}}"#),
+                    None,
+                    out,
+                );
+            }
+            Channel::ToolCall => {
+                if first {
+                    self.begin_call(text, out);
+                }
+                let delta = format_args!(
+                    r#"{{"tool_calls":[{{"index":{call},"function":{{"arguments":{quoted}}}}}]}}"#
+                );
+                self.chunk(choice, delta, None, out);
+            }
+        }
+    }
+
+    fn ping(&mut self, out: &mut BytesMut) {
+        put(out, format_args!(": ping\n\n"));
+    }
+
+    fn close(&mut self, out: &mut BytesMut) {
+        for choice in 0..self.answer.choices {
+            self.chunk(
+                choice,
+                format_args!("{{}}"),
+                Some(finish_reason(&self.answer)),
+                out,
+            );
+        }
+        if let Some(counts) = self.answer.usage {
+            sse(
+                out,
+                format_args!(r#"{}[],"usage":{}}}"#, self.head, usage(counts)),
+            );
+        }
+        sse(out, format_args!("[DONE]"));
+    }
+
+    fn error(&mut self, kind: &str, out: &mut BytesMut) {
+        error(kind, out);
+    }
+
+    fn whole(&mut self) -> Vec<u8> {
+        let finish = finish_reason(&self.answer);
+        let choices: Vec<Value> = (0..self.answer.choices)
+            .map(|choice| json!({"index": choice, "message": self.message(choice), "logprobs": null, "finish_reason": finish}))
+            .collect();
+        let mut body = json!({
+            "id": format!("chatcmpl-{}", &self.answer.id[..24]), "object": "chat.completion",
+            "created": self.answer.created, "model": self.answer.model, "choices": choices,
+            "service_tier": "default", "system_fingerprint": "fp_simulated",
+        });
+        if let Some(counts) = self.answer.usage {
+            body["usage"] = usage(counts);
+        }
+        body.to_string().into_bytes()
+    }
+
+    fn closing(&self, _streamed: bool) -> Closing {
+        Closing {
+            finish_reasons: vec![finish_reason(&self.answer).into(); self.answer.choices as usize],
+            usage: self.answer.usage.map(Counts::in_full),
+        }
+    }
+}

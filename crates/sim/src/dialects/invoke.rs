@@ -1,0 +1,288 @@
+//! Bedrock `invoke` and `invoke-with-response-stream`: every model family in its own
+//! words, inside the binary framing.
+
+use super::anthropic::Messages;
+use super::converse::stop_reason;
+use super::event_stream::{event, exception};
+use super::json::Quoted;
+use crate::plan::{Answer, Counts, Stop};
+use crate::script::{Said, Script};
+use crate::stream::Closing;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge_core::call::Channel;
+
+/// A family of models with a format of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Anthropic,
+    Nova,
+    Titan,
+    Llama,
+    Mistral,
+    Cohere,
+}
+
+impl Family {
+    /// By the model's id; what is unknown speaks like Anthropic's.
+    pub fn of(model: &str) -> Family {
+        let families = [
+            ("nova", Family::Nova),
+            ("titan", Family::Titan),
+            ("meta.", Family::Llama),
+            ("llama", Family::Llama),
+            ("mistral", Family::Mistral),
+            ("cohere", Family::Cohere),
+        ];
+        let found = families.iter().find(|(name, _)| model.contains(name));
+        found.map_or(Family::Anthropic, |(_, family)| *family)
+    }
+}
+
+/// Speaks a family's format.
+pub struct Invoke {
+    answer: Arc<Answer>,
+    family: Family,
+    messages: Messages,
+    begun: Instant,
+    first: Option<Duration>,
+    generated: u64,
+}
+
+impl Invoke {
+    pub fn new(answer: Arc<Answer>) -> Invoke {
+        Invoke {
+            family: Family::of(&answer.model),
+            messages: Messages::new(Arc::clone(&answer)),
+            answer,
+            begun: Instant::now(),
+            first: None,
+            generated: 0,
+        }
+    }
+
+    /// The reason in the family's words.
+    fn reason(&self) -> &'static str {
+        let cut_short = self.answer.stop() == Stop::Length;
+        match (self.family, cut_short) {
+            (Family::Anthropic | Family::Nova, _) => stop_reason(&self.answer),
+            (Family::Titan, true) => "LENGTH",
+            (Family::Titan, false) => "FINISH",
+            (Family::Cohere, true) => "MAX_TOKENS",
+            (Family::Cohere, false) => "COMPLETE",
+            (Family::Llama | Family::Mistral, true) => "length",
+            (Family::Llama | Family::Mistral, false) => "stop",
+        }
+    }
+
+    fn metrics(&self) -> Option<Value> {
+        let counts = self.answer.usage?;
+        Some(json!({
+            "inputTokenCount": counts.input, "outputTokenCount": counts.output,
+            "invocationLatency": self.begun.elapsed().as_millis() as u64,
+            "firstByteLatency": self.first.unwrap_or_default().as_millis() as u64,
+        }))
+    }
+
+    /// Adds what Bedrock adds to the last chunk of any family.
+    fn last(&self, mut value: Value, out: &mut BytesMut) {
+        if let Some(metrics) = self.metrics() {
+            value["amazon-bedrock-invocationMetrics"] = metrics;
+        }
+        chunk(&value.to_string(), out);
+    }
+
+    fn nova(&self, said: &Said<'_>, out: &mut BytesMut) {
+        let (index, fragment) = (said.text.block, Quoted(said.fragment));
+        if said.first && said.text.channel == Channel::ToolCall {
+            let id = self.answer.call_id("tooluse_", said.text);
+            let start = json!({"toolUse": {"toolUseId": id, "name": self.answer.tool_name}});
+            let start = json!({"contentBlockStart": {"start": start, "contentBlockIndex": index}});
+            chunk(&start.to_string(), out);
+        }
+        let delta = match said.text.channel {
+            Channel::Answer => format!(r#"{{"text":{fragment}}}"#),
+            Channel::Reasoning => format!(r#"{{"reasoningContent":{{"text":{fragment}}}}}"#),
+            Channel::ToolCall => format!(r#"{{"toolUse":{{"input":{fragment}}}}}"#),
+        };
+        chunk(
+            &format!(r#"{{"contentBlockDelta":{{"delta":{delta},"contentBlockIndex":{index}}}}}"#),
+            out,
+        );
+        if said.last {
+            chunk(
+                &format!(r#"{{"contentBlockStop":{{"contentBlockIndex":{index}}}}}"#),
+                out,
+            );
+        }
+    }
+
+    fn nova_whole(&self) -> Value {
+        let content: Vec<Value> = self
+            .answer
+            .texts
+            .iter()
+            .map(|text| match text.channel {
+                Channel::Answer => json!({"text": text.whole()}),
+                Channel::Reasoning => {
+                    json!({"reasoningContent": {"reasoningText": {"text": text.whole()}}})
+                }
+                Channel::ToolCall => json!({"toolUse": {
+                    "toolUseId": self.answer.call_id("tooluse_", text),
+                    "name": self.answer.tool_name, "input": super::arguments(text),
+                }}),
+            })
+            .collect();
+        let mut body = json!({
+            "output": {"message": {"content": content, "role": "assistant"}},
+            "stopReason": self.reason(),
+        });
+        if let Some(counts) = self.answer.usage {
+            body["usage"] = json!({"inputTokens": counts.input, "outputTokens": counts.output});
+        }
+        body
+    }
+
+    /// Input and output counts, `null` where usage is off.
+    fn counts(&self) -> (Value, Value) {
+        let counts = self.answer.usage;
+        (
+            json!(counts.map(|c| c.input)),
+            json!(counts.map(|c| c.output)),
+        )
+    }
+}
+
+/// `{"bytes": base64}` of a model's own JSON.
+fn chunk(json: &str, out: &mut BytesMut) {
+    let bytes = STANDARD.encode(json);
+    event(
+        "chunk",
+        format!(r#"{{"bytes":"{bytes}","p":"abcdefghijkl"}}"#),
+        out,
+    );
+}
+
+impl Script for Invoke {
+    fn content_type(&self) -> &'static str {
+        "application/vnd.amazon.eventstream"
+    }
+
+    fn open(&mut self, out: &mut BytesMut) {
+        match self.family {
+            Family::Anthropic => chunk(&self.messages.start().1, out),
+            Family::Nova => chunk(r#"{"messageStart":{"role":"assistant"}}"#, out),
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+        self.first.get_or_insert_with(|| self.begun.elapsed());
+        self.generated += said.tokens;
+        let text = Quoted(said.fragment);
+        let tokens = json!(self.answer.usage.map(|_| self.generated));
+        let json = match self.family {
+            Family::Anthropic => {
+                return self
+                    .messages
+                    .said(&said)
+                    .iter()
+                    .for_each(|(_, json)| chunk(json, out));
+            }
+            Family::Nova => return self.nova(&said, out),
+            Family::Titan => format!(
+                r#"{{"outputText":{text},"index":0,"totalOutputTextTokenCount":null,"completionReason":null,"inputTextTokenCount":null}}"#
+            ),
+            Family::Llama => format!(
+                r#"{{"generation":{text},"prompt_token_count":null,"generation_token_count":{tokens},"stop_reason":null}}"#
+            ),
+            Family::Mistral => format!(r#"{{"outputs":[{{"text":{text},"stop_reason":null}}]}}"#),
+            Family::Cohere => {
+                format!(r#"{{"is_finished":false,"event_type":"text-generation","text":{text}}}"#)
+            }
+        };
+        chunk(&json, out);
+    }
+
+    fn close(&mut self, out: &mut BytesMut) {
+        let (reason, (input, output)) = (self.reason(), self.counts());
+        let last = match self.family {
+            Family::Anthropic => {
+                let [delta, _] = self.messages.end();
+                chunk(&delta.1, out);
+                json!({"type": "message_stop"})
+            }
+            Family::Nova => {
+                chunk(
+                    &json!({"messageStop": {"stopReason": reason}}).to_string(),
+                    out,
+                );
+                let counts = self.answer.usage;
+                let usage =
+                    counts.map(|c| json!({"inputTokens": c.input, "outputTokens": c.output}));
+                json!({"metadata": {"usage": usage, "metrics": {}, "trace": {}}})
+            }
+            Family::Titan => json!({
+                "outputText": "", "index": 0, "totalOutputTextTokenCount": output,
+                "completionReason": reason, "inputTextTokenCount": input,
+            }),
+            Family::Llama => json!({
+                "generation": "", "prompt_token_count": null,
+                "generation_token_count": output, "stop_reason": reason,
+            }),
+            Family::Mistral => json!({"outputs": [{"text": "", "stop_reason": reason}]}),
+            Family::Cohere => {
+                json!({"is_finished": true, "event_type": "stream-end", "finish_reason": reason})
+            }
+        };
+        self.last(last, out);
+    }
+
+    fn error_type(&self) -> &'static str {
+        "modelStreamErrorException"
+    }
+
+    fn error(&mut self, kind: &str, out: &mut BytesMut) {
+        exception(kind, r#"{"message":"simulated error"}"#.into(), out);
+    }
+
+    fn whole(&mut self) -> Vec<u8> {
+        let (text, reason) = (self.answer.joined(0, Channel::Answer), self.reason());
+        let (input, output) = self.counts();
+        let body = match self.family {
+            Family::Anthropic => self.messages.message(),
+            Family::Nova => self.nova_whole(),
+            Family::Titan => json!({
+                "inputTextTokenCount": input,
+                "results": [{"tokenCount": output, "outputText": text, "completionReason": reason}],
+            }),
+            Family::Llama => json!({
+                "generation": text, "prompt_token_count": input,
+                "generation_token_count": output, "stop_reason": reason,
+            }),
+            Family::Mistral => json!({"outputs": [{"text": text, "stop_reason": reason}]}),
+            Family::Cohere => json!({
+                "response_id": self.answer.id, "text": text, "generation_id": self.answer.id,
+                "chat_history": [], "finish_reason": reason,
+            }),
+        };
+        body.to_string().into_bytes()
+    }
+
+    fn closing(&self, streamed: bool) -> Closing {
+        // In one piece, these two tell their counts in headers alone.
+        let told = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
+        Closing {
+            finish_reasons: vec![self.reason().into()],
+            usage: self
+                .answer
+                .usage
+                .filter(|_| told)
+                .map(Counts::without_reasoning),
+        }
+    }
+}

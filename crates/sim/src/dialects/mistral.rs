@@ -1,0 +1,103 @@
+//! Mistral's chat completions: tool calls whole, reasoning as parts of a list, usage
+//! in the finish chunk, asked for or not.
+
+use super::chat::{Chat, finish_reason, usage};
+use super::json::{Quoted, sse};
+use crate::plan::{Answer, Text};
+use crate::script::{Said, Script};
+use crate::stream::Closing;
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokengauge_core::call::Channel;
+
+/// Speaks chat completions as Mistral does.
+pub struct Mistral {
+    answer: Arc<Answer>,
+    chat: Chat,
+}
+
+/// Whether a model is one of Mistral's.
+pub fn is_mistral(model: &str) -> bool {
+    ["mistral", "ministral", "magistral", "codestral"]
+        .iter()
+        .any(|family| model.contains(family))
+}
+
+impl Mistral {
+    pub fn new(answer: Arc<Answer>) -> Mistral {
+        let chat = Chat::new(Arc::clone(&answer), "}");
+        Mistral { answer, chat }
+    }
+
+    fn call(&self, text: &Text) -> Value {
+        let function = json!({"name": self.answer.tool_name, "arguments": text.whole()});
+        json!({"id": &self.answer.call_id("", text)[..9], "function": function, "index": text.call})
+    }
+}
+
+impl Script for Mistral {
+    fn content_type(&self) -> &'static str {
+        self.chat.content_type()
+    }
+
+    fn whole_calls(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, out: &mut BytesMut) {
+        self.chat.open(out);
+    }
+
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+        let choice = said.text.choice;
+        match said.text.channel {
+            Channel::Answer => self.chat.say(said, out),
+            Channel::Reasoning => {
+                let text = Quoted(said.fragment);
+                let thinking = format_args!(
+                    r#"{{"content":[{{"type":"thinking","thinking":[{{"type":"text","text":{text}}}]}}]}}"#
+                );
+                self.chat.chunk(choice, thinking, None, out);
+            }
+            Channel::ToolCall => {
+                let calls = json!({"tool_calls": [self.call(said.text)]});
+                self.chat.chunk(choice, format_args!("{calls}"), None, out);
+            }
+        }
+    }
+
+    fn close(&mut self, out: &mut BytesMut) {
+        let reason = finish_reason(&self.answer);
+        let usage = self.answer.usage.map_or(String::new(), |counts| {
+            format!(r#","usage":{}"#, usage(counts))
+        });
+        for choice in 0..self.answer.choices {
+            let usage = if choice + 1 == self.answer.choices {
+                usage.as_str()
+            } else {
+                ""
+            };
+            sse(
+                out,
+                format_args!(
+                    r#"{}[{{"index":{choice},"delta":{{"content":""}},"finish_reason":"{reason}"}}]{usage}}}"#,
+                    self.chat.head()
+                ),
+            );
+        }
+        sse(out, format_args!("[DONE]"));
+    }
+
+    fn error(&mut self, kind: &str, out: &mut BytesMut) {
+        self.chat.error(kind, out);
+    }
+
+    fn whole(&mut self) -> Vec<u8> {
+        self.chat.whole()
+    }
+
+    fn closing(&self, streamed: bool) -> Closing {
+        self.chat.closing(streamed)
+    }
+}

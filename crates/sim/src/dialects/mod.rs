@@ -1,0 +1,76 @@
+//! One file per dialect: how an answer looks in its words.
+
+mod anthropic;
+mod chat;
+mod cohere;
+mod completions;
+mod converse;
+mod event_stream;
+mod gemini;
+mod invoke;
+mod json;
+mod mistral;
+pub mod models;
+mod ollama;
+pub mod realtime;
+mod responses;
+mod tgi;
+pub mod vectors;
+
+use super::plan::{Answer, Counts, Text};
+use super::profile::Profile;
+use super::route::Shape;
+use super::script::Script;
+use invoke::Family;
+pub use mistral::is_mistral;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The script for a shape that generates text.
+pub fn script(shape: Shape, answer: &Arc<Answer>) -> Option<Box<dyn Script>> {
+    let answer = Arc::clone(answer);
+    Some(match shape {
+        Shape::Chat if is_mistral(&answer.model) => Box::new(mistral::Mistral::new(answer)),
+        Shape::Chat => {
+            let tail = chat::tail(&answer);
+            Box::new(chat::Chat::new(answer, tail))
+        }
+        Shape::Completions => Box::new(completions::Completions::new(answer)),
+        Shape::Responses => Box::new(responses::Responses::new(answer)),
+        Shape::Anthropic => Box::new(anthropic::Messages::new(answer)),
+        Shape::Gemini { sse } => Box::new(gemini::Gemini::new(answer, sse)),
+        Shape::Converse => Box::new(converse::Converse::new(answer)),
+        Shape::Invoke => Box::new(invoke::Invoke::new(answer)),
+        Shape::OllamaChat => Box::new(ollama::Ollama::new(answer, false)),
+        Shape::OllamaGenerate => Box::new(ollama::Ollama::new(answer, true)),
+        Shape::CohereV1 => Box::new(cohere::V1::new(answer)),
+        Shape::CohereV2 => Box::new(cohere::V2::new(answer)),
+        Shape::Tgi => Box::new(tgi::Tgi::new(answer)),
+        _ => return None,
+    })
+}
+
+/// Takes out of a profile what the shape has no words for.
+pub fn restrict(profile: &mut Profile, shape: Shape, model: &str) {
+    let (reasoning, tools) = match shape {
+        Shape::Completions | Shape::Tgi => (false, false),
+        Shape::OllamaGenerate => (true, false),
+        Shape::CohereV1 | Shape::Realtime => (false, true),
+        Shape::Invoke => {
+            let both = matches!(Family::of(model), Family::Anthropic | Family::Nova);
+            (both, both)
+        }
+        _ => (true, true),
+    };
+    if !reasoning {
+        profile.reasoning = 0;
+    }
+    if !tools {
+        profile.tool = None;
+    }
+}
+
+/// The arguments of a tool call as an object.
+fn arguments(text: &Text) -> Value {
+    serde_json::from_str(&text.whole()).unwrap_or_else(|_| json!({}))
+}

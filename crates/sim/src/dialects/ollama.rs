@@ -1,0 +1,186 @@
+//! Ollama's own chat and generate: one JSON object a line.
+
+use super::json::{Quoted, put};
+use crate::plan::{Answer, Counts, Stop, Text};
+use crate::script::{Said, Script};
+use crate::stream::Closing;
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::Channel;
+
+/// Speaks Ollama.
+pub struct Ollama {
+    answer: Arc<Answer>,
+    /// `generate`; otherwise `chat`.
+    generate: bool,
+    begun: Instant,
+    first: Option<Duration>,
+}
+
+impl Ollama {
+    pub fn new(answer: Arc<Answer>, generate: bool) -> Ollama {
+        Ollama {
+            answer,
+            generate,
+            begun: Instant::now(),
+            first: None,
+        }
+    }
+
+    fn head(&self) -> String {
+        let now = humantime::format_rfc3339_nanos(SystemTime::now());
+        format!(
+            r#"{{"model":{},"created_at":"{now}","#,
+            Quoted(&self.answer.model)
+        )
+    }
+
+    fn line(&self, channel: Channel, fragment: &str, out: &mut BytesMut) {
+        let (head, text) = (self.head(), Quoted(fragment));
+        match (self.generate, channel) {
+            (true, Channel::Reasoning) => {
+                put(
+                    out,
+                    format_args!("{head}\"response\":\"\",\"thinking\":{text},\"done\":false}}\n"),
+                );
+            }
+            (true, _) => put(
+                out,
+                format_args!("{head}\"response\":{text},\"done\":false}}\n"),
+            ),
+            (false, Channel::Reasoning) => put(
+                out,
+                format_args!(
+                    "{head}\"message\":{{\"role\":\"assistant\",\"content\":\"\",\"thinking\":{text}}},\"done\":false}}\n"
+                ),
+            ),
+            (false, _) => put(
+                out,
+                format_args!(
+                    "{head}\"message\":{{\"role\":\"assistant\",\"content\":{text}}},\"done\":false}}\n"
+                ),
+            ),
+        }
+    }
+
+    fn call(&self, text: &Text) -> Value {
+        let arguments = super::arguments(text);
+        json!({"function": {"index": text.call, "name": self.answer.tool_name, "arguments": arguments}})
+    }
+
+    /// What the last line says, and the only line of an answer in one piece.
+    fn end(&self, whole: bool) -> Value {
+        let text = |channel| {
+            if whole {
+                self.answer.joined(0, channel)
+            } else {
+                String::new()
+            }
+        };
+        let mut end = json!({
+            "model": self.answer.model,
+            "created_at": humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
+            "done": true, "done_reason": self.reason(),
+        });
+        let thinking = text(Channel::Reasoning);
+        if self.generate {
+            end["response"] = text(Channel::Answer).into();
+            end["context"] = json!([1, 2, 3]);
+        } else {
+            end["message"] = json!({"role": "assistant", "content": text(Channel::Answer)});
+            let calls: Vec<Value> = self.answer.calls(0).map(|call| self.call(call)).collect();
+            if whole && !calls.is_empty() {
+                end["message"]["tool_calls"] = calls.into();
+            }
+        }
+        if !thinking.is_empty() {
+            let place = if self.generate {
+                &mut end
+            } else {
+                &mut end["message"]
+            };
+            place["thinking"] = thinking.into();
+        }
+        if let Some(counts) = self.answer.usage {
+            self.measure(&mut end, counts);
+        }
+        end
+    }
+
+    /// Ollama's own measurement of itself.
+    fn measure(&self, end: &mut Value, counts: Counts) {
+        let total = self.begun.elapsed();
+        let prompt = self.first.unwrap_or(total / 2);
+        end["total_duration"] = nanos(total);
+        end["load_duration"] = nanos(Duration::from_millis(1).min(prompt));
+        end["prompt_eval_count"] = counts.input.into();
+        end["prompt_eval_duration"] = nanos(prompt);
+        end["eval_count"] = counts.output.into();
+        end["eval_duration"] = nanos(total.saturating_sub(prompt));
+    }
+
+    fn reason(&self) -> &'static str {
+        if self.answer.stop() == Stop::Length {
+            "length"
+        } else {
+            "stop"
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> Value {
+    (duration.as_nanos() as u64).into()
+}
+
+impl Script for Ollama {
+    fn content_type(&self) -> &'static str {
+        "application/x-ndjson"
+    }
+
+    fn whole_calls(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, out: &mut BytesMut) {
+        for _ in 0..self.answer.empty_deltas {
+            self.line(Channel::Answer, "", out);
+        }
+    }
+
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+        self.first.get_or_insert_with(|| self.begun.elapsed());
+        if said.text.channel == Channel::ToolCall {
+            let calls = json!([self.call(said.text)]);
+            let message = json!({"role": "assistant", "content": "", "tool_calls": calls});
+            return put(
+                out,
+                format_args!("{}\"message\":{message},\"done\":false}}\n", self.head()),
+            );
+        }
+        self.line(said.text.channel, said.fragment, out);
+    }
+
+    fn close(&mut self, out: &mut BytesMut) {
+        put(out, format_args!("{}\n", self.end(false)));
+    }
+
+    fn error(&mut self, kind: &str, out: &mut BytesMut) {
+        put(
+            out,
+            format_args!("{{\"error\":\"{kind}: simulated error\"}}\n"),
+        );
+    }
+
+    fn whole(&mut self) -> Vec<u8> {
+        self.end(true).to_string().into_bytes()
+    }
+
+    fn closing(&self, _streamed: bool) -> Closing {
+        Closing {
+            finish_reasons: vec![self.reason().into()],
+            usage: self.answer.usage.map(Counts::without_reasoning),
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Reads the settings of [`super::profile::HELP`].
+
+use super::profile::{
+    Cut, Fault, FaultKind, Finish, Gap, InvalidSetting, Profile, ToolCalls, UsageMode,
+};
+use super::text_gen::FEWEST_ARGUMENTS;
+use std::time::Duration;
+
+/// More is a typing error, not a wish.
+const MOST_TOKENS: u64 = 1_000_000;
+
+/// Overlays `profile` with `text`. On an error `profile` is half done: throw it away.
+pub(super) fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSetting> {
+    for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+        let (key, value) = match setting.split_once('=') {
+            Some((key, value)) => (key.trim(), Some(value.trim())),
+            None => (setting, None),
+        };
+        set(profile, key, value).map_err(|reason| invalid(setting, reason))?;
+    }
+    match profile.most_tokens() {
+        0 => Err(invalid(
+            "tokens",
+            "an answer needs at least one token".into(),
+        )),
+        n if n > MOST_TOKENS => Err(invalid("tokens", format!("more than {MOST_TOKENS} in all"))),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(setting: &str, reason: String) -> InvalidSetting {
+    InvalidSetting {
+        setting: setting.chars().take(80).collect(),
+        reason,
+    }
+}
+
+fn set(profile: &mut Profile, key: &str, value: Option<&str>) -> Result<(), String> {
+    match (key, value) {
+        ("gzip", None) => profile.gzip = true,
+        ("plain", None) => *profile = Profile::default(),
+        ("gzip" | "plain", Some(_)) => return Err("takes no value".into()),
+        (_, Some(value)) => return set_value(profile, key, value),
+        (_, None) if KEYS.contains(&key) => return Err("needs a value".into()),
+        (_, None) => return Err(unknown()),
+    }
+    Ok(())
+}
+
+const KEYS: &[&str] = &[
+    "ttft",
+    "head",
+    "gap",
+    "tokens",
+    "per_frame",
+    "burst",
+    "reasoning",
+    "tool",
+    "prefill",
+    "knee",
+    "stall",
+    "reset",
+    "close",
+    "error",
+    "status",
+    "slow_start",
+    "cold_start",
+    "usage",
+    "empty",
+    "ping",
+    "finish",
+    "seed",
+    "cut",
+];
+
+fn unknown() -> String {
+    format!(
+        "there is no such setting; there are {}, gzip, plain",
+        KEYS.join(", ")
+    )
+}
+
+fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "ttft" => profile.ttft = duration(value)?,
+        "head" => profile.head = duration(value)?,
+        "gap" => profile.gap = gap(value)?,
+        "tokens" => profile.tokens = range(value)?,
+        "per_frame" => profile.per_frame = at_least_one(value)?,
+        "burst" => profile.burst = at_least_one(value)?,
+        "reasoning" => profile.reasoning = tokens(value)?,
+        "tool" => profile.tool = tool(value)?,
+        "prefill" => profile.prefill = duration(value)?,
+        "knee" => profile.knee = Some(at_least_one(value)?.try_into().map_err(|_| "too large")?),
+        "stall" => profile.stalls.push(stall(value)?),
+        "reset" => {
+            profile.fault = Some(Fault {
+                kind: FaultKind::Reset,
+                after: after(value)?,
+            })
+        }
+        "close" => {
+            profile.fault = Some(Fault {
+                kind: FaultKind::Close,
+                after: after(value)?,
+            })
+        }
+        "error" => profile.fault = Some(error(value)?),
+        "status" => profile.status = Some(status(value)?),
+        "slow_start" => profile.slow_start = Some(slow_start(value)?),
+        "cold_start" => profile.cold_start = Some(stall(value)?),
+        "usage" => profile.usage = usage(value)?,
+        "empty" => profile.empty = tokens(value)?,
+        "ping" => profile.ping = Some(ping(value)?),
+        "finish" => profile.finish = finish(value)?,
+        "seed" => profile.seed = Some(number(value)?),
+        "cut" => profile.cut = cut(value)?,
+        _ => return Err(unknown()),
+    }
+    Ok(())
+}
+
+fn number(value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| "not a whole number".into())
+}
+
+fn at_least_one(value: &str) -> Result<u64, String> {
+    match tokens(value)? {
+        0 => Err("must be at least 1".into()),
+        n => Ok(n),
+    }
+}
+
+fn tokens(value: &str) -> Result<u64, String> {
+    match number(value)? {
+        n if n > MOST_TOKENS => Err(format!("more than {MOST_TOKENS}")),
+        n => Ok(n),
+    }
+}
+
+fn range(value: &str) -> Result<(u64, u64), String> {
+    let (low, high) = value.split_once("..").unwrap_or((value, value));
+    match (tokens(low)?, tokens(high)?) {
+        (low, high) if low > high => Err("the first number is greater than the second".into()),
+        range => Ok(range),
+    }
+}
+
+/// A number with a unit: `250us`, `20ms`, `1.5s`, `2m`.
+fn duration(value: &str) -> Result<Duration, String> {
+    let unit_at = value
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(value.len());
+    let (count, unit) = value.split_at(unit_at);
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return Err("not a duration such as 20ms or 1.5s".into()),
+    };
+    let count: f64 = count
+        .parse()
+        .map_err(|_| "not a duration such as 20ms or 1.5s")?;
+    match count * seconds {
+        total if (0.0..=86_400.0).contains(&total) => Ok(Duration::from_secs_f64(total)),
+        _ => Err("not between 0 and a day".into()),
+    }
+}
+
+fn gap(value: &str) -> Result<Gap, String> {
+    if let Some(mean) = value.strip_prefix("exp:") {
+        return Ok(Gap::Exponential(duration(mean)?));
+    }
+    match value.split_once('~') {
+        None => Ok(Gap::Constant(duration(value)?)),
+        Some((mean, deviation)) => match (duration(mean)?, duration(deviation)?) {
+            (mean, deviation) if deviation > mean => Err("deviates by more than the mean".into()),
+            (mean, deviation) => Ok(Gap::Jitter(mean, deviation)),
+        },
+    }
+}
+
+fn tool(value: &str) -> Result<Option<ToolCalls>, String> {
+    let (each, calls) = value.split_once('x').unwrap_or((value, "1"));
+    match (tokens(each)?, number(calls)?) {
+        (0, _) | (_, 0) => Ok(None),
+        (each, _) if each < FEWEST_ARGUMENTS => {
+            Err(format!("arguments have at least {FEWEST_ARGUMENTS} tokens"))
+        }
+        (_, calls) if calls > 64 => Err("more than 64 calls".into()),
+        (tokens, calls) => Ok(Some(ToolCalls { calls, tokens })),
+    }
+}
+
+/// `WHAT@N`.
+fn placed(value: &str) -> Result<(&str, u64), String> {
+    let (what, place) = value.split_once('@').ok_or("needs a place, as in ...@40")?;
+    Ok((what.trim(), number(place.trim())?))
+}
+
+fn stall(value: &str) -> Result<(Duration, u64), String> {
+    let (pause, place) = placed(value)?;
+    Ok((duration(pause)?, place))
+}
+
+fn after(value: &str) -> Result<u64, String> {
+    match placed(value)? {
+        ("", place) => Ok(place),
+        _ => Err("takes a place alone, as in @60".into()),
+    }
+}
+
+fn error(value: &str) -> Result<Fault, String> {
+    let (kind, after) = placed(value)?;
+    if !kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err("an error type is letters, digits and underscores".into());
+    }
+    let kind = (!kind.is_empty()).then(|| kind.to_owned());
+    Ok(Fault {
+        kind: FaultKind::Error(kind),
+        after,
+    })
+}
+
+fn status(value: &str) -> Result<u16, String> {
+    match number(value)? {
+        code @ 400..=599 => Ok(code as u16),
+        _ => Err("not an HTTP error from 400 to 599".into()),
+    }
+}
+
+fn slow_start(value: &str) -> Result<(f64, u64), String> {
+    let (factor, place) = placed(value)?;
+    let factor = factor.strip_suffix('x').unwrap_or(factor);
+    match factor.parse::<f64>() {
+        Ok(factor) if (1.0..=1_000.0).contains(&factor) => Ok((factor, place)),
+        _ => Err("not a factor from 1x to 1000x".into()),
+    }
+}
+
+fn usage(value: &str) -> Result<UsageMode, String> {
+    match value {
+        "auto" => Ok(UsageMode::Auto),
+        "on" => Ok(UsageMode::On),
+        "off" => Ok(UsageMode::Off),
+        _ => Err("is auto, on or off".into()),
+    }
+}
+
+fn ping(value: &str) -> Result<Duration, String> {
+    match duration(value)? {
+        pause if pause < Duration::from_millis(1) => Err("at least 1ms".into()),
+        pause => Ok(pause),
+    }
+}
+
+fn finish(value: &str) -> Result<Finish, String> {
+    match value {
+        "stop" => Ok(Finish::Stop),
+        "length" => Ok(Finish::Length),
+        _ => Err("is stop or length".into()),
+    }
+}
+
+fn cut(value: &str) -> Result<Cut, String> {
+    match value.split_once(':') {
+        Some(("random", seed)) => Ok(Cut::Random(Some(number(seed)?))),
+        _ if value == "random" => Ok(Cut::Random(None)),
+        _ if value == "events" => Ok(Cut::Events),
+        _ => Ok(Cut::Bytes(at_least_one(value)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Profile {
+        text.parse().expect(text)
+    }
+
+    fn refused(text: &str) -> String {
+        text.parse::<Profile>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_setting_is_understood() {
+        let profile = parsed(
+            "ttft=1.5s, head=10ms,gap=20ms~5ms,tokens=64..256,per_frame=4,burst=2,reasoning=32,tool=24x2,\
+             prefill=300ms,knee=8,stall=500ms@40,stall=1s@50,reset=@60,gzip,slow_start=4x@16,cold_start=2s@5,\
+             usage=off,empty=2,ping=250ms,finish=length,seed=7,cut=random:9",
+        );
+        assert_eq!(profile.ttft, Duration::from_millis(1500));
+        assert_eq!(
+            profile.gap,
+            Gap::Jitter(Duration::from_millis(20), Duration::from_millis(5))
+        );
+        assert_eq!(profile.tokens, (64, 256));
+        assert_eq!(
+            profile.tool,
+            Some(ToolCalls {
+                calls: 2,
+                tokens: 24
+            })
+        );
+        assert_eq!(
+            profile.stalls,
+            [
+                (Duration::from_millis(500), 40),
+                (Duration::from_secs(1), 50)
+            ]
+        );
+        assert_eq!(
+            profile.fault,
+            Some(Fault {
+                kind: FaultKind::Reset,
+                after: 60
+            })
+        );
+        assert_eq!(profile.slow_start, Some((4.0, 16)));
+        assert_eq!(profile.cut, Cut::Random(Some(9)));
+        assert!(profile.gzip);
+    }
+
+    #[test]
+    fn every_key_of_the_list_is_known_and_in_the_help() {
+        for key in KEYS {
+            let mut profile = Profile::default();
+            let reason = set(&mut profile, key, Some("\u{1}")).expect_err(key);
+            assert!(!reason.contains("no such setting"), "{key}: {reason}");
+            assert!(
+                super::super::profile::HELP.contains(&format!("\n  {key}=")),
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_reason() {
+        assert!(refused("ttft=200").contains("`ttft=200`: not a duration"));
+        assert!(refused("gapp=20ms").contains("no such setting; there are ttft"));
+        assert!(refused("gap").contains("needs a value"));
+        assert!(refused("gzip=1").contains("takes no value"));
+        assert!(refused("gap=5ms~9ms").contains("more than the mean"));
+        assert!(refused("tokens=9..3").contains("greater"));
+        assert!(refused("tokens=0").contains("at least one token"));
+        assert!(refused("tokens=-1").contains("whole number"));
+        assert!(refused("tool=3").contains("at least 5"));
+        assert!(refused("stall=500ms").contains("place"));
+        assert!(refused("reset=1s@60").contains("place alone"));
+        assert!(refused("error=a b@3").contains("letters"));
+        assert!(refused("status=200").contains("400 to 599"));
+        assert!(refused("slow_start=0.5x@3").contains("factor"));
+        assert!(refused("usage=yes").contains("auto, on or off"));
+        assert!(refused("ttft=99999s").contains("a day"));
+        assert!(refused("ttft=NaNs").contains("duration"));
+    }
+
+    #[test]
+    fn plain_forgets_what_came_before() {
+        assert_eq!(parsed("gzip,ttft=1s,plain"), Profile::default());
+    }
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod agents;
+mod dialects;
+mod grammar;
+mod gzip;
+mod pace;
+mod plan;
+mod profile;
+mod realtime;
+mod recorded;
+mod reply;
+mod request;
+mod route;
+mod script;
+mod server;
+mod sim_call;
+mod socket;
+mod stream;
+mod text_gen;
+mod truth;
+mod websocket;
+
+pub use profile::{
+    Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
+};
+pub use server::{Setup, Simulator};
+pub use truth::{Ending, Instants, Seen, Truth, TruthSeconds, TruthTokens, Witness};

@@ -1,0 +1,226 @@
+//! How a simulated model behaves: defaults, overlaid by `key=value` settings that the
+//! command line and the request header `x-sim` share. [`HELP`] documents them.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The settings, as a person reads them.
+pub const HELP: &str = "\
+Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
+  ttft=200ms            request read -> first token
+  head=0ms              request read -> response head
+  gap=20ms              between frames with tokens; gap=20ms~5ms uniform in 15..25 ms; gap=exp:20ms exponential
+  tokens=128            tokens of the visible answer; tokens=64..256 a number between
+  per_frame=1           tokens per event
+  burst=1               events per frame (per write to the socket)
+  reasoning=0           tokens of reasoning before the answer
+  tool=24               one tool call with 24 tokens of arguments; tool=24x2 two of them
+  prefill=0ms           more time to first token per 1000 prompt tokens
+  knee=8                streams at once up to which throughput grows; beyond, each gets its share
+  stall=500ms@40        a pause before token 40; may be given again
+  reset=@60             connection reset (RST) after 60 tokens
+  close=@60             connection closed without a terminator after 60 tokens
+  error=@30             error event after 30 tokens; error=TYPE@30 names it
+  status=429            an HTTP error in place of an answer
+  gzip                  content-encoding gzip, flushed per frame
+  slow_start=4x@16      gaps 4 times as long for the first 16 tokens
+  cold_start=2s@5       2 s more to the first token for the first 5 calls of the process
+  usage=auto            auto: as the dialect does, include_usage honoured; on; off
+  empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
+  ping=5s               a ping or comment after every 5 s without a frame, where the framing has one
+  finish=stop           or length
+  seed=7                of the text and the gaps; otherwise it follows from the call's id
+  cut=random            a recorded body's frames: a number of bytes, or random, or random:SEED; otherwise whole events
+  plain                 forget every setting made before
+What a dialect has no words for, such as tool calls in text completions, is left out.
+Other request headers: x-sim-id names the call in the truth and comes back in the response;
+x-sim-body serves the recording of that name. GET /sim/truth?limit=N tells what was really done.";
+
+/// How a simulated model behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// From the request being read to the first token.
+    pub ttft: Duration,
+    /// From the request being read to the response head.
+    pub head: Duration,
+    /// Between frames with tokens.
+    pub gap: Gap,
+    /// Tokens of the visible answer: from, to.
+    pub tokens: (u64, u64),
+    /// Tokens per event.
+    pub per_frame: u64,
+    /// Events per frame.
+    pub burst: u64,
+    /// Tokens of reasoning before the answer.
+    pub reasoning: u64,
+    /// Tool calls after the answer.
+    pub tool: Option<ToolCalls>,
+    /// More time to first token per 1,000 prompt tokens.
+    pub prefill: Duration,
+    /// Streams at once up to which throughput grows.
+    pub knee: Option<u32>,
+    /// Pauses: how long, and before which token.
+    pub stalls: Vec<(Duration, u64)>,
+    /// What goes wrong in mid-stream.
+    pub fault: Option<Fault>,
+    /// An HTTP error in place of an answer.
+    pub status: Option<u16>,
+    /// Whether the body is compressed.
+    pub gzip: bool,
+    /// Gaps that many times as long, for that many tokens.
+    pub slow_start: Option<(f64, u64)>,
+    /// More time to first token, for that many calls.
+    pub cold_start: Option<(Duration, u64)>,
+    /// Whether usage is reported.
+    pub usage: UsageMode,
+    /// Empty deltas before the first token.
+    pub empty: u64,
+    /// A ping or comment after that much silence.
+    pub ping: Option<Duration>,
+    /// Why the answer ends.
+    pub finish: Finish,
+    /// Of the text and the gaps.
+    pub seed: Option<u64>,
+    /// Where a recorded body is cut into frames.
+    pub cut: Cut,
+}
+
+/// The distribution of gaps between frames with tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gap {
+    /// Always the same.
+    Constant(Duration),
+    /// Uniform around a mean: mean, greatest deviation.
+    Jitter(Duration, Duration),
+    /// Exponential with a mean.
+    Exponential(Duration),
+}
+
+/// Tool calls: how many, and tokens of arguments of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolCalls {
+    /// How many.
+    pub calls: u64,
+    /// Tokens of arguments of each.
+    pub tokens: u64,
+}
+
+/// Something that goes wrong after a number of tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What goes wrong.
+    pub kind: FaultKind,
+    /// After how many tokens.
+    pub after: u64,
+}
+
+/// What goes wrong in mid-stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The connection is reset; on HTTP/2 the stream is.
+    Reset,
+    /// The connection is closed without a terminator.
+    Close,
+    /// An error event of this type, or the dialect's usual one.
+    Error(Option<String>),
+}
+
+/// Whether usage is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageMode {
+    /// As the dialect does; `include_usage` is honoured.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Why the answer ends, where no tool is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// It was complete.
+    Stop,
+    /// It was long enough.
+    Length,
+}
+
+/// Where a recorded body is cut into frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// After every event of its framing.
+    Events,
+    /// Every so many bytes.
+    Bytes(u64),
+    /// At random places, by seed.
+    Random(Option<u64>),
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Profile {
+            ttft: Duration::from_millis(200),
+            head: Duration::ZERO,
+            gap: Gap::Constant(Duration::from_millis(20)),
+            tokens: (128, 128),
+            per_frame: 1,
+            burst: 1,
+            reasoning: 0,
+            tool: None,
+            prefill: Duration::ZERO,
+            knee: None,
+            stalls: Vec::new(),
+            fault: None,
+            status: None,
+            gzip: false,
+            slow_start: None,
+            cold_start: None,
+            usage: UsageMode::Auto,
+            empty: 0,
+            ping: None,
+            finish: Finish::Stop,
+            seed: None,
+            cut: Cut::Events,
+        }
+    }
+}
+
+impl FromStr for Profile {
+    type Err = InvalidSetting;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSetting> {
+        let mut profile = Profile::default();
+        super::grammar::apply(&mut profile, text)?;
+        Ok(profile)
+    }
+}
+
+impl Profile {
+    /// This profile, overlaid by `text` in the grammar of [`HELP`].
+    pub fn with(&self, text: &str) -> Result<Profile, InvalidSetting> {
+        let mut profile = self.clone();
+        super::grammar::apply(&mut profile, text)?;
+        Ok(profile)
+    }
+
+    /// All tokens of one choice, were it not for faults.
+    pub fn most_tokens(&self) -> u64 {
+        let tools = self
+            .tool
+            .map_or(0, |tool| tool.calls.saturating_mul(tool.tokens));
+        self.tokens
+            .1
+            .saturating_add(self.reasoning)
+            .saturating_add(tools)
+    }
+}
+
+/// A setting that cannot be: which, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("x-sim setting `{setting}`: {reason}")]
+pub struct InvalidSetting {
+    /// The setting as written.
+    pub setting: String,
+    /// Why it cannot be.
+    pub reason: String,
+}

@@ -1,0 +1,212 @@
+//! Serves recorded bodies, cut and paced as asked.
+
+use super::profile::{Cut, Fault, FaultKind, Profile};
+use super::stream::{Closing, Source};
+use super::text_gen::Random;
+use super::truth::Carried;
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+use std::io;
+use std::path::{Component, Path};
+use std::time::Duration;
+use tokengauge_core::call::Channel;
+
+/// A body and the facts of its transport, as the folder `<name>/` holds them.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub body: Bytes,
+    pub meta: Meta,
+}
+
+/// What `meta.json` says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Meta {
+    pub status: Option<u16>,
+    pub content_type: Option<String>,
+    pub content_encoding: Option<String>,
+    pub framing: Option<String>,
+    pub stream: bool,
+}
+
+impl Recording {
+    /// Reads `<folder>/<name>/response.body` and its `meta.json`.
+    pub async fn read(folder: &Path, name: &str) -> io::Result<Recording> {
+        let inside = Path::new(name)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !inside || name.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a name of a recording",
+            ));
+        }
+        let folder = folder.join(name);
+        let body = tokio::fs::read(folder.join("response.body")).await?;
+        let meta = tokio::fs::read(folder.join("meta.json")).await?;
+        let meta = serde_json::from_slice(&meta)?;
+        Ok(Recording {
+            body: body.into(),
+            meta,
+        })
+    }
+
+    /// The media type: as recorded, else what the framing implies.
+    pub fn content_type(&self) -> String {
+        let implied = match self.meta.framing.as_deref() {
+            Some("sse") => "text/event-stream",
+            Some("ndjson" | "websocket-ndjson") => "application/x-ndjson",
+            Some("aws-eventstream") => "application/vnd.amazon.eventstream",
+            _ => "application/json",
+        };
+        self.meta
+            .content_type
+            .clone()
+            .unwrap_or_else(|| implied.to_owned())
+    }
+}
+
+/// The frames of a recording.
+pub struct Played {
+    frames: Vec<Bytes>,
+    stalls: Vec<(Duration, u64)>,
+    fault: Option<Fault>,
+}
+
+impl Played {
+    /// Places in `profile` count frames here.
+    pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> Played {
+        let mut frames = cut(recording, profile.cut, random);
+        let fault = profile
+            .fault
+            .clone()
+            .filter(|fault| fault.after <= frames.len() as u64);
+        if let Some(fault) = &fault {
+            frames.truncate(fault.after as usize);
+        }
+        Played {
+            frames,
+            stalls: profile.stalls.clone(),
+            fault,
+        }
+    }
+}
+
+fn cut(recording: &Recording, cut: Cut, random: &mut Random) -> Vec<Bytes> {
+    let mut rest = recording.body.clone();
+    let mut frames = Vec::new();
+    let mut places = match cut {
+        Cut::Random(Some(seed)) => Random::new(seed),
+        _ => random.clone(),
+    };
+    while !rest.is_empty() {
+        let length = match cut {
+            Cut::Bytes(count) => count as usize,
+            Cut::Random(_) => 1 + places.below(rest.len().min(1500) as u64) as usize,
+            Cut::Events => event_length(&recording.meta, &rest),
+        };
+        frames.push(rest.split_to(length.clamp(1, rest.len())));
+    }
+    frames
+}
+
+/// The length of the first event, its end included.
+fn event_length(meta: &Meta, rest: &[u8]) -> usize {
+    if meta.content_encoding.is_some() {
+        // Where events end cannot be seen without undoing the encoding.
+        return 512;
+    }
+    let after = |needle: &[u8]| {
+        memchr::memmem::find(rest, needle).map_or(rest.len(), |at| at + needle.len())
+    };
+    match meta.framing.as_deref() {
+        Some("sse") => after(b"\n\n").min(after(b"\r\n\r\n")),
+        Some("ndjson" | "json-array" | "websocket-ndjson") => after(b"\n"),
+        Some("aws-eventstream") => rest
+            .first_chunk()
+            .map_or(rest.len(), |n| u32::from_be_bytes(*n) as usize),
+        _ => rest.len(),
+    }
+}
+
+impl Source for Played {
+    fn open(&mut self, _out: &mut BytesMut) {}
+
+    fn step(&self, n: usize) -> Option<(u64, Duration)> {
+        self.frames.get(n)?;
+        let due = self.stalls.iter().filter(|(_, at)| *at == n as u64);
+        Some((n as u64, due.map(|(pause, _)| *pause).sum()))
+    }
+
+    /// What a recording says is not known here: a frame counts as one of something.
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried {
+        out.extend_from_slice(&self.frames[n]);
+        let mut carried = Carried::default();
+        carried.add(Channel::Answer, 1);
+        carried
+    }
+
+    fn ping(&mut self, _out: &mut BytesMut) {}
+
+    fn close(&mut self, _out: &mut BytesMut) -> Closing {
+        Closing::default()
+    }
+
+    fn fault(&self) -> Option<FaultKind> {
+        self.fault.as_ref().map(|fault| fault.kind.clone())
+    }
+
+    /// A recording has its own errors: this one only ends it.
+    fn error(&mut self, kind: Option<&str>, _out: &mut BytesMut) -> String {
+        kind.unwrap_or("cut").to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(framing: &str, body: &str, settings: &str) -> Vec<String> {
+        let meta = Meta {
+            framing: Some(framing.into()),
+            ..Meta::default()
+        };
+        let recording = Recording {
+            body: body.to_owned().into(),
+            meta,
+        };
+        let profile: Profile = settings.parse().expect(settings);
+        let played = Played::new(&recording, &profile, &mut Random::new(1));
+        played
+            .frames
+            .iter()
+            .map(|frame| String::from_utf8_lossy(frame).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn frames_are_cut_where_asked_and_lose_nothing() {
+        let body = "data: 1\n\ndata: 2\r\n\r\ndata: 3";
+        assert_eq!(
+            frames("sse", body, ""),
+            ["data: 1\n\n", "data: 2\r\n\r\n", "data: 3"]
+        );
+        assert_eq!(frames("ndjson", "{}\n{}\n", ""), ["{}\n", "{}\n"]);
+        assert_eq!(
+            frames("sse", body, "cut=20"),
+            ["data: 1\n\ndata: 2\r\n\r\n", "data: 3"]
+        );
+        let random = frames("sse", body, "cut=random:3");
+        assert_eq!(random.concat(), body);
+        assert_eq!(random, frames("sse", body, "cut=random:3"));
+        assert_eq!(frames("sse", body, "close=@1"), ["data: 1\n\n"]);
+    }
+
+    #[tokio::test]
+    async fn a_name_cannot_leave_the_folder() {
+        for name in ["../x", "/etc", "a/../../b", ""] {
+            let error = Recording::read(Path::new("."), name).await.expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+    }
+}

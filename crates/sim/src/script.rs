@@ -1,0 +1,111 @@
+//! Puts an answer into a dialect's words, frame by frame.
+
+use super::plan::{Answer, Plan, Text};
+use super::profile::FaultKind;
+use super::stream::{Closing, Source};
+use super::truth::Carried;
+use bytes::BytesMut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One dialect's way to stream an answer, and to give it whole.
+pub trait Script: Send {
+    /// The media type of the stream.
+    fn content_type(&self) -> &'static str;
+    /// Whether tool arguments are JSON objects, which cannot be streamed in pieces.
+    fn whole_calls(&self) -> bool {
+        false
+    }
+    /// What comes before the first token.
+    fn open(&mut self, out: &mut BytesMut);
+    /// An event with tokens.
+    fn say(&mut self, said: Said<'_>, out: &mut BytesMut);
+    /// A sign of life, where the dialect has one.
+    fn ping(&mut self, _out: &mut BytesMut) {}
+    /// What comes after the last token.
+    fn close(&mut self, out: &mut BytesMut);
+    /// The error type the provider would use.
+    fn error_type(&self) -> &'static str {
+        "server_error"
+    }
+    /// An error event.
+    fn error(&mut self, kind: &str, out: &mut BytesMut);
+    /// The answer in one piece.
+    fn whole(&mut self) -> Vec<u8>;
+    /// What the end says of the answer, streamed or in one piece.
+    fn closing(&self, streamed: bool) -> Closing;
+}
+
+/// A run of tokens of one text.
+pub struct Said<'a> {
+    pub text: &'a Text,
+    pub fragment: &'a str,
+    /// How many there are.
+    pub tokens: u64,
+    /// Whether the text begins here.
+    pub first: bool,
+    /// Whether the text ends here.
+    pub last: bool,
+}
+
+/// An answer spoken by a script.
+pub struct Spoken {
+    pub script: Box<dyn Script>,
+    pub answer: Arc<Answer>,
+    pub plan: Plan,
+}
+
+impl Source for Spoken {
+    fn open(&mut self, out: &mut BytesMut) {
+        self.script.open(out);
+    }
+
+    fn step(&self, n: usize) -> Option<(u64, Duration)> {
+        self.plan
+            .steps
+            .get(n)
+            .map(|step| (step.position, step.pause))
+    }
+
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried {
+        let mut carried = Carried::default();
+        for piece in &self.plan.steps[n].pieces {
+            let text = &self.answer.texts[piece.text];
+            let units = &text.units[piece.units.clone()];
+            carried.add(text.channel, units.len() as u64);
+            let fragment = units.concat();
+            let first = piece.units.start == 0;
+            let last = piece.units.end == text.units.len();
+            self.script.say(
+                Said {
+                    text,
+                    fragment: &fragment,
+                    tokens: units.len() as u64,
+                    first,
+                    last,
+                },
+                out,
+            );
+        }
+        carried
+    }
+
+    fn ping(&mut self, out: &mut BytesMut) {
+        self.script.ping(out);
+    }
+
+    fn close(&mut self, out: &mut BytesMut) -> Closing {
+        self.script.close(out);
+        self.script.closing(true)
+    }
+
+    fn fault(&self) -> Option<FaultKind> {
+        self.plan.fault.as_ref().map(|fault| fault.kind.clone())
+    }
+
+    fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String {
+        let kind = kind.unwrap_or(self.script.error_type()).to_owned();
+        self.script.error(&kind, out);
+        kind
+    }
+}

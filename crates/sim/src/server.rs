@@ -1,0 +1,314 @@
+//! Accepts connections, finds what is asked for, and lets the right script answer.
+
+use super::dialects;
+use super::profile::{HELP, Profile};
+use super::realtime::Session;
+use super::reply;
+use super::route::{Shape, Target, decoded, route};
+use super::sim_call::{SimCall, now};
+use super::socket::{Line, Socket};
+use super::stream::{Body, Torn};
+use super::text_gen::{Random, seed_of};
+use super::truth::{Call, Ledger, Truth, Witness};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tungstenite::handshake::derive_accept_key;
+
+/// Bytes of a request body that are read.
+const MOST_REQUEST: usize = 64 << 20;
+
+/// A simulated backend. Cheap to share.
+pub struct Simulator {
+    setup: Setup,
+    ledger: Arc<Ledger>,
+    calls: AtomicU64,
+}
+
+/// How a simulator is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// What it does where a request sets nothing else.
+    pub profile: Profile,
+    /// A folder of recorded bodies, `<name>/response.body` beside `<name>/meta.json`,
+    /// that `x-sim-body: <name>` serves.
+    pub bodies: Option<PathBuf>,
+    /// Whether to print one JSON line per call to standard output.
+    pub print: bool,
+    /// Who is shown every byte and every truth, if anybody is.
+    pub witness: Option<Witness>,
+}
+
+impl Simulator {
+    /// A simulator with this profile where a request sets nothing else.
+    pub fn new(profile: Profile) -> Arc<Simulator> {
+        Simulator::with(Setup {
+            profile,
+            ..Setup::default()
+        })
+    }
+
+    /// A simulator with everything set.
+    pub fn with(setup: Setup) -> Arc<Simulator> {
+        let ledger = Ledger::new(setup.print, setup.witness.clone());
+        Arc::new(Simulator {
+            setup,
+            ledger,
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    /// Calls that are over, newest first; the last 10,000 are kept.
+    pub fn truths(&self) -> Vec<Arc<Truth>> {
+        self.ledger.newest(usize::MAX)
+    }
+
+    /// Calls in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.ledger.in_flight()
+    }
+
+    /// Serves HTTP/1.1 and HTTP/2 without TLS until `shutdown`, then drops what is
+    /// still under way.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => return,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(Arc::clone(&self).connection(stream));
+                    }
+                    // Out of descriptors, most likely: others will be given back.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream) {
+        // Without it a frame waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let line = Arc::new(Line::default());
+        let socket = Socket::new(stream, Arc::clone(&line));
+        let service = {
+            let line = Arc::clone(&line);
+            service_fn(move |request| {
+                let (simulator, line) = (Arc::clone(&self), Arc::clone(&line));
+                async move { simulator.answer(request, line).await }
+            })
+        };
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .preserve_header_case(true);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(10_000);
+        // A client that leaves, or a fault that was asked for: the truth tells of both.
+        let _ = builder
+            .serve_connection_with_upgrades(TokioIo::new(socket), service)
+            .await;
+        // A session goes on after the upgrade; dropped here, it ends with the server.
+        let mut sessions = line.take_sessions();
+        while sessions.join_next().await.is_some() {}
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        line: Arc<Line>,
+    ) -> Result<Response<Body>, Torn> {
+        let received = line.last_read();
+        let recording = header(request.headers(), "x-sim-body").map(str::to_owned);
+        let target = match route(request.method(), request.uri()) {
+            Some(target) => target,
+            // A recording is served whatever the path.
+            None if recording.is_some() => Target {
+                shape: Shape::Home,
+                model: None,
+                stream: None,
+            },
+            None => return Ok(refuse(None, StatusCode::NOT_FOUND, "no such path here")),
+        };
+        if recording.is_none()
+            && let Some(response) = self.about_itself(&target, request.uri().query())
+        {
+            return Ok(response);
+        }
+        let profile = match self.profile_for(request.headers()) {
+            Ok(profile) => profile,
+            Err(reason) => return Ok(refuse(Some(target.shape), StatusCode::BAD_REQUEST, &reason)),
+        };
+        if target.shape == Shape::Realtime {
+            return Ok(self.upgrade(request, profile, line));
+        }
+        let mut visit = self.visit(&request, target, profile, line, received);
+        visit.recording = recording;
+        let read = Limited::new(request.into_body(), MOST_REQUEST)
+            .collect()
+            .await;
+        visit
+            .request_read(read.ok().map(|body| body.to_bytes()))
+            .await
+    }
+
+    /// What is asked of the simulator itself, not of a model.
+    fn about_itself(&self, target: &Target, query: Option<&str>) -> Option<Response<Body>> {
+        let value = match target.shape {
+            Shape::Truth => {
+                let limit = parameter(query, "limit").and_then(|limit| limit.parse().ok());
+                let truths = self.ledger.newest(limit.unwrap_or(100));
+                json!(truths.iter().map(|truth| &**truth).collect::<Vec<&Truth>>())
+            }
+            Shape::Models => dialects::models::list(now()),
+            Shape::OllamaTags => dialects::models::tags(),
+            Shape::Health => json!({"status": "ok"}),
+            Shape::OllamaVersion => json!({"version": "0.12.0"}),
+            Shape::Home => {
+                let text =
+                    format!("tokengauge's simulated backend. Per request: x-sim.\n\n{HELP}\n");
+                let plain = "text/plain; charset=utf-8";
+                return Some(reply::bytes(StatusCode::OK, plain, text.into_bytes()));
+            }
+            _ => return None,
+        };
+        Some(reply::json(StatusCode::OK, &value))
+    }
+
+    fn profile_for(&self, headers: &HeaderMap) -> Result<Profile, String> {
+        let mut profile = self.setup.profile.clone();
+        for settings in headers.get_all("x-sim") {
+            let settings = settings
+                .to_str()
+                .map_err(|_| "x-sim is not plain text".to_owned())?;
+            profile = profile
+                .with(settings)
+                .map_err(|invalid| invalid.to_string())?;
+        }
+        Ok(profile)
+    }
+
+    /// The next call's number from 0, and its id.
+    fn next_call(&self, headers: &HeaderMap) -> (u64, String) {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let id = header(headers, "x-sim-id");
+        (
+            number,
+            id.map_or_else(|| format!("sim-{}", number + 1), str::to_owned),
+        )
+    }
+
+    fn visit(
+        &self,
+        request: &Request<Incoming>,
+        target: Target,
+        profile: Profile,
+        line: Arc<Line>,
+        received: Instant,
+    ) -> SimCall {
+        let (calls_before, id) = self.next_call(request.headers());
+        let mut truth = Truth::begun(id.clone(), target.shape.dialect(), received);
+        truth.session = header(request.headers(), "x-tokengauge-session").map(str::to_owned);
+        truth.concurrency = self.ledger.in_flight() + 1;
+        let random = Random::new(profile.seed.unwrap_or_else(|| seed_of(&id)));
+        SimCall {
+            http1: request.version() < Version::HTTP_2,
+            call: Call::begin(Arc::clone(&self.ledger), truth),
+            calls_before,
+            id,
+            target,
+            profile,
+            line,
+            random,
+            recording: None,
+            bodies: self.setup.bodies.clone(),
+        }
+    }
+
+    /// Begins a Realtime session.
+    fn upgrade(
+        &self,
+        mut request: Request<Incoming>,
+        profile: Profile,
+        line: Arc<Line>,
+    ) -> Response<Body> {
+        let (calls_before, id) = self.next_call(request.headers());
+        let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
+        let Some(accept) = key.map(|key| derive_accept_key(key.as_bytes())) else {
+            let status = StatusCode::UPGRADE_REQUIRED;
+            return refuse(Some(Shape::Realtime), status, "this is a WebSocket");
+        };
+        let model = parameter(request.uri().query(), "model").map(decoded);
+        let session = Session {
+            session: header(request.headers(), "x-tokengauge-session").map(str::to_owned),
+            model: model.unwrap_or_else(|| "simulated".into()),
+            ledger: Arc::clone(&self.ledger),
+            random: Random::new(profile.seed.unwrap_or_else(|| seed_of(&id))),
+            line: Arc::clone(&line),
+            id: id.clone(),
+            profile,
+            calls_before,
+            turns: 0,
+            audio: true,
+            input_tokens: 0,
+            tool_name: None,
+        };
+        let mut response = Response::new(Body::plain(""));
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        let offered = request.headers().get(header::SEC_WEBSOCKET_PROTOCOL);
+        if offered.is_some_and(|names| names.to_str().is_ok_and(|names| names.contains("realtime")))
+        {
+            let realtime = HeaderValue::from_static("realtime");
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, realtime);
+        }
+        for (name, value) in [("sec-websocket-accept", accept), ("x-sim-id", id)] {
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                headers.insert(name, value);
+            }
+        }
+        let upgrade = hyper::upgrade::on(&mut request);
+        line.spawn_session(async move {
+            if let Ok(upgraded) = upgrade.await {
+                session.serve(TokioIo::new(upgraded)).await;
+            }
+        });
+        response
+    }
+}
+
+fn refuse(shape: Option<Shape>, status: StatusCode, reason: &str) -> Response<Body> {
+    reply::json(status, &reply::error_body(shape, status, reason))
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    let pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    pairs
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+        .next()
+}

@@ -1,0 +1,177 @@
+//! The simulator's side of a connection: knows when a frame has really been written.
+
+use super::truth::{Call, Carried};
+use parking_lot::{Mutex, MutexGuard};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// What the HTTP side and the socket of one connection know of each other.
+#[derive(Default)]
+pub struct Line {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    marks: Vec<Mark>,
+    last_read: Option<Instant>,
+    reset: bool,
+    sessions: JoinSet<()>,
+}
+
+/// A frame on its way through hyper.
+struct Mark {
+    call: Arc<Call>,
+    carried: Carried,
+    bytes: u64,
+    handed_over: Instant,
+}
+
+impl Line {
+    /// Hyper is given this frame now; the socket will say when it is written.
+    pub fn mark(&self, call: &Arc<Call>, carried: Carried, bytes: &[u8]) {
+        call.handed_over(bytes);
+        let mark = Mark {
+            call: Arc::clone(call),
+            carried,
+            bytes: bytes.len() as u64,
+            handed_over: Instant::now(),
+        };
+        self.lock().marks.push(mark);
+    }
+
+    /// When something last came off the socket.
+    pub fn last_read(&self) -> Instant {
+        self.lock().last_read.unwrap_or_else(Instant::now)
+    }
+
+    /// The connection is to end with a reset instead of a close.
+    pub fn reset(&self) {
+        self.lock().reset = true;
+    }
+
+    /// Starts what goes on after an upgrade.
+    pub fn spawn_session(&self, session: impl Future<Output = ()> + Send + 'static) {
+        self.lock().sessions.spawn(session);
+    }
+
+    /// What was started; dropping it ends it.
+    pub fn take_sessions(&self) -> JoinSet<()> {
+        std::mem::take(&mut self.lock().sessions)
+    }
+
+    /// Everything handed over before `at` has been written, at `at`.
+    fn settle(&self, at: Instant) {
+        let mut state = self.lock();
+        if state.marks.is_empty() {
+            return;
+        }
+        let written: Vec<Mark> = state
+            .marks
+            .extract_if(.., |mark| mark.handed_over <= at)
+            .collect();
+        drop(state);
+        for mark in written {
+            mark.call.wrote(at, &mark.carried, mark.bytes);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+/// A socket that keeps a [`Line`] informed.
+pub struct Socket {
+    stream: TcpStream,
+    line: Arc<Line>,
+    last_write: Option<Instant>,
+}
+
+impl Socket {
+    pub fn new(stream: TcpStream, line: Arc<Line>) -> Socket {
+        Socket {
+            stream,
+            line,
+            last_write: None,
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            this.line.lock().last_read = Some(Instant::now());
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
+        this.last_write = Some(Instant::now());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(cx, slices))?;
+        this.last_write = Some(Instant::now());
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Hyper flushes when its own buffer is empty: all it was given is written.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
+        if let Some(at) = this.last_write {
+            this.line.settle(at);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.line.lock().reset {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_shutdown(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.line.lock().reset {
+            // Lingering for no time makes the kernel send RST instead of FIN.
+            let linger = Some(Duration::ZERO);
+            let _ = socket2::SockRef::from(&self.stream).set_linger(linger);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What a call really did, written down as it happens.
+
+use super::stream::Closing;
+use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tokengauge_core::call::{Channel, Dialect, Usage, seconds_between};
+
+/// Calls that the simulator remembers.
+const REMEMBERED: usize = 10_000;
+
+/// What the simulator really did for one call. Unknown is `null`, never 0.
+#[derive(Clone, Debug, Serialize)]
+pub struct Truth {
+    /// The request's `x-sim-id`, or one of ours; the response carries it too.
+    pub id: String,
+    /// The generation's number on a connection that carries several (Realtime), from 1.
+    pub turn: Option<u32>,
+    /// The shapes spoken.
+    pub dialect: Dialect,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// The request's `x-tokengauge-session`.
+    pub session: Option<String>,
+    /// Whether the answer was a stream.
+    pub streamed: bool,
+    /// The HTTP status.
+    pub status: u16,
+    /// How it ended.
+    pub outcome: Ending,
+    /// The type of the error event, as sent.
+    pub error_type: Option<String>,
+    /// Why each choice ended, as sent, by choice.
+    pub finish_reasons: Vec<String>,
+    /// Tokens written; `null` for a recorded body.
+    pub tokens: Option<TruthTokens>,
+    /// The usage that was reported on the wire.
+    pub usage: Option<Usage>,
+    /// Frames with tokens: writes to the socket, those of a late moment together.
+    pub frames: u64,
+    /// Bytes of the response body, as encoded.
+    pub bytes: u64,
+    /// Calls in flight when this one began, itself included.
+    pub concurrency: u64,
+    /// Durations between the instants.
+    pub seconds: TruthSeconds,
+    /// (tokens − tokens of the first frame) / (last token − first token).
+    pub output_tps: Option<f64>,
+    /// The instants themselves, on this machine's monotonic clock.
+    #[serde(skip)]
+    pub instants: Instants,
+}
+
+/// Tokens written, by channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TruthTokens {
+    /// Of the visible answer.
+    pub answer: u64,
+    /// Of reasoning.
+    pub reasoning: u64,
+    /// Of the arguments of tool calls.
+    pub tool_call: u64,
+    /// All of them.
+    pub output: u64,
+    /// Those of the first frame that had any.
+    pub first_frame: u64,
+}
+
+/// The durations of a call, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TruthSeconds {
+    /// received → the whole request read.
+    pub request: f64,
+    /// received → first token written.
+    pub ttft: Option<f64>,
+    /// The whole request read → first token written.
+    pub ttft_upstream: Option<f64>,
+    /// The longest gap between frames with tokens.
+    pub longest_gap: Option<f64>,
+    /// received → last byte written.
+    pub duration: f64,
+}
+
+/// The instants of a call. Those of writing are read when the write has returned.
+#[derive(Clone, Copy, Debug)]
+pub struct Instants {
+    /// The request head came off the socket.
+    pub received: Instant,
+    /// The last byte of the request came off the socket.
+    pub request_read: Instant,
+    /// The first frame with tokens was written.
+    pub first_token: Option<Instant>,
+    /// The last frame with tokens was written.
+    pub last_token: Option<Instant>,
+    /// Anything was written last.
+    pub ended: Instant,
+}
+
+/// How a call ended, seen from the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Everything was written.
+    Complete,
+    /// The client left before that.
+    Cancelled,
+    /// The connection was reset on purpose.
+    Reset,
+    /// The connection was closed on purpose, without a terminator.
+    Closed,
+    /// An error event was written.
+    ErrorEvent,
+    /// An HTTP error was answered.
+    HttpError,
+}
+
+/// Is shown what the simulator does, as it happens: for who holds what came out of a
+/// proxy against it.
+#[derive(Clone)]
+pub struct Witness(Arc<See>);
+
+type See = dyn Fn(&str, Seen<'_>) + Send + Sync;
+
+/// What a [`Witness`] sees of the call whose id comes with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// It began: once a call, in Realtime once a turn.
+    Began,
+    /// These bytes of the response body are on their way to the socket; in Realtime the
+    /// events of a turn, a line each.
+    Body(&'a [u8]),
+    /// It is over.
+    Told(&'a Truth),
+}
+
+impl Witness {
+    /// A witness that calls `see` on the simulator's threads.
+    pub fn new(see: impl Fn(&str, Seen<'_>) + Send + Sync + 'static) -> Witness {
+        Witness(Arc::new(see))
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
+/// The tokens in one frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Carried {
+    answer: u64,
+    reasoning: u64,
+    tool_call: u64,
+}
+
+impl Carried {
+    pub fn add(&mut self, channel: Channel, tokens: u64) {
+        match channel {
+            Channel::Answer => self.answer += tokens,
+            Channel::Reasoning => self.reasoning += tokens,
+            Channel::ToolCall => self.tool_call += tokens,
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.answer + self.reasoning + self.tool_call
+    }
+}
+
+/// A call under way. Whoever holds it may still have something to write; when the
+/// last holder lets go, the truth is written.
+pub struct Call {
+    ledger: Arc<Ledger>,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    truth: Truth,
+    handed_over: u64,
+    written: u64,
+}
+
+impl Call {
+    pub fn begin(ledger: Arc<Ledger>, truth: Truth) -> Arc<Call> {
+        ledger.in_flight.fetch_add(1, Ordering::Relaxed);
+        ledger.show(&truth.id, Seen::Began);
+        let progress = Progress {
+            truth,
+            handed_over: 0,
+            written: 0,
+        };
+        Arc::new(Call {
+            ledger,
+            progress: Mutex::new(progress),
+        })
+    }
+
+    /// Changes what is known.
+    pub fn note(&self, change: impl FnOnce(&mut Truth)) {
+        change(&mut self.lock().truth);
+    }
+
+    /// A frame is on its way to the socket.
+    pub fn handed_over(&self, bytes: &[u8]) {
+        let mut progress = self.lock();
+        progress.handed_over += 1;
+        self.ledger.show(&progress.truth.id, Seen::Body(bytes));
+    }
+
+    /// A frame has been written.
+    pub fn wrote(&self, at: Instant, carried: &Carried, bytes: u64) {
+        let mut progress = self.lock();
+        progress.written += 1;
+        let truth = &mut progress.truth;
+        truth.bytes += bytes;
+        truth.instants.ended = at;
+        if carried.total() == 0 {
+            return;
+        }
+        // What leaves in one write is one frame, in however many pieces it was made.
+        let same_write = truth.instants.last_token == Some(at);
+        truth.frames += u64::from(!same_write);
+        if let Some(tokens) = &mut truth.tokens {
+            tokens.answer += carried.answer;
+            tokens.reasoning += carried.reasoning;
+            tokens.tool_call += carried.tool_call;
+            tokens.output += carried.total();
+            if truth.instants.first_token.is_none_or(|first| first == at) {
+                tokens.first_frame += carried.total();
+            }
+        }
+        truth.instants.first_token.get_or_insert(at);
+        if let Some(before) = truth.instants.last_token.replace(at) {
+            let longest = truth.seconds.longest_gap.get_or_insert(0.0);
+            *longest = longest.max(seconds_between(before, at));
+        }
+    }
+
+    /// Whether frames are on their way that have not been written.
+    pub fn unwritten(&self) -> bool {
+        let progress = self.lock();
+        progress.written < progress.handed_over
+    }
+
+    /// Calls in flight now.
+    pub fn concurrency(&self) -> u64 {
+        self.ledger.in_flight()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.ledger.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let progress = self.progress.get_mut();
+        if progress.written < progress.handed_over && progress.truth.outcome == Ending::Complete {
+            progress.truth.outcome = Ending::Cancelled;
+        }
+        self.ledger.tell(progress.truth.clone().settled());
+    }
+}
+
+impl Truth {
+    /// A call of which nothing is known but that it began.
+    pub fn begun(id: String, dialect: Dialect, received: Instant) -> Truth {
+        Truth {
+            id,
+            turn: None,
+            dialect,
+            model: None,
+            session: None,
+            streamed: false,
+            status: 200,
+            outcome: Ending::Cancelled,
+            error_type: None,
+            finish_reasons: Vec::new(),
+            tokens: Some(TruthTokens::default()),
+            usage: None,
+            frames: 0,
+            bytes: 0,
+            concurrency: 1,
+            seconds: TruthSeconds::default(),
+            output_tps: None,
+            instants: Instants {
+                received,
+                request_read: received,
+                first_token: None,
+                last_token: None,
+                ended: received,
+            },
+        }
+    }
+
+    /// Everything has been said.
+    pub fn complete(&mut self, closing: Closing) {
+        self.outcome = Ending::Complete;
+        self.finish_reasons = closing.finish_reasons;
+        self.usage = closing.usage;
+    }
+
+    /// Works out what follows from the instants.
+    fn settled(mut self) -> Truth {
+        let at = self.instants;
+        self.seconds.request = seconds_between(at.received, at.request_read);
+        self.seconds.duration = seconds_between(at.received, at.ended);
+        if self.streamed {
+            self.seconds.ttft = at.first_token.map(|t| seconds_between(at.received, t));
+            self.seconds.ttft_upstream =
+                at.first_token.map(|t| seconds_between(at.request_read, t));
+        }
+        if let (Some(first), Some(last), Some(tokens)) =
+            (at.first_token, at.last_token, self.tokens)
+            && last > first
+        {
+            let after_first = (tokens.output - tokens.first_frame) as f64;
+            self.output_tps = Some(after_first / seconds_between(first, last));
+        }
+        self
+    }
+}
+
+/// The calls that are over, newest last, and the number of those that are not.
+pub struct Ledger {
+    told: Mutex<VecDeque<Arc<Truth>>>,
+    in_flight: AtomicU64,
+    print: bool,
+    witness: Option<Witness>,
+}
+
+impl Ledger {
+    pub fn new(print: bool, witness: Option<Witness>) -> Arc<Ledger> {
+        Arc::new(Ledger {
+            told: Mutex::default(),
+            in_flight: AtomicU64::new(0),
+            print,
+            witness,
+        })
+    }
+
+    fn show(&self, id: &str, seen: Seen<'_>) {
+        if let Some(Witness(see)) = &self.witness {
+            see(id, seen);
+        }
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Up to `limit` calls, newest first.
+    pub fn newest(&self, limit: usize) -> Vec<Arc<Truth>> {
+        self.lock().iter().rev().take(limit).cloned().collect()
+    }
+
+    fn tell(&self, truth: Truth) {
+        if self.print
+            && let Ok(mut line) = serde_json::to_vec(&truth)
+        {
+            line.push(b'\n');
+            // Whoever reads the truth may have gone; the calls go on.
+            let _ = std::io::stdout().lock().write_all(&line);
+        }
+        self.show(&truth.id, Seen::Told(&truth));
+        let mut told = self.lock();
+        if told.len() == REMEMBERED {
+            told.pop_front();
+        }
+        told.push_back(Arc::new(truth));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Truth>>> {
+        self.told.lock()
+    }
+}

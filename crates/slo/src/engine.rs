@@ -1,0 +1,429 @@
+//! Every objective of the process: takes finished calls from the meter, looks once a
+//! second at those under way, and says how the promises stand.
+
+use super::calendar::Calendar;
+use super::objective::{Objective, Sli, Weight};
+use super::reason::{Reason, Verdict};
+use super::state::MAX_RETIRED;
+use super::tracker::{CallRef, KeptTracker, Tracker};
+use super::verdict::{self, Events, Finished, PartialVerdict};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::observer::Waiting;
+use tokengauge_core::selector::Names;
+use tokengauge_core::subscriber::Subscriber;
+use tokengauge_core::throughput::{Place, Throughput};
+use tokengauge_meter::settings::Measure;
+use tokengauge_meter::{Meter, Progress};
+use uuid::Uuid;
+
+/// How long a segment of a stream is.
+const SEGMENT: Duration = Duration::from_secs(10);
+/// Calls that were judged while they ran are forgotten when their record does not come
+/// for this long after they were last seen.
+const FORGET_AFTER: Duration = Duration::from_secs(300);
+/// Calls that are remembered as judged while they run.
+const MAX_JUDGED: usize = 40_000;
+
+/// The objectives and their counts.
+#[derive(Debug)]
+pub struct Slos {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub trackers: Vec<Tracker>,
+    pub calendar: Calendar,
+    judged: HashMap<Uuid, Judged>,
+    /// Counts of objectives that are not configured any more.
+    pub retired: BTreeMap<String, KeptTracker>,
+    /// Something was counted since it was last kept.
+    pub changed: bool,
+    bounds: Bounds,
+}
+
+/// What of a stream's segment is worth a speed.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Tokens behind the first frame that a speed needs.
+    min_output_tokens: u64,
+    /// A faster segment was held back upstream.
+    buffered_above: f64,
+}
+
+impl Bounds {
+    fn of(measure: &Measure) -> Bounds {
+        Bounds {
+            min_output_tokens: measure.min_output_tokens,
+            buffered_above: measure.buffered_above,
+        }
+    }
+}
+
+/// What was said of a call while it ran.
+#[derive(Debug)]
+struct Judged {
+    seen: Instant,
+    /// By position of the objective.
+    by: Vec<(usize, PartialVerdict, Option<Boundary>)>,
+}
+
+/// Where the open segment begins.
+#[derive(Clone, Copy, Debug)]
+struct Boundary {
+    at: Instant,
+    tokens: u64,
+}
+
+impl Slos {
+    /// Counts for `objectives`. `now` and `wall` are the same moment on two clocks.
+    pub fn new(
+        objectives: &[Arc<Objective>],
+        measure: &Measure,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Arc<Slos> {
+        let calendar = Calendar::new(now, wall);
+        let seconds = calendar.seconds(now) as u64;
+        let trackers = objectives.iter();
+        Arc::new(Slos {
+            state: Mutex::new(State {
+                trackers: trackers.map(|slo| Tracker::new(slo, seconds)).collect(),
+                calendar,
+                judged: HashMap::new(),
+                retired: BTreeMap::new(),
+                changed: false,
+                bounds: Bounds::of(measure),
+            }),
+        })
+    }
+
+    /// Counts for other `objectives` from `now` on. What was counted under a judgement
+    /// that did not change goes on; the counts of an objective that goes wait in case it
+    /// comes back. Names those whose counts began anew.
+    pub fn change(
+        &self,
+        objectives: &[Arc<Objective>],
+        measure: &Measure,
+        now: Instant,
+    ) -> Vec<Arc<str>> {
+        let mut state = self.state();
+        let state = &mut *state;
+        let seconds = state.calendar.seconds(now) as u64;
+        let mut before: Vec<Option<Tracker>> = state.trackers.drain(..).map(Some).collect();
+        let mut moved = vec![None; before.len()];
+        let mut anew = Vec::new();
+        for objective in objectives {
+            let known = before.iter().position(|tracker| {
+                let known = tracker.as_ref().map(|tracker| &tracker.objective.name);
+                known == Some(&objective.name)
+            });
+            let known = known.and_then(|at| Some((at, before[at].take()?)));
+            let tracker = match known {
+                Some((at, known)) if known.objective.judgement == objective.judgement => {
+                    moved[at] = Some(state.trackers.len());
+                    known.under(objective, seconds)
+                }
+                other => {
+                    let mut tracker = Tracker::new(objective, seconds);
+                    match state.retired.remove(&*objective.name) {
+                        Some(kept) if other.is_none() => tracker.restore(seconds, &kept),
+                        _ => {}
+                    }
+                    anew.push(Arc::clone(&objective.name));
+                    tracker
+                }
+            };
+            state.trackers.push(tracker);
+        }
+        state.retire(before.into_iter().flatten(), seconds);
+        for judged in state.judged.values_mut() {
+            judged.by.retain_mut(|by| match moved[by.0] {
+                Some(to) => {
+                    by.0 = to;
+                    true
+                }
+                None => false,
+            });
+        }
+        state.bounds = Bounds::of(measure);
+        state.changed = true;
+        anew
+    }
+
+    /// Whether nothing is promised.
+    pub fn is_empty(&self) -> bool {
+        self.state().trackers.is_empty()
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Once a second: judges what runs, closes slices, follows the clock.
+    pub fn tick(&self, now: Instant, wall: SystemTime, meter: &Meter) {
+        let mut state = self.state();
+        if let Some(jump) = state.calendar.follow(now, wall) {
+            tracing::warn!(seconds = jump, "the clock was set; counts keep their age");
+            let trackers = state.trackers.iter_mut();
+            trackers.for_each(|tracker| tracker.redate(jump));
+        }
+        let seconds = state.calendar.seconds(now) as u64;
+        for tracker in &mut state.trackers {
+            tracker.close_slices(seconds);
+        }
+        if state
+            .trackers
+            .iter()
+            .any(|tracker| watches(&tracker.objective))
+        {
+            // The lock is held, so that a record is taken either before all of this,
+            // and its call is no longer under way, or behind it.
+            let mut under_way = vec![0; state.trackers.len()];
+            meter.progress(|progress| self.look(&mut state, now, &progress, &mut under_way));
+            state.close_minutes(now, &under_way, meter.throughput());
+            let recent =
+                |judged: &Judged| now.saturating_duration_since(judged.seen) < FORGET_AFTER;
+            state.judged.retain(|_, judged| recent(judged));
+        }
+    }
+
+    /// Judges one call under way, and counts it where throughput is judged.
+    fn look(&self, state: &mut State, now: Instant, progress: &Progress, under_way: &mut [u32]) {
+        if !progress.operation_class.counts() {
+            return;
+        }
+        let names = Names {
+            workload: progress.workload.as_deref(),
+            route: &progress.route,
+            upstream: &progress.upstream,
+            model: progress.model.as_deref(),
+            agent: progress.agent.as_deref(),
+        };
+        if let Some(judged) = state.judged.get_mut(&progress.id) {
+            judged.seen = now;
+        }
+        let seconds = state.calendar.seconds(now) as u64;
+        for (at, under_way) in under_way.iter_mut().enumerate() {
+            let objective = Arc::clone(&state.trackers[at].objective);
+            let judgement = &objective.judgement;
+            let left_out = progress.warm_up && !judgement.warm_up;
+            if left_out || !watches(&objective) || !judgement.select.matches(&names) {
+                continue;
+            }
+            if matches!(judgement.sli, Sli::Throughput(_)) {
+                *under_way += u32::from(progress.streamed == Some(true));
+                continue;
+            }
+            let known = state.judged.get(&progress.id);
+            let known = known.and_then(|judged| judged.by.iter().find(|by| by.0 == at));
+            let (so_far, boundary) =
+                known.map_or((PartialVerdict::default(), None), |by| (by.1, by.2));
+            let found = match judgement.sli {
+                Sli::OutputTps(_) => {
+                    segment(&objective, state.bounds, progress, now, so_far, boundary)
+                }
+                sli if !so_far.decided => deadline(sli, progress, now),
+                _ => None,
+            };
+            if let Some((events, so_far, boundary)) = found
+                && state.remember(progress.id, now, (at, so_far, boundary))
+            {
+                let id = progress.id.to_string();
+                let whose = CallRef {
+                    call: &id,
+                    trace_id: progress.trace_id.as_deref(),
+                };
+                state.trackers[at].count(seconds, &events, whose);
+                state.changed = true;
+            }
+        }
+    }
+}
+
+/// Closes a segment that is long enough, at the last frame that came: what follows a gap
+/// answers for the gap.
+fn segment(
+    objective: &Objective,
+    bounds: Bounds,
+    progress: &Progress,
+    now: Instant,
+    so_far: PartialVerdict,
+    boundary: Option<Boundary>,
+) -> Option<(Events, PartialVerdict, Option<Boundary>)> {
+    let (first, in_first) = progress.first?;
+    let begin = boundary.unwrap_or(Boundary {
+        at: first,
+        tokens: in_first,
+    });
+    let last = progress.last?;
+    let over = now.saturating_duration_since(begin.at) >= SEGMENT && last > begin.at;
+    let enough = progress.tokens.saturating_sub(in_first) >= bounds.min_output_tokens
+        && progress.tokens >= objective.judgement.min_output_tokens;
+    let tokens = progress.tokens.saturating_sub(begin.tokens);
+    if !over || !enough || tokens == 0 || progress.several_choices {
+        return None;
+    }
+    let seconds = last.duration_since(begin.at).as_secs_f64();
+    let speed = tokens as f64 / seconds;
+    if speed > bounds.buffered_above {
+        return None;
+    }
+    let events = Events::held_against(objective.judgement.sli, speed, tokens);
+    let so_far = PartialVerdict {
+        decided: false,
+        tokens: so_far.tokens + tokens,
+        seconds: so_far.seconds + seconds,
+    };
+    let next = Boundary {
+        at: last,
+        tokens: progress.tokens,
+    };
+    Some((events, so_far, Some(next)))
+}
+
+impl State {
+    /// Judges the minutes of throughput that have settled.
+    fn close_minutes(&mut self, now: Instant, under_way: &[u32], throughput: &Throughput) {
+        let seconds = self.calendar.seconds(now) as u64;
+        let second = throughput.second(now);
+        if second == 0 {
+            return; // There was no call so far.
+        }
+        for (tracker, under_way) in self.trackers.iter_mut().zip(under_way) {
+            let judgement = &tracker.objective.judgement;
+            let came = |seconds| {
+                let meant = |place: &Place| {
+                    judgement.select.matches(&Names {
+                        workload: place.workload.as_deref(),
+                        route: &place.route,
+                        upstream: &place.upstream,
+                        model: Some(&place.model),
+                        agent: None,
+                    })
+                };
+                throughput.sum(seconds, meant)
+            };
+            let minutes = tracker.minutes.as_mut();
+            let events =
+                minutes.and_then(|minutes| minutes.look(judgement, second, *under_way, came));
+            if let Some(events) = events {
+                tracker.count(seconds, &events, CallRef::default());
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Keeps the counts of objectives that go, as long as their window lasts.
+    fn retire(&mut self, gone: impl Iterator<Item = Tracker>, now: u64) {
+        self.retired
+            .retain(|_, kept| kept.kept_at + kept.window.as_secs() > now);
+        for gone in gone {
+            if self.retired.len() < MAX_RETIRED {
+                let name = gone.objective.name.to_string();
+                self.retired.insert(name, gone.kept(now).retire());
+            }
+        }
+    }
+
+    /// `false` where there is no room: then the call is judged at its end alone.
+    fn remember(
+        &mut self,
+        id: Uuid,
+        seen: Instant,
+        by: (usize, PartialVerdict, Option<Boundary>),
+    ) -> bool {
+        if self.judged.len() >= MAX_JUDGED && !self.judged.contains_key(&id) {
+            return false;
+        }
+        let judged = self.judged.entry(id).or_insert(Judged {
+            seen,
+            by: Vec::new(),
+        });
+        match judged.by.iter_mut().find(|known| known.0 == by.0) {
+            Some(known) => *known = by,
+            None => judged.by.push(by),
+        }
+        true
+    }
+}
+
+/// Whether anything of it can be known before a call is over.
+fn watches(objective: &Objective) -> bool {
+    match objective.judgement.sli {
+        Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,
+        Sli::OutputTps(_) => objective.judgement.weight == Weight::Token,
+        _ => false,
+    }
+}
+
+/// Whether what was waited for did not come in time.
+fn deadline(
+    sli: Sli,
+    progress: &Progress,
+    now: Instant,
+) -> Option<(Events, PartialVerdict, Option<Boundary>)> {
+    let most = Duration::from_secs_f64(sli.threshold()?);
+    let waits = progress.streamed == Some(true);
+    let came = match sli {
+        Sli::Ttft(_) => !waits || progress.first.is_some(),
+        // When it came is not known here, so its record must tell.
+        Sli::TimeToFirstAnswer(_) => !waits || progress.answered,
+        _ => false,
+    };
+    let waited = now.saturating_duration_since(progress.received);
+    if came || waited <= most + Waiting::NOTED_WITHIN {
+        return None;
+    }
+    // A frame that came in time may hold what is waited for: it is judged once it has been
+    // measured.
+    let in_time = |since| since <= progress.received + most;
+    let by_tokens = !matches!(sli, Sli::Duration(_));
+    if by_tokens && (progress.unseen || progress.waits_since.is_some_and(in_time)) {
+        return None;
+    }
+    let events = Events {
+        verdict: Verdict::Bad,
+        reason: Reason::Deadline,
+        count: 1,
+        value: Some(waited.as_secs_f64()),
+    };
+    let decided = PartialVerdict {
+        decided: true,
+        ..PartialVerdict::default()
+    };
+    Some((events, decided, None))
+}
+
+impl Subscriber for Slos {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let call = Finished::of(finished_call);
+        let names = call.names();
+        let mut state = self.state();
+        let id = Uuid::parse_str(&call.record.id).unwrap_or_default();
+        let judged = state.judged.remove(&id);
+        let seconds = state.calendar.seconds(finished_call.ended) as u64;
+        let whose = CallRef {
+            call: &call.record.id,
+            trace_id: call.record.trace_id.as_deref(),
+        };
+        for at in 0..state.trackers.len() {
+            let tracker = &mut state.trackers[at];
+            let by = judged.iter().flat_map(|judged| &judged.by);
+            let so_far = by.filter(|by| by.0 == at).map(|by| by.1).next();
+            let judgement = &tracker.objective.judgement;
+            if so_far.is_none() && !judgement.select.matches(&names) {
+                continue;
+            }
+            let events = verdict::judge_rest(judgement, &call, &so_far.unwrap_or_default());
+            for events in &events {
+                tracker.count(seconds, events, whose);
+            }
+            state.changed |= !events.is_empty();
+        }
+    }
+}

@@ -1,0 +1,45 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod audit;
+mod budget;
+mod calendar;
+mod engine;
+mod minutes;
+mod months;
+mod notify;
+mod objective;
+pub mod openslo;
+mod preset;
+mod reason;
+mod replay;
+mod ring;
+pub mod rules;
+mod state;
+mod status;
+mod to_toml;
+mod tracker;
+mod verdict;
+mod windows;
+
+pub use audit::{Circumstances, changes};
+pub use budget::{burn_rate, exhausted_in, ratio, remaining};
+pub use engine::Slos;
+pub use months::Attainment;
+pub use notify::{DeliveryState, Kind, Message, Outbox, Place, Receiver, Watch, messages};
+pub use objective::MONTH;
+pub use objective::{Judgement, MAX_OBJECTIVES, Objective, Sli, Slice, Weight};
+pub use preset::{PRESETS, Preset};
+pub use reason::{Reason, Verdict};
+pub use replay::{Outcome, ended_at, replay, suggest};
+pub use ring::Sum;
+pub use state::{SavedState, Store};
+pub use status::{Burn, Status};
+pub use to_toml::as_toml;
+pub use tokengauge_core::notice::{About, Notice};
+pub use tokengauge_core::pattern::Pattern;
+pub use tokengauge_core::selector::{Names, Selector};
+pub use tracker::{Alert, Spent};
+pub use verdict::{Events, Finished, judge, possible};
+pub use windows::{Severity, Tier, label, tiers};

@@ -1,0 +1,141 @@
+//! Throughput of a system, minute by minute: the tokens of all its calls, and how many streams
+//! were under way.
+
+use super::objective::{Judgement, Sli};
+use super::reason::{Reason, Verdict};
+use super::verdict::Events;
+use std::ops::Range;
+use tokengauge_core::observer::MAX_MEASURE_DELAY;
+
+const MINUTE: u64 = 60;
+/// How long after its end a minute is judged, in seconds: everything of it is measured.
+const SETTLED: u64 = MAX_MEASURE_DELAY.as_secs() + 2;
+/// Looks at the calls under way without which a minute is not judged: the process was held
+/// up.
+const ENOUGH_LOOKS: u32 = 30;
+
+/// A minute, and the fewest streams that were under way in it.
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    number: u64,
+    fewest: u32,
+    looks: u32,
+}
+
+/// The minutes of one objective, counted from the first look.
+#[derive(Debug, Default)]
+pub struct Minutes {
+    /// Seconds since 1970.
+    from: Option<u64>,
+    open: Option<Minute>,
+    /// Over, and not judged yet.
+    over: Option<Minute>,
+}
+
+impl Minutes {
+    /// For an objective on throughput; `None` for others.
+    pub fn of(judgement: &Judgement) -> Option<Minutes> {
+        matches!(judgement.sli, Sli::Throughput(_)).then(Minutes::default)
+    }
+
+    /// Once a second: `under_way` streams are under way in `second`, in seconds since 1970.
+    /// Gives the verdict on the minute that has settled, of which `tokens` says how many came.
+    pub fn look(
+        &mut self,
+        judgement: &Judgement,
+        second: u64,
+        under_way: u32,
+        tokens: impl FnOnce(Range<u64>) -> u64,
+    ) -> Option<Events> {
+        let from = *self.from.get_or_insert(second);
+        let seconds = second.saturating_sub(from);
+        let number = seconds / MINUTE;
+        match &mut self.open {
+            Some(open) if open.number == number => {
+                open.fewest = open.fewest.min(under_way);
+                open.looks += 1;
+            }
+            open => {
+                let next = Minute {
+                    number,
+                    fewest: under_way,
+                    looks: 1,
+                };
+                self.over = open.replace(next);
+            }
+        }
+        let settled = |over: &mut Minute| seconds >= (over.number + 1) * MINUTE + SETTLED;
+        let over = self.over.take_if(settled)?;
+        let begin = from + over.number * MINUTE;
+        Some(verdict(judgement, over, || tokens(begin..begin + MINUTE)))
+    }
+}
+
+fn verdict(judgement: &Judgement, minute: Minute, tokens: impl FnOnce() -> u64) -> Events {
+    let excluded = |reason| Events {
+        verdict: Verdict::Excluded,
+        reason,
+        count: 1,
+        value: None,
+    };
+    if minute.looks < ENOUGH_LOOKS {
+        return excluded(Reason::Lagged);
+    }
+    if minute.fewest < judgement.min_streams {
+        return excluded(Reason::TooFewStreams);
+    }
+    let throughput = tokens() as f64 / MINUTE as f64;
+    Events::held_against(judgement.sli, throughput, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Selector, Weight};
+
+    const BEGIN: u64 = 1_700_000_000;
+
+    fn judgement(least: f64, min_streams: u32) -> Judgement {
+        Judgement {
+            sli: Sli::Throughput(least),
+            select: Selector::default(),
+            weight: Weight::Request,
+            min_output_tokens: 0,
+            min_streams,
+            warm_up: true,
+            slice: None,
+        }
+    }
+
+    #[test]
+    fn a_minute_is_good_where_enough_tokens_came_and_counts_where_enough_streams_ran() {
+        let judgement = judgement(100.0, 4);
+        let mut all = Minutes::of(&judgement).expect("on throughput");
+        let minutes = [(100, 4), (99, 5), (500, 3), (0, 9), (0, 0)];
+        let came = |second: u64| minutes[((second - BEGIN) / MINUTE) as usize].0;
+        let mut found = Vec::new();
+        for second in BEGIN..BEGIN + 5 * MINUTE {
+            let (_, streams) = minutes[((second - BEGIN) / MINUTE) as usize];
+            let tokens = |seconds: Range<u64>| seconds.map(came).sum();
+            let events = all.look(&judgement, second, streams, tokens);
+            found.extend(events.map(|one| (one.verdict, one.reason, one.value)));
+        }
+        let expected = [
+            (Verdict::Good, Reason::Met, Some(100.0)),
+            (Verdict::Bad, Reason::Missed, Some(99.0)),
+            (Verdict::Excluded, Reason::TooFewStreams, None),
+            (Verdict::Bad, Reason::Missed, Some(0.0)),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_minute_in_which_the_process_was_held_up_is_left_out() {
+        let judgement = judgement(10.0, 0);
+        let mut minutes = Minutes::of(&judgement).expect("on throughput");
+        let seconds = [0, 1, 2, 3, 61, 66];
+        let looks = seconds.map(|second| minutes.look(&judgement, BEGIN + second, 9, |_| 0));
+        let reasons: Vec<_> = looks.into_iter().flatten().map(|one| one.reason).collect();
+        assert_eq!(reasons, [Reason::Lagged]);
+    }
+}

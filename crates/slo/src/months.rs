@@ -1,0 +1,157 @@
+//! What was counted by calendar month, in UTC: what a statement is made of.
+
+use super::budget;
+use super::reason::Verdict;
+use super::ring::Sum;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+/// Months that are kept, the one that is not over included.
+const KEPT: usize = 14;
+/// Characters of `2026-10`.
+const NAME: usize = 7;
+
+/// Events of one month.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Counts {
+    good: u64,
+    bad: u64,
+    excluded: u64,
+}
+
+/// The months of one objective, by name such as `2026-10`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Months(BTreeMap<String, Counts>);
+
+/// How an objective was kept in a calendar month.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Attainment {
+    /// The month, such as `2026-10`; it begins and ends in UTC.
+    pub month: String,
+    /// Whether it is over: else the figures are those so far.
+    pub over: bool,
+    /// Good events.
+    pub good: u64,
+    /// Bad events.
+    pub bad: u64,
+    /// Events that count neither way.
+    pub excluded: u64,
+    /// The share of good ones among good and bad.
+    pub ratio: Option<f64>,
+    /// Whether that is at least the objective; `null` without events.
+    pub attained: Option<bool>,
+}
+
+impl Months {
+    /// Events happened at `now`, seconds since 1970.
+    pub fn add(&mut self, now: u64, verdict: Verdict, count: u64) {
+        let month = self.0.entry(name(now)).or_default();
+        let counted = match verdict {
+            Verdict::Good => &mut month.good,
+            Verdict::Bad => &mut month.bad,
+            Verdict::Excluded => &mut month.excluded,
+        };
+        *counted = counted.saturating_add(count);
+        while self.0.len() > KEPT {
+            self.0.pop_first();
+        }
+    }
+
+    /// The month that `now` is in, so far.
+    pub fn current(&self, now: f64) -> Sum {
+        let counts = self.0.get(&name(now as u64)).copied().unwrap_or_default();
+        counts.sum()
+    }
+
+    /// Every month with events, oldest first.
+    pub fn attained(&self, now: f64, objective: f64) -> Vec<Attainment> {
+        let current = name(now as u64);
+        let all = self.0.iter().map(|(month, counts)| {
+            let ratio = budget::ratio(counts.sum());
+            Attainment {
+                month: month.clone(),
+                over: *month < current,
+                good: counts.good,
+                bad: counts.bad,
+                excluded: counts.excluded,
+                ratio,
+                attained: ratio.map(|ratio| ratio >= objective),
+            }
+        });
+        all.collect()
+    }
+}
+
+impl Counts {
+    fn sum(self) -> Sum {
+        Sum {
+            good: self.good as f64,
+            bad: self.bad as f64,
+        }
+    }
+}
+
+/// The month of a time, seconds since 1970.
+fn name(now: u64) -> String {
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(now));
+    // What humantime can write ends with the year 9999.
+    let at = at.filter(|_| now < 253_402_300_800);
+    let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut name = humantime::format_rfc3339_seconds(at).to_string();
+    name.truncate(NAME);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> u64 {
+        let at = humantime::parse_rfc3339(text).expect("a time");
+        let since = at.duration_since(SystemTime::UNIX_EPOCH);
+        since.expect("after 1970").as_secs()
+    }
+
+    #[test]
+    fn a_month_begins_and_ends_at_midnight_in_utc() {
+        let mut months = Months::default();
+        months.add(at("2026-10-31T23:59:59Z"), Verdict::Good, 9);
+        months.add(at("2026-10-31T23:59:59Z"), Verdict::Bad, 1);
+        months.add(at("2026-11-01T00:00:00Z"), Verdict::Good, 5);
+        months.add(at("2026-11-01T00:00:00Z"), Verdict::Excluded, 2);
+        let now = at("2026-11-20T00:00:00Z") as f64;
+        let told = months.attained(now, 0.95);
+        let lines: Vec<_> = told
+            .iter()
+            .map(|one| {
+                (
+                    one.month.as_str(),
+                    one.over,
+                    one.good,
+                    one.bad,
+                    one.excluded,
+                    one.attained,
+                )
+            })
+            .collect();
+        let expected = [
+            ("2026-10", true, 9, 1, 0, Some(false)),
+            ("2026-11", false, 5, 0, 2, Some(true)),
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(months.current(now).good, 5.0);
+        assert_eq!(months.current(at("2026-12-01T00:00:00Z") as f64).all(), 0.0);
+    }
+
+    #[test]
+    fn thirteen_months_that_are_over_are_kept() {
+        let mut months = Months::default();
+        for month in 0..40 {
+            months.add(month * 31 * 86_400, Verdict::Good, 1);
+        }
+        assert_eq!(months.0.len(), KEPT);
+        months.add(u64::MAX, Verdict::Good, 1);
+    }
+}

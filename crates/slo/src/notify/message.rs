@@ -1,0 +1,277 @@
+//! The words of each kind of receiver.
+
+use super::Kind;
+use crate::{About, Notice};
+use bytes::Bytes;
+use http::{Request, header};
+use serde_json::{Value, json};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How long an Alertmanager takes an alert for firing that is not sent again.
+const VALID_FOR: f64 = 300.0;
+/// The name of alerts on objectives.
+const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
+/// The name of alerts on spending budgets.
+const SPENDING: &str = "TokengaugeSpending";
+
+/// A request, and the notices that it tells.
+pub type Message = (Request<Bytes>, Vec<Notice>);
+
+/// The requests that tell `notices` at `now`, seconds since 1970, each with those it
+/// tells: one for all, or one each where the receiver knows no groups. `url` is as
+/// configured.
+///
+/// # Errors
+/// Where the URL is none.
+pub fn messages(
+    kind: Kind,
+    url: &str,
+    routing_key: &str,
+    now: f64,
+    notices: &[Notice],
+) -> Result<Vec<Message>, http::Error> {
+    let post = |url: &str, body: &Value, told: &[Notice]| {
+        let request = Request::post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(
+                header::USER_AGENT,
+                concat!("tokengauge/", env!("CARGO_PKG_VERSION")),
+            )
+            .body(Bytes::from(body.to_string()))?;
+        Ok((request, told.to_vec()))
+    };
+    let all = |url: &str, body: &Value| Ok(vec![post(url, body, notices)?]);
+    match kind {
+        Kind::Alertmanager => {
+            let url = format!("{}/api/v2/alerts", url.trim_end_matches('/'));
+            let alerts = notices.iter().map(|notice| alertmanager(now, notice));
+            all(&url, &Value::Array(alerts.collect()))
+        }
+        Kind::Webhook => all(url, &webhook(now, notices)),
+        Kind::Slack => all(url, &slack(notices)),
+        Kind::PagerDuty => notices
+            .iter()
+            .map(|notice| {
+                post(
+                    url,
+                    &pager_duty(routing_key, notice),
+                    std::slice::from_ref(notice),
+                )
+            })
+            .collect(),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    let at = UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0));
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
+fn labels(notice: &Notice) -> Value {
+    let (alert, name) = match notice.about {
+        About::Objective => (ERROR_BUDGET, "slo"),
+        About::Budget => (SPENDING, "budget"),
+    };
+    json!({
+        "alertname": alert,
+        name: notice.slo,
+        "severity": notice.severity,
+        "source": "tokengauge",
+    })
+}
+
+fn annotations(notice: &Notice) -> Value {
+    let mut annotations = json!({
+        "summary": notice.summary,
+        "description": notice.description,
+    });
+    let links = [
+        ("runbook_url", &notice.runbook_url),
+        ("dashboard", &notice.dashboard_url),
+    ];
+    for (name, link) in links {
+        if let Some(link) = link {
+            annotations[name] = json!(link);
+        }
+    }
+    annotations
+}
+
+fn alertmanager(now: f64, notice: &Notice) -> Value {
+    let ends = if notice.firing { now + VALID_FOR } else { now };
+    json!({
+        "labels": labels(notice),
+        "annotations": annotations(notice),
+        "startsAt": time(notice.since),
+        "endsAt": time(ends),
+    })
+}
+
+fn webhook(now: f64, notices: &[Notice]) -> Value {
+    let any = notices.iter().any(|notice| notice.firing);
+    let alerts = notices.iter().map(|notice| {
+        json!({
+            "status": status(notice.firing),
+            "key": notice.key(),
+            "labels": labels(notice),
+            "annotations": annotations(notice),
+            "startsAt": time(notice.since),
+            "endsAt": (!notice.firing).then(|| time(now)),
+        })
+    });
+    json!({ "version": "1", "status": status(any), "alerts": alerts.collect::<Vec<_>>() })
+}
+
+fn status(firing: bool) -> &'static str {
+    if firing { "firing" } else { "resolved" }
+}
+
+fn slack(notices: &[Notice]) -> Value {
+    let escaped = |text: &str| {
+        text.replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+    };
+    let lines = notices.iter().map(|notice| {
+        let word = match (notice.firing, notice.severity.as_str()) {
+            (false, _) => "RESOLVED".to_owned(),
+            (true, severity) => severity.to_uppercase(),
+        };
+        let mut line = format!(
+            "*[{word}]* {}\n{}",
+            escaped(&notice.summary),
+            escaped(&notice.description)
+        );
+        let links = [
+            ("runbook", &notice.runbook_url),
+            ("dashboard", &notice.dashboard_url),
+        ];
+        for (name, link) in links {
+            if let Some(link) = link {
+                line.push_str(&format!(" <{}|{name}>", escaped(link)));
+            }
+        }
+        line
+    });
+    json!({ "text": lines.collect::<Vec<_>>().join("\n\n") })
+}
+
+fn pager_duty(routing_key: &str, notice: &Notice) -> Value {
+    let mut event = json!({
+        "routing_key": routing_key,
+        "event_action": if notice.firing { "trigger" } else { "resolve" },
+        "dedup_key": format!("tokengauge/{}", notice.key()),
+    });
+    if notice.firing {
+        let critical = notice.severity == "page";
+        event["payload"] = json!({
+            "summary": notice.summary.chars().take(1024).collect::<String>(),
+            "source": "tokengauge",
+            "severity": if critical { "critical" } else { "warning" },
+            "timestamp": time(notice.since),
+            "component": notice.slo,
+            "custom_details": annotations(notice),
+        });
+        let links = [
+            ("Runbook", &notice.runbook_url),
+            ("Dashboard", &notice.dashboard_url),
+        ];
+        let links = links.iter().filter_map(|(text, link)| {
+            let href = link.as_ref()?;
+            Some(json!({ "href": href, "text": text }))
+        });
+        event["links"] = Value::Array(links.collect());
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(slo: &str, firing: bool) -> Notice {
+        Notice {
+            about: About::Objective,
+            slo: slo.to_owned(),
+            severity: "page".to_owned(),
+            firing,
+            since: 1_700_000_000.0,
+            summary: "a < b & c".to_owned(),
+            description: "why".to_owned(),
+            runbook_url: Some("https://wiki/x".to_owned()),
+            dashboard_url: None,
+        }
+    }
+
+    fn bodies(kind: Kind) -> Vec<(String, Value)> {
+        let notices = [notice("a", true), notice("b", false)];
+        let all = messages(kind, "http://h/x", "key", 1_700_000_060.0, &notices).expect("URLs");
+        let body = |request: &Request<Bytes>| serde_json::from_slice(request.body()).expect("JSON");
+        all.iter()
+            .map(|(request, _)| (request.uri().to_string(), body(request)))
+            .collect()
+    }
+
+    #[test]
+    fn an_alertmanager_gets_all_in_one_with_their_ends() {
+        let all = bodies(Kind::Alertmanager);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].0, "http://h/x/api/v2/alerts");
+        let alerts = &all[0].1;
+        assert_eq!(alerts[0]["labels"]["slo"], "a");
+        assert_eq!(alerts[0]["startsAt"], "2023-11-14T22:13:20.000Z");
+        assert_eq!(alerts[0]["endsAt"], "2023-11-14T22:19:20.000Z");
+        assert_eq!(alerts[1]["endsAt"], "2023-11-14T22:14:20.000Z");
+        assert_eq!(alerts[0]["annotations"]["runbook_url"], "https://wiki/x");
+    }
+
+    #[test]
+    fn an_alert_on_spending_is_labelled_with_its_budget() {
+        let spending = Notice {
+            about: About::Budget,
+            ..notice("sessions", true)
+        };
+        assert_eq!(spending.key(), "budget sessions/page");
+        let labels = labels(&spending);
+        assert_eq!(labels["alertname"], "TokengaugeSpending");
+        assert_eq!(
+            (&labels["budget"], &labels["slo"]),
+            (&json!("sessions"), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn pager_duty_gets_one_event_each_under_one_key() {
+        let all = bodies(Kind::PagerDuty);
+        let told: Vec<_> = all
+            .iter()
+            .map(|(_, event)| {
+                (
+                    event["event_action"].as_str(),
+                    event["dedup_key"].as_str(),
+                    event["payload"]["severity"].as_str(),
+                )
+            })
+            .collect();
+        let expected = [
+            (Some("trigger"), Some("tokengauge/a/page"), Some("critical")),
+            (Some("resolve"), Some("tokengauge/b/page"), None),
+        ];
+        assert_eq!(told, expected);
+        assert!(all.iter().all(|(_, event)| event["routing_key"] == "key"));
+    }
+
+    #[test]
+    fn slack_and_webhooks_get_one_message_for_all() {
+        let slack = bodies(Kind::Slack);
+        let text = slack[0].1["text"].as_str().expect("text");
+        assert!(
+            text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy <https://wiki/x|runbook>"),
+            "{text}"
+        );
+        assert!(text.contains("*[RESOLVED]*"), "{text}");
+        let webhook = bodies(Kind::Webhook);
+        assert_eq!(webhook[0].1["status"], "firing");
+        assert_eq!(webhook[0].1["alerts"][1]["status"], "resolved");
+    }
+}

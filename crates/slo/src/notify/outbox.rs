@@ -1,0 +1,153 @@
+//! What a receiver was sent, and so what it has to be sent next. There is no queue:
+//! what could not be sent is worked out anew, so that nothing piles up.
+
+use crate::Notice;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Seconds to the first try again; each failure doubles them.
+const FIRST_RETRY: f64 = 1.0;
+const LAST_RETRY: f64 = 300.0;
+
+/// What one receiver knows. Times are seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outbox {
+    /// What it was sent as firing, by alert.
+    told: BTreeMap<String, Told>,
+    #[serde(skip)]
+    failures: u32,
+    #[serde(skip)]
+    not_before: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Told {
+    at: f64,
+    notice: Notice,
+}
+
+impl Outbox {
+    /// What to tell at `now`, when `firing` is what fires: what is new, what is over, and
+    /// what was sent `repeat` ago. Nothing while it waits for the next try.
+    pub fn due(&self, now: f64, firing: &[Notice], repeat: Duration) -> Vec<Notice> {
+        if now < self.not_before {
+            return Vec::new();
+        }
+        let fires = |key: &str| firing.iter().any(|notice| notice.key() == key);
+        let over = self.told.iter().filter(|(key, _)| !fires(key));
+        let over = over.map(|(_, told)| Notice {
+            firing: false,
+            ..told.notice.clone()
+        });
+        let news = firing.iter().filter_map(|notice| {
+            let Some(told) = self.told.get(&notice.key()) else {
+                return Some(notice.clone());
+            };
+            // It began when the receiver first heard of it, whatever we forgot since.
+            let since = told.notice.since.min(notice.since);
+            (now - told.at >= repeat.as_secs_f64()).then(|| Notice {
+                since,
+                ..notice.clone()
+            })
+        });
+        over.chain(news).collect()
+    }
+
+    /// The receiver took these.
+    pub fn sent(&mut self, now: f64, notices: &[Notice]) {
+        (self.failures, self.not_before) = (0, 0.0);
+        for notice in notices {
+            if notice.firing {
+                let notice = notice.clone();
+                self.told.insert(notice.key(), Told { at: now, notice });
+            } else {
+                self.told.remove(&notice.key());
+            }
+        }
+    }
+
+    /// It did not; it may have said how long to wait.
+    pub fn failed(&mut self, now: f64, retry_after: Option<Duration>) {
+        let pause = FIRST_RETRY * f64::from(self.failures).exp2();
+        let asked = retry_after.map_or(0.0, |after| after.as_secs_f64());
+        self.not_before = now + pause.max(asked).min(LAST_RETRY);
+        self.failures = (self.failures + 1).min(16);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::About;
+
+    const HOURS: Duration = Duration::from_secs(4 * 3600);
+
+    fn notice(slo: &str) -> Notice {
+        Notice {
+            about: About::Objective,
+            slo: slo.to_owned(),
+            severity: "page".to_owned(),
+            firing: true,
+            since: 100.0,
+            summary: "s".to_owned(),
+            description: "d".to_owned(),
+            runbook_url: None,
+            dashboard_url: None,
+        }
+    }
+
+    #[test]
+    fn an_alert_is_told_once_again_after_a_while_and_when_it_is_over() {
+        let mut outbox = Outbox::default();
+        let firing = [notice("a")];
+        assert_eq!(outbox.due(100.0, &firing, HOURS), firing);
+        outbox.sent(100.0, &firing);
+        for now in 101..=14_499 {
+            assert!(
+                outbox.due(f64::from(now), &firing, HOURS).is_empty(),
+                "{now}"
+            );
+        }
+        assert_eq!(outbox.due(14_500.0, &firing, HOURS).len(), 1);
+        let over = outbox.due(200.0, &[], HOURS);
+        assert!(!over[0].firing && over[0].since == 100.0);
+        outbox.sent(200.0, &over);
+        assert!(outbox.due(201.0, &[], HOURS).is_empty());
+    }
+
+    #[test]
+    fn failures_are_tried_again_ever_less_often_with_what_is_true_by_then() {
+        let mut outbox = Outbox::default();
+        let (mut now, mut tries) = (0.0, 0);
+        while now < 3600.0 {
+            if !outbox.due(now, &[notice("a")], HOURS).is_empty() {
+                outbox.failed(now, None);
+                tries += 1;
+            }
+            now += 1.0;
+        }
+        assert!((18..=22).contains(&tries), "{tries} tries in an hour");
+        let due = outbox.due(1e6, &[notice("b")], HOURS);
+        assert_eq!(due, [notice("b")], "a was never told, and is over");
+        outbox.failed(1e6, Some(Duration::from_secs(250)));
+        outbox.sent(1e6, &due);
+        outbox.failed(1e6, Some(Duration::from_secs(120)));
+        assert!(outbox.due(1e6 + 119.0, &[], HOURS).is_empty());
+        assert_eq!(outbox.due(1e6 + 120.0, &[], HOURS).len(), 1);
+    }
+
+    #[test]
+    fn what_was_told_survives_and_is_not_told_again() {
+        let mut outbox = Outbox::default();
+        outbox.sent(100.0, &[notice("a")]);
+        let kept = serde_json::to_string(&outbox).expect("JSON");
+        let outbox: Outbox = serde_json::from_str(&kept).expect("the same");
+        assert!(outbox.due(150.0, &[notice("a")], HOURS).is_empty());
+        assert_eq!(
+            outbox.due(150.0, &[], HOURS).len(),
+            1,
+            "over while nobody looked"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! What fires: one alert per objective and severity, without flapping.
+
+use crate::windows::{Severity, label};
+use crate::{About, Notice};
+use crate::{Alert, Status};
+use std::collections::BTreeMap;
+
+/// An alert is over when it has not fired for this long: the short windows swing.
+const HOLD: f64 = 300.0;
+
+/// What fired lately.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// By objective and severity; bounded by the configuration.
+    firing: BTreeMap<(String, Severity), Firing>,
+}
+
+#[derive(Debug)]
+struct Firing {
+    since: f64,
+    last: f64,
+    notice: Notice,
+}
+
+impl Watch {
+    /// What fires at `now`, seconds since 1970, from how the objectives stand. A page
+    /// makes the ticket on the same objective superfluous.
+    pub fn step(&mut self, now: f64, statuses: &[Status]) -> Vec<Notice> {
+        for status in statuses {
+            for severity in [Severity::Page, Severity::Ticket] {
+                let mut alerts = status.alerts.iter();
+                let fires = |alert: &&Alert| alert.firing && alert.tier.severity == severity;
+                if let Some(alert) = alerts.find(fires) {
+                    self.fires(now, status, alert);
+                }
+            }
+        }
+        self.firing.retain(|_, firing| now - firing.last < HOLD);
+        let paged = |slo: &String| self.firing.contains_key(&(slo.clone(), Severity::Page));
+        let told = self
+            .firing
+            .iter()
+            .filter(|((slo, severity), _)| *severity == Severity::Page || !paged(slo));
+        told.map(|(_, firing)| firing.notice.clone()).collect()
+    }
+
+    fn fires(&mut self, now: f64, status: &Status, alert: &Alert) {
+        let key = (status.name.to_string(), alert.tier.severity);
+        let since = self.firing.get(&key).map_or(now, |firing| firing.since);
+        let notice = notice(since, status, alert);
+        let firing = Firing {
+            since,
+            last: now,
+            notice,
+        };
+        self.firing.insert(key, firing);
+    }
+}
+
+fn notice(since: f64, status: &Status, alert: &Alert) -> Notice {
+    let tier = &alert.tier;
+    let definition = &status.definition;
+    let (long, short) = (label(tier.long), label(tier.short));
+    let about = status.description.as_deref().unwrap_or(&status.promise);
+    let left = status.budget_remaining * 100.0;
+    Notice {
+        about: About::Objective,
+        slo: status.name.to_string(),
+        severity: tier.severity.as_str().to_owned(),
+        firing: true,
+        since,
+        summary: format!(
+            "{}: error budget burns {:.1} times too fast, {left:.0}% left",
+            status.name, alert.burn_long
+        ),
+        description: format!(
+            "{about}. Promised: {} for {}% over {}. Burn rate {:.2} over {long} and {:.2} over {short}, alert above {:.2}.",
+            status.promise,
+            (status.objective * 1e6).round() / 1e4,
+            status.window,
+            alert.burn_long,
+            alert.burn_short,
+            tier.factor
+        ),
+        runbook_url: definition.runbook_url.clone(),
+        dashboard_url: definition.dashboard_url.clone(),
+    }
+}

@@ -1,0 +1,142 @@
+//! What an event is by an objective, and why: the words of labels.
+
+use serde::{Deserialize, Serialize};
+use tokengauge_core::call::TpsUnavailable;
+
+/// What an event is by an objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The promise was kept.
+    Good,
+    /// It was broken: budget is spent.
+    Bad,
+    /// It is not held against it either way.
+    Excluded,
+}
+
+impl Verdict {
+    /// The `verdict` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Good => "good",
+            Verdict::Bad => "bad",
+            Verdict::Excluded => "excluded",
+        }
+    }
+}
+
+/// Why an event is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The threshold was kept.
+    Met,
+    /// It was not.
+    Missed,
+    /// The deadline passed before what was waited for came.
+    Deadline,
+    /// The agent left.
+    ClientCancelled,
+    /// The request was refused for its own fault: a 4xx other than 429.
+    ClientError,
+    /// A limit of ours refused it.
+    Rejected,
+    /// A status of 429, or of 500 and above.
+    HttpError,
+    /// The upstream connection was lost.
+    UpstreamReset,
+    /// An error inside a 200.
+    ErrorEvent,
+    /// A time limit passed.
+    Timeout,
+    /// No connection to the upstream.
+    Unreachable,
+    /// The proxy ended before the response did.
+    Drained,
+    /// The upstream had just come up.
+    WarmUp,
+    /// The answer came as one body.
+    NotStreamed,
+    /// Too few tokens for a speed, or for the objective.
+    TooFewTokens,
+    /// Too few frames for a speed.
+    TooFewFrames,
+    /// Held back upstream.
+    Buffered,
+    /// Several choices interleave.
+    MultipleChoices,
+    /// Most of the output was not shown.
+    HiddenOutput,
+    /// The agent read too slowly.
+    AgentLimited,
+    /// The meter skipped frames.
+    Lagged,
+    /// The body could not be read.
+    Unparsed,
+    /// It ended before there was enough to judge.
+    EndedEarly,
+    /// No token came, and none had to.
+    NoTokens,
+    /// Complete, and all of it without text, as a tool call without arguments.
+    NoText,
+    /// No price is known.
+    NoPrice,
+    /// A slice of time without calls.
+    NoTraffic,
+    /// A minute with fewer calls under way than throughput is judged by.
+    TooFewStreams,
+}
+
+impl Reason {
+    /// The `reason` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Met => "met",
+            Reason::Missed => "missed",
+            Reason::Deadline => "deadline",
+            Reason::ClientCancelled => "client_cancelled",
+            Reason::ClientError => "client_error",
+            Reason::Rejected => "rejected",
+            Reason::HttpError => "http_error",
+            Reason::UpstreamReset => "upstream_reset",
+            Reason::ErrorEvent => "error_event",
+            Reason::Timeout => "timeout",
+            Reason::Unreachable => "unreachable",
+            Reason::Drained => "drained",
+            Reason::WarmUp => "warm_up",
+            Reason::NotStreamed => "not_streamed",
+            Reason::TooFewTokens => "too_few_tokens",
+            Reason::TooFewFrames => "too_few_frames",
+            Reason::Buffered => "buffered",
+            Reason::MultipleChoices => "multiple_choices",
+            Reason::HiddenOutput => "hidden_output",
+            Reason::AgentLimited => "agent_limited",
+            Reason::Lagged => "lagged",
+            Reason::Unparsed => "unparsed",
+            Reason::EndedEarly => "ended_early",
+            Reason::NoTokens => "no_tokens",
+            Reason::NoText => "no_text",
+            Reason::NoPrice => "no_price",
+            Reason::NoTraffic => "no_traffic",
+            Reason::TooFewStreams => "too_few_streams",
+        }
+    }
+}
+
+impl From<TpsUnavailable> for Reason {
+    fn from(reason: TpsUnavailable) -> Reason {
+        match reason {
+            TpsUnavailable::NotStreamed => Reason::NotStreamed,
+            TpsUnavailable::TooFewTokens => Reason::TooFewTokens,
+            TpsUnavailable::TooFewFrames => Reason::TooFewFrames,
+            TpsUnavailable::Buffered => Reason::Buffered,
+            TpsUnavailable::MultipleChoices => Reason::MultipleChoices,
+            TpsUnavailable::HiddenOutput => Reason::HiddenOutput,
+            TpsUnavailable::AgentLimited => Reason::AgentLimited,
+            TpsUnavailable::Lagged => Reason::Lagged,
+            TpsUnavailable::Unparsed => Reason::Unparsed,
+            TpsUnavailable::EndedEarly => Reason::EndedEarly,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What if: recorded calls judged by objectives that were not there, or were others.
+
+use super::budget;
+use super::objective::{Judgement, Objective, Sli, Weight};
+use super::reason::Verdict;
+use super::tracker::{CallRef, Tracker};
+use super::verdict::{Finished, judge};
+use super::windows::Severity;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::selector::Selector;
+use tokengauge_core::time::since_1970;
+
+/// What an objective would have come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Kept promises.
+    pub good: u64,
+    /// Broken ones.
+    pub bad: u64,
+    /// Left out, by reason.
+    pub excluded: BTreeMap<&'static str, u64>,
+    /// What would be left of the budget, all calls taken as one window.
+    pub remaining: f64,
+    /// The share of good events.
+    pub ratio: Option<f64>,
+    /// How often somebody would have been woken up.
+    pub pages: u32,
+    /// How often a ticket would have been written.
+    pub tickets: u32,
+}
+
+/// Judges `calls` by `objective` in the order in which they ended, at their own times.
+/// A record holds a stream as a whole: with `weight = "token"` it is one segment.
+pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
+    let mut ended: Vec<(f64, &CallRecord)> = calls
+        .iter()
+        .filter_map(|call| Some((ended_at(call)?, call)))
+        .collect();
+    ended.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let begin = ended.first().map_or(0.0, |first| first.0);
+    let mut tracker = Tracker::new(objective, begin as u64);
+    let mut outcome = Outcome::default();
+    let mut alarms = Alarms::default();
+    for (at, call) in ended {
+        alarms.until(at, &mut tracker, &mut outcome);
+        let finished = Finished::of_record(call);
+        if !objective.judgement.select.matches(&finished.names()) {
+            continue;
+        }
+        let whose = CallRef {
+            call: &call.id,
+            trace_id: call.trace_id.as_deref(),
+        };
+        for events in judge(&objective.judgement, &finished) {
+            tracker.count(at as u64, &events, whose);
+        }
+    }
+    let last = alarms.next;
+    alarms.until(last + 60.0, &mut tracker, &mut outcome);
+    if let Some(slice) = objective.judgement.slice {
+        tracker.close_slices((last + slice.every.as_secs_f64()) as u64);
+    }
+    for ((verdict, reason), count) in tracker.totals() {
+        match verdict {
+            Verdict::Good => outcome.good += count,
+            Verdict::Bad => outcome.bad += count,
+            Verdict::Excluded if *count > 0 => {
+                outcome.excluded.insert(reason.as_str(), *count);
+            }
+            Verdict::Excluded => {}
+        }
+    }
+    let sum = super::Sum {
+        good: outcome.good as f64,
+        bad: outcome.bad as f64,
+    };
+    outcome.ratio = budget::ratio(sum);
+    outcome.remaining = budget::remaining(sum, objective.objective);
+    outcome
+}
+
+/// Looks at the alerts once a minute of recorded time.
+#[derive(Default)]
+struct Alarms {
+    next: f64,
+    firing: BTreeMap<Severity, f64>,
+}
+
+impl Alarms {
+    /// An alert that was quiet for this long is another one when it fires.
+    const APART: f64 = 300.0;
+
+    fn until(&mut self, at: f64, tracker: &mut Tracker, outcome: &mut Outcome) {
+        if self.next == 0.0 {
+            self.next = at;
+        }
+        // Without calls nothing begins to fire: a gap is not walked minute by minute.
+        let quiet = at - 3600.0;
+        if self.next < quiet {
+            self.next = quiet;
+        }
+        while self.next < at {
+            tracker.close_slices(self.next as u64);
+            for alert in tracker
+                .alerts(self.next)
+                .iter()
+                .filter(|alert| alert.firing)
+            {
+                let severity = alert.tier.severity;
+                let last = self.firing.insert(severity, self.next);
+                if last.is_none_or(|last| self.next - last > Alarms::APART) {
+                    match severity {
+                        Severity::Page => outcome.pages += 1,
+                        Severity::Ticket => outcome.tickets += 1,
+                    }
+                }
+            }
+            self.next += 60.0;
+        }
+    }
+}
+
+/// When a recorded call ended, seconds since 1970.
+pub fn ended_at(call: &CallRecord) -> Option<f64> {
+    let started = humantime::parse_rfc3339(&call.started_at).ok()?;
+    Some(since_1970(started) + call.seconds.duration.unwrap_or(0.0))
+}
+
+/// Objectives that `calls` would have met: for each workload, else route, the steepest
+/// round threshold that the promised share kept.
+pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Arc<Objective>> {
+    let mut groups: BTreeMap<(bool, &str), Vec<&CallRecord>> = BTreeMap::new();
+    for call in calls {
+        let group = match call.workload.as_deref() {
+            Some(workload) => (true, workload),
+            None => (false, call.route.as_str()),
+        };
+        groups.entry(group).or_default().push(call);
+    }
+    let mut all = Vec::new();
+    for ((of_workload, name), calls) in groups {
+        let select = Selector {
+            workload: of_workload.then(|| name.to_owned()),
+            route: (!of_workload).then(|| name.to_owned()),
+            ..Selector::default()
+        };
+        for sli in [
+            Sli::Availability,
+            Sli::Ttft(0.0),
+            Sli::OutputTps(0.0),
+            Sli::Duration(0.0),
+        ] {
+            if let Some(sli) = kept_by(&calls, sli, objective) {
+                all.push(Arc::new(Objective {
+                    name: format!("{name}-{}", sli.as_str().replace('_', "-")).into(),
+                    objective,
+                    window,
+                    calendar_month: false,
+                    judgement: Judgement {
+                        sli,
+                        select: select.clone(),
+                        weight: Weight::Request,
+                        min_output_tokens: 0,
+                        min_streams: 0,
+                        warm_up: true,
+                        slice: None,
+                    },
+                    min_events: 10,
+                    description: None,
+                    runbook_url: None,
+                    dashboard_url: None,
+                }));
+            }
+        }
+    }
+    all
+}
+
+/// The indicator at the steepest round threshold that `share` of the calls kept.
+fn kept_by(calls: &[&CallRecord], sli: Sli, share: f64) -> Option<Sli> {
+    if sli == Sli::Availability {
+        return Some(sli);
+    }
+    let value = |call: &&CallRecord| match sli {
+        Sli::Ttft(_) => call.seconds.ttft,
+        Sli::OutputTps(_) => call.tps.output,
+        _ => call
+            .seconds
+            .duration
+            .filter(|_| call.outcome == tokengauge_core::call::Outcome::Complete),
+    };
+    let mut values: Vec<f64> = calls.iter().filter_map(value).collect();
+    values.sort_by(f64::total_cmp);
+    if sli.at_least() {
+        values.reverse();
+    }
+    // Of n values at least share × n must keep it.
+    let needed = (values.len() as f64 * share).ceil() as usize;
+    let edge = *values.get(needed.checked_sub(1)?)?;
+    let threshold = round(edge, sli.at_least());
+    (threshold > 0.0).then(|| sli.with_threshold(threshold))
+}
+
+/// The next figure that people would choose, on the side that is kept.
+fn round(value: f64, down: bool) -> f64 {
+    const STEPS: [f64; 10] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let scale = 10f64.powf(value.log10().floor());
+    let mut steps = STEPS.iter().chain(&[10.0]).map(|step| {
+        // Through text, so that 3 × 0.1 is 0.3.
+        format!("{:.9}", step * scale)
+            .parse()
+            .unwrap_or(step * scale)
+    });
+    if down {
+        steps.rfind(|step| *step <= value).unwrap_or(scale)
+    } else {
+        steps.find(|step| *step >= value).unwrap_or(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_round_on_the_side_that_is_kept() {
+        for (value, up, down) in [
+            (0.43, 0.5, 0.4),
+            (31.0, 40.0, 30.0),
+            (9.3, 10.0, 8.0),
+            (0.3, 0.3, 0.3),
+            (1.0, 1.0, 1.0),
+            (0.0123, 0.015, 0.012),
+        ] {
+            assert_eq!(
+                (round(value, false), round(value, true)),
+                (up, down),
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Recording and alerting rules for Prometheus, made of the configuration's objectives,
+//! and the alerts on the proxy itself. [`Group`]s are data; [`yaml`] writes them.
+
+mod objective;
+mod own;
+pub mod yaml;
+
+use super::Objective;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The counter of an objective's events, by verdict and reason.
+pub const EVENTS_METRIC: &str = "tokengauge_slo_events_total";
+
+/// What the rules need to know of the place they are for.
+#[derive(Clone, Debug)]
+pub struct RulesContext {
+    /// The `job` label that Prometheus gives the proxies.
+    pub job: String,
+    /// Before the anchor of a runbook.
+    pub runbooks: String,
+    /// Before the path of a dashboard.
+    pub grafana: String,
+    /// The time that one recorded increase covers.
+    pub resolution: Duration,
+    /// Labels by which budgets and alerts are kept apart.
+    pub by: Vec<String>,
+}
+
+/// Rules that are evaluated together, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Unique in its file.
+    pub name: String,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// How often; as Prometheus is configured where there is none.
+    pub interval: Option<Duration>,
+    /// In order.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What it makes.
+    pub makes: Makes,
+    /// PromQL; may have several lines.
+    pub expr: String,
+    /// In the order they are written.
+    pub labels: Vec<(&'static str, String)>,
+    /// In the order they are written; a recording has none.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+/// What a rule makes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Makes {
+    /// A series of this name.
+    Record(String),
+    /// An alert of this name, once it has held for this long.
+    Alert(&'static str, Duration),
+}
+
+/// The alert on a budget that burns too fast.
+pub(super) const BURN: &str = "SloErrorBudgetBurn";
+
+/// All rules of a configuration.
+pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group> {
+    let of_objectives = objectives
+        .iter()
+        .flat_map(|objective| objective::groups(objective, place));
+    std::iter::once(own::group(place))
+        .chain(of_objectives)
+        .collect()
+}
+
+impl RulesContext {
+    /// The labels that a sum keeps: `first`, and those that budgets are kept apart by.
+    fn labels(&self, first: &str) -> String {
+        let mut labels: Vec<&str> = first.split(", ").collect();
+        labels.retain(|label| !self.by.iter().any(|by| by == label));
+        labels.extend(self.by.iter().map(String::as_str));
+        labels.join(", ")
+    }
+
+    /// Where the runbook of an alert is.
+    fn runbook(&self, alert: &str) -> String {
+        format!("{}#{}", self.runbooks, alert.to_lowercase())
+    }
+}
+
+/// Part of Alertmanager's configuration: who is paged gets no ticket for the same budget,
+/// where budgets are kept apart by the labels `by`.
+pub fn inhibition(by: &[String]) -> String {
+    let equal: Vec<&str> = std::iter::once("slo")
+        .chain(by.iter().map(String::as_str))
+        .collect();
+    let equal = equal.join(", ");
+    format!(
+        "# Part of Alertmanager's configuration: while a page is out for a budget, its ticket is silent.\n\
+         inhibit_rules:\n\
+         {0:2}- source_matchers: ['alertname = {BURN}', 'severity = page']\n\
+         {0:4}target_matchers: ['alertname = {BURN}', 'severity = ticket']\n\
+         {0:4}equal: [{equal}]\n",
+        ""
+    )
+}

@@ -1,0 +1,371 @@
+//! The rules of one objective: errors by window, the budget, and the alerts.
+
+use super::EVENTS_METRIC;
+use super::{BURN, Group, Makes, Rule, RulesContext};
+use crate::{Objective, Severity, Tier, label, tiers};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Longer windows are summed up from recorded increases: Prometheus would read every
+/// sample of the counters again at each evaluation.
+const LONGEST_DIRECT: Duration = Duration::from_secs(6 * 3600);
+/// How long Prometheus keeps samples when it is not configured otherwise.
+const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
+/// A shorter window has too few samples where scrapes are a minute apart.
+const FEW_SCRAPES: Duration = Duration::from_secs(240);
+/// How long an objective may have no series before somebody looks.
+const ABSENT_FOR: Duration = Duration::from_secs(600);
+
+pub(super) fn groups(objective: &Objective, place: &RulesContext) -> [Group; 2] {
+    let subject = Subject {
+        objective,
+        place,
+        tiers: tiers(objective.window, objective.objective),
+    };
+    [subject.increases(), subject.rest()]
+}
+
+struct Subject<'a> {
+    objective: &'a Objective,
+    place: &'a RulesContext,
+    tiers: Vec<Tier>,
+}
+
+impl Subject<'_> {
+    /// Every event once: the interval is the length of the increases, so that their sum
+    /// over a longer window counts nothing twice.
+    fn increases(&self) -> Group {
+        Group {
+            name: format!("tokengauge-slo-{}-increases", self.objective.name),
+            notes: Vec::new(),
+            interval: Some(self.place.resolution),
+            rules: vec![
+                self.record(self.recorded("events"), self.exactly(ALL), None),
+                self.record(self.recorded("events_bad"), self.exactly(BAD), None),
+            ],
+        }
+    }
+
+    /// `increase()` estimates what came between its first sample and the one before, so
+    /// the difference is taken where there is one. It is not for a proxy that is new,
+    /// gone or started anew: for these the estimate stands.
+    ///
+    /// A scrape is stored when it ends, under the time of its beginning, and in a remote
+    /// storage later still. One that is under way at an evaluation would be missed by it,
+    /// and by the next one, to which it is from before its start. So both ends lie a fifth
+    /// of the length back, where every scrape has been stored.
+    fn exactly(&self, verdicts: &str) -> String {
+        let counter = format!("{}{}", EVENTS_METRIC, self.selector(verdicts));
+        let every = self.place.resolution;
+        let stored = Duration::from_secs(every.as_secs() / 5);
+        let (end, start) = (label(stored), label(every + stored));
+        let every = label(every);
+        let by = self.by();
+        format!(
+            "sum by ({by}) (\n  {counter} offset {end} - {counter} offset {start} >= 0\n  \
+             or increase({counter}[{every}] offset {end})\n)"
+        )
+    }
+
+    /// In one group, so that alerts are evaluated behind what they look at.
+    fn rest(&self) -> Group {
+        let mut rules = self.recordings();
+        let burns = [Severity::Page, Severity::Ticket].into_iter();
+        rules.extend(burns.filter_map(|severity| self.burn(severity)));
+        rules.push(self.absent());
+        Group {
+            name: format!("tokengauge-slo-{}", self.objective.name),
+            notes: self.notes(),
+            interval: None,
+            rules,
+        }
+    }
+
+    fn recordings(&self) -> Vec<Rule> {
+        let windows = self.tiers.iter().flat_map(|tier| [tier.short, tier.long]);
+        let windows: BTreeSet<Duration> = windows.collect();
+        let errors = windows.into_iter().map(|window| self.error(window));
+        let promised = format!("vector({})", self.objective.objective);
+        let kept = Some(self.objective.window);
+        let more = [
+            ("slo:objective:ratio", promised, None),
+            ("slo:error_budget:remaining_ratio", self.remaining(), kept),
+            ("slo:error_budget:exhausted_seconds", self.exhausted(), None),
+        ];
+        let more = more.map(|(name, expr, window)| self.record(name.to_owned(), expr, window));
+        errors.chain(more).collect()
+    }
+
+    /// The share of bad events over a window; no sample where nothing happened.
+    fn error(&self, window: Duration) -> Rule {
+        let expr = format!(
+            "{}\n/\n({} > 0)",
+            self.count(BAD, window),
+            self.count(ALL, window)
+        );
+        let name = format!("slo:sli_error:ratio_rate{}", label(window));
+        self.record(name, expr, Some(window))
+    }
+
+    /// From sums of events, never from averaged ratios. Without events nothing is spent;
+    /// without a budget all of it is, by the first bad event.
+    fn remaining(&self) -> String {
+        let window = self.objective.window;
+        let (all, bad) = (
+            self.summed("events", window),
+            self.summed("events_bad", window),
+        );
+        if self.objective.budget() <= 0.0 {
+            return format!("{bad} == bool 0");
+        }
+        let budget = rounded(self.objective.budget());
+        format!("1 - (\n  {bad} / ({all} > 0)\n  or {bad} * 0\n) / {budget}")
+    }
+
+    /// Seconds until the budget is spent at the pace of the shortest long window; no
+    /// sample while nothing is spent.
+    fn exhausted(&self) -> String {
+        let pace = self.tiers.iter().map(|tier| tier.long).min();
+        let pace = label(pace.unwrap_or(self.objective.window));
+        let left = self.objective.window.as_secs_f64() * self.objective.budget();
+        let selector = self.selector("");
+        let by = self.by();
+        format!(
+            "clamp_min(max by ({by}) (slo:error_budget:remaining_ratio{selector}), 0) * {}\n\
+             / (max by ({by}) (slo:sli_error:ratio_rate{pace}{selector}) > 0)",
+            rounded(left)
+        )
+    }
+
+    /// One alert of all tiers of a severity: several at once would say the same.
+    fn burn(&self, severity: Severity) -> Option<Rule> {
+        let tiers = self.tiers.iter().filter(|tier| tier.severity == severity);
+        let tiers: Vec<&Tier> = tiers.collect();
+        if tiers.is_empty() {
+            return None;
+        }
+        let exprs: Vec<String> = tiers.iter().map(|tier| self.burns(tier)).collect();
+        let name = &self.objective.name;
+        let limits: Vec<String> = tiers.iter().map(|tier| in_words(tier)).collect();
+        let description = format!(
+            "{{{{ $value | humanizePercentage }}}} of the events were bad; promised is {} for {} of them over {}. The \
+             budget burns too fast over both windows of a pair: {}.{}",
+            self.objective.judgement.sli.in_words(),
+            percent(self.objective.objective),
+            label(self.objective.window),
+            limits.join("; "),
+            self.about()
+        );
+        let labels = self.place.by.iter();
+        let of: String = labels
+            .map(|label| format!(", {label} {{{{ $labels.{label} }}}}"))
+            .collect();
+        let summary = format!("The error budget of {name}{of} burns too fast");
+        Some(self.alert(
+            BURN,
+            (exprs.join("\nor\n"), Duration::ZERO),
+            severity,
+            (summary, description),
+        ))
+    }
+
+    /// The operator's own words, which are no template.
+    fn about(&self) -> String {
+        let about = self.objective.description.as_deref();
+        about.map_or(String::new(), |about| {
+            format!(" {}", about.replace("{{", "{ {"))
+        })
+    }
+
+    /// Both windows of a pair are over the burn rate, and enough has happened to say so.
+    fn burns(&self, tier: &Tier) -> String {
+        let over = rounded(tier.factor * self.objective.budget());
+        let by = self.by();
+        let ratio = |window| {
+            let selector = self.selector("");
+            format!(
+                "max by ({by}) (slo:sli_error:ratio_rate{}{selector}) > {over}",
+                label(window)
+            )
+        };
+        let events = self.count(ALL, tier.long);
+        format!(
+            "(\n  {}\n  and {}\n  and {events} >= {}\n)",
+            ratio(tier.long),
+            ratio(tier.short),
+            self.objective.min_events
+        )
+    }
+
+    fn absent(&self) -> Rule {
+        let name = &self.objective.name;
+        let description = format!(
+            "No proxy that Prometheus scrapes counts events of the objective {name}: either none is scraped, or \
+             their configuration has no such objective. Nothing is known of it until that is mended."
+        );
+        self.alert(
+            "SloDataAbsent",
+            (
+                format!("absent({}{})", EVENTS_METRIC, self.selector("")),
+                ABSENT_FOR,
+            ),
+            Severity::Ticket,
+            (
+                format!("Nothing is known of the objective {name}"),
+                description,
+            ),
+        )
+    }
+
+    fn alert(
+        &self,
+        name: &'static str,
+        (expr, held): (String, Duration),
+        severity: Severity,
+        (summary, description): (String, String),
+    ) -> Rule {
+        let objective = self.objective;
+        let runbook = objective.runbook_url.clone();
+        let dashboard = objective.dashboard_url.clone().unwrap_or_else(|| {
+            let path = "d/tokengauge-service-levels?var-slo=";
+            format!("{}/{path}{}", self.place.grafana, objective.name)
+        });
+        Rule {
+            makes: Makes::Alert(name, held),
+            expr,
+            labels: vec![
+                ("severity", severity.as_str().to_owned()),
+                ("slo", objective.name.to_string()),
+            ],
+            annotations: vec![
+                ("summary", summary),
+                ("description", description),
+                (
+                    "runbook_url",
+                    runbook.unwrap_or_else(|| self.place.runbook(name)),
+                ),
+                ("dashboard", dashboard),
+            ],
+        }
+    }
+
+    fn record(&self, name: String, expr: String, window: Option<Duration>) -> Rule {
+        let mut labels = vec![("slo", self.objective.name.to_string())];
+        labels.extend(window.map(|window| ("window", label(window))));
+        Rule {
+            makes: Makes::Record(name),
+            expr,
+            labels,
+            annotations: Vec::new(),
+        }
+    }
+
+    /// Events of all proxies over a window.
+    fn count(&self, verdicts: &str, window: Duration) -> String {
+        if window <= LONGEST_DIRECT {
+            return self.increase(verdicts, window);
+        }
+        let name = if verdicts == ALL {
+            "events"
+        } else {
+            "events_bad"
+        };
+        self.summed(name, window)
+    }
+
+    fn increase(&self, verdicts: &str, window: Duration) -> String {
+        let (name, window) = (EVENTS_METRIC, label(window));
+        format!(
+            "sum by ({}) (increase({name}{}[{window}]))",
+            self.by(),
+            self.selector(verdicts)
+        )
+    }
+
+    fn summed(&self, name: &str, window: Duration) -> String {
+        let (name, window) = (self.recorded(name), label(window));
+        format!(
+            "sum by ({}) (sum_over_time({name}{}[{window}]))",
+            self.by(),
+            self.selector("")
+        )
+    }
+
+    /// What sums are by.
+    fn by(&self) -> String {
+        self.place.labels("slo")
+    }
+
+    fn recorded(&self, name: &str) -> String {
+        format!("slo:{name}:increase{}", label(self.place.resolution))
+    }
+
+    fn selector(&self, more: &str) -> String {
+        format!("{{slo=\"{}\"{more}}}", self.objective.name)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let objective = self.objective;
+        let mut notes = Vec::new();
+        if objective.window > DEFAULT_RETENTION {
+            notes.push(format!(
+                "{} of history are needed; Prometheus keeps 15d unless --storage.tsdb.retention.time says more",
+                label(objective.window)
+            ));
+        }
+        let shortest = self.tiers.iter().map(|tier| tier.short).min();
+        if let Some(shortest) = shortest.filter(|shortest| *shortest < FEW_SCRAPES) {
+            let most = shortest.as_secs() / 4;
+            notes.push(format!(
+                "The shortest window is {}: scrape every {most}s or more often.",
+                label(shortest)
+            ));
+        }
+        for tier in &self.tiers {
+            if let Some(meant) = tier.unreachable {
+                notes.push(format!(
+                    "A burn rate of {} over {} cannot be: at an objective of {} the most is {}. {} is asked instead.",
+                    rounded(meant),
+                    label(tier.long),
+                    percent(objective.objective),
+                    rounded(objective.max_burn()),
+                    rounded(tier.factor)
+                ));
+            }
+        }
+        notes
+    }
+}
+
+const ALL: &str = ", verdict=~\"good|bad\"";
+const BAD: &str = ", verdict=\"bad\"";
+
+fn in_words(tier: &Tier) -> String {
+    format!(
+        "{}× over {} and {}",
+        rounded(tier.factor),
+        label(tier.long),
+        label(tier.short)
+    )
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", rounded(share * 100.0))
+}
+
+/// Without the noise of binary fractions: 1 − 0.99 is 0.01.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.9e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_fractions_read_as_meant() {
+        assert_eq!(rounded(1.0 - 0.99).to_string(), "0.01");
+        assert_eq!(rounded(14.4 * (1.0 - 0.999)).to_string(), "0.0144");
+        assert_eq!(percent(0.9995), "99.95 %");
+    }
+}

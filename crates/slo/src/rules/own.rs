@@ -1,0 +1,193 @@
+//! Alerts on the proxy itself: it is down, or it measures less than there is.
+
+use super::{Group, Makes, Rule, RulesContext};
+use crate::Severity;
+use std::time::Duration;
+
+/// What tells one proxy from another. Prometheus leaves out the labels that a target does
+/// not have.
+const PROXY: &str = "cluster, namespace, pod, instance";
+/// Proxies that fail together: those behind one Service, or all sidecars of a cluster, which
+/// have no Service.
+const TOGETHER: &str = "cluster, service";
+
+/// An alert on the proxy. `JOB` in the expression stands for the job's name, `PROXY`,
+/// `TOGETHER` and `BUDGET` for labels.
+struct Own {
+    alert: &'static str,
+    severity: Severity,
+    /// Minutes it must have held.
+    held: u64,
+    expr: &'static str,
+    summary: &'static str,
+    description: &'static str,
+}
+
+use Severity::{Page, Ticket};
+
+const ALERTS: &[Own] = &[
+    Own {
+        alert: "TokengaugeDown",
+        severity: Page,
+        held: 2,
+        expr: "count by (TOGETHER) (up{job=\"JOB\"} == 0)\n  / count by (TOGETHER) (up{job=\"JOB\"}) >= 0.5",
+        summary: "{{ $value | humanizePercentage }} of the proxies do not answer",
+        description: "Prometheus has not been able to scrape half of these proxies or more for 2 minutes. If the \
+            processes are gone, the traffic through them fails.",
+    },
+    Own {
+        alert: "TokengaugeProxyDown",
+        severity: Ticket,
+        held: 15,
+        expr: "up{job=\"JOB\"} == 0",
+        summary: "tokengauge on {{ $labels.instance }} does not answer",
+        description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
+            is gone, the traffic through it fails.",
+    },
+    Own {
+        alert: "TokengaugeAbsent",
+        severity: Page,
+        held: 5,
+        expr: "absent(up{job=\"JOB\"})",
+        summary: "Prometheus knows no tokengauge at all",
+        description: "There is no target with the job JOB: every proxy is gone, or the scrape configuration or the \
+            job's name has changed.",
+    },
+    Own {
+        alert: "TokengaugeMeasuringLags",
+        severity: Ticket,
+        held: 10,
+        expr: "sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
+            + sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
+        summary: "tokengauge on {{ $labels.instance }} does not measure all it forwards",
+        description: "{{ $value | humanize }} frames or bodies went unmeasured within 10 minutes. Traffic is not \
+            touched; its figures have gaps.",
+    },
+    Own {
+        alert: "TokengaugeCallsDropped",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
+        summary: "Finished calls on {{ $labels.instance }} reached no exporter",
+        description: "{{ $value | humanize }} finished calls were dropped within 15 minutes because too many waited. \
+            They are missing in metrics, objectives and logs.",
+    },
+    Own {
+        alert: "TokengaugePanicked",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY) (increase(tokengauge_meter_panics_total[15m]))\n  \
+            + sum by (PROXY) (increase(tokengauge_observer_panics_total[15m])) > 0",
+        summary: "tokengauge on {{ $labels.instance }} panicked while measuring",
+        description: "{{ $value | humanize }} panics within 15 minutes; each cost one call its measurement. This is \
+            a mistake in tokengauge.",
+    },
+    Own {
+        alert: "TokengaugeExportFailing",
+        severity: Ticket,
+        held: 10,
+        expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
+        summary: "{{ $labels.exporter }} of tokengauge on {{ $labels.instance }} loses calls",
+        description: "{{ $value | humanize }} calls were lost to {{ $labels.exporter }} within 10 minutes, reason: \
+            {{ $labels.reason }}.",
+    },
+    Own {
+        alert: "TokengaugeLedgerLosing",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
+        summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
+        description: "{{ $value | humanize }} calls of the last 15 minutes are missing in the ledger, reason: \
+            {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
+    },
+    Own {
+        alert: "TokengaugeConfigurationRefused",
+        severity: Ticket,
+        held: 5,
+        expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
+            unless max by (PROXY) (tokengauge_config_fallback) == 1",
+        summary: "tokengauge on {{ $labels.instance }} refused its configuration",
+        description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
+            goes on, and a restart would fail.",
+    },
+    Own {
+        alert: "TokengaugeFallbackInUse",
+        severity: Ticket,
+        held: 5,
+        expr: "max by (PROXY, calls) (tokengauge_config_fallback) == 1",
+        summary: "The sidecar {{ $labels.instance }} has no configuration; its calls are {{ $labels.calls }}",
+        description: "The sidecar's configuration was missing or refused at its start. It runs by the fallback of its \
+            injection: calls are {{ $labels.calls }}, without objectives, quotas and budgets.",
+    },
+    Own {
+        alert: "TokengaugeBudgetSpent",
+        severity: Ticket,
+        held: 0,
+        expr: "max by (BUDGET) (tokengauge_budget_spent_ratio) >= 1",
+        summary: "Budget {{ $labels.budget }} is spent",
+        description: "Somebody has spent {{ $value | humanizePercentage }} of the budget {{ $labels.budget }} of this \
+            period. Where the budget blocks, their calls are refused until the period ends.",
+    },
+    Own {
+        alert: "TokengaugeSeriesCollapsed",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
+        summary: "tokengauge on {{ $labels.instance }} sees more models than it may label",
+        description: "{{ $value | humanize }} calls within an hour were labelled with the model `other`: more than \
+            max_models names were seen.",
+    },
+    Own {
+        alert: "TokengaugeSlow",
+        severity: Ticket,
+        held: 10,
+        expr: "histogram_quantile(0.99, sum by (PROXY, phase, le) \
+            (rate(tokengauge_proxy_overhead_seconds_bucket[5m]))) > 0.01",
+        summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms",
+        description: "One call in a hundred waited {{ $value | humanizeDuration }} or longer inside the proxy \
+            ({{ $labels.phase }}).",
+    },
+];
+
+pub(super) fn group(place: &RulesContext) -> Group {
+    Group {
+        name: "tokengauge".to_owned(),
+        notes: Vec::new(),
+        interval: None,
+        rules: ALERTS.iter().map(|own| own.rule(place)).collect(),
+    }
+}
+
+impl Own {
+    fn rule(&self, place: &RulesContext) -> Rule {
+        let filled = |text: &str| text.replace("JOB", &place.job);
+        Rule {
+            makes: Makes::Alert(self.alert, Duration::from_secs(60 * self.held)),
+            expr: filled(self.expr)
+                .replace("PROXY", &place.labels(PROXY))
+                .replace("TOGETHER", &place.labels(TOGETHER))
+                .replace("BUDGET", &place.labels("budget, cluster, namespace")),
+            labels: vec![("severity", self.severity.as_str().to_owned())],
+            annotations: vec![
+                ("summary", self.summary.to_owned()),
+                ("description", filled(self.description)),
+                ("runbook_url", place.runbook(self.alert)),
+                ("dashboard", format!("{}/d/tokengauge-proxy", place.grafana)),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alert_has_a_runbook() {
+        let runbooks = include_str!("../../../../docs/runbooks.md");
+        let others = [super::super::BURN, "SloDataAbsent"];
+        for name in ALERTS.iter().map(|own| own.alert).chain(others) {
+            assert!(runbooks.contains(&format!("\n## {name}\n")), "{name}");
+        }
+    }
+}

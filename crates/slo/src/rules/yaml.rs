@@ -1,0 +1,122 @@
+//! Groups of rules as YAML, the way a person would write them: as a rule file, or as a
+//! `PrometheusRule` for the Prometheus operator.
+
+use super::{Group, Makes, Rule};
+use crate::label;
+use std::fmt::Write;
+
+/// What stands at the top of a generated file.
+const HEAD: &str =
+    "# Written by `tokengauge rules`; change the configuration and write it again.\n";
+
+/// A file for `rule_files` of Prometheus.
+pub fn file(groups: &[Group]) -> String {
+    let mut text = HEAD.to_owned();
+    body(&mut text, groups, "");
+    text
+}
+
+/// A `PrometheusRule` for the Prometheus operator.
+pub fn operator(groups: &[Group]) -> String {
+    let mut text = HEAD.to_owned();
+    text += "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: tokengauge\n  labels:\n    \
+             app.kubernetes.io/name: tokengauge\nspec:\n";
+    body(&mut text, groups, "  ");
+    text
+}
+
+/// Values for the chart: the rules, and the objectives that they are of as they are
+/// written, by which the chart sees whether these are still its own.
+pub fn values(groups: &[Group], objectives: &[serde_json::Value]) -> String {
+    let mut text = HEAD.to_owned();
+    let none = if objectives.is_empty() { " []" } else { "" };
+    let _ = writeln!(text, "prometheusRule:\n  objectives:{none}");
+    for objective in objectives {
+        // JSON is YAML.
+        let _ = writeln!(text, "    - {objective}");
+    }
+    body(&mut text, groups, "  ");
+    text
+}
+
+/// Writing to a string does not fail, so results are let go.
+fn body(text: &mut String, groups: &[Group], pad: &str) {
+    let _ = writeln!(text, "{pad}groups:");
+    for group in groups {
+        for note in &group.notes {
+            let _ = writeln!(text, "{pad}  # {note}");
+        }
+        let _ = writeln!(text, "{pad}  - name: {}", scalar(&group.name));
+        if let Some(interval) = group.interval {
+            let _ = writeln!(text, "{pad}    interval: {}", label(interval));
+        }
+        let _ = writeln!(text, "{pad}    rules:");
+        for one in &group.rules {
+            rule(text, one, &format!("{pad}      "));
+        }
+    }
+}
+
+fn rule(text: &mut String, rule: &Rule, pad: &str) {
+    let _ = match &rule.makes {
+        Makes::Record(name) => writeln!(text, "{pad}- record: {name}"),
+        Makes::Alert(name, _) => writeln!(text, "{pad}- alert: {name}"),
+    };
+    expression(text, &rule.expr, pad);
+    if let Makes::Alert(_, held) = rule.makes
+        && !held.is_zero()
+    {
+        let _ = writeln!(text, "{pad}  for: {}", label(held));
+    }
+    for (key, pairs) in [("labels", &rule.labels), ("annotations", &rule.annotations)] {
+        if !pairs.is_empty() {
+            let _ = writeln!(text, "{pad}  {key}:");
+        }
+        for (name, value) in pairs {
+            let _ = writeln!(text, "{pad}    {name}: {}", scalar(value));
+        }
+    }
+}
+
+/// Literally, in lines of its own: PromQL is full of quotes and braces.
+fn expression(text: &mut String, expr: &str, pad: &str) {
+    let _ = writeln!(text, "{pad}  expr: |-");
+    for line in expr.lines() {
+        let _ = writeln!(text, "{pad}    {line}");
+    }
+}
+
+/// A string as YAML. Plain where nothing in it can be taken for anything else; else in
+/// double quotes with JSON's escapes, which are YAML's.
+fn scalar(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let word = value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(plain);
+    let taken = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if word && !taken.contains(&value.to_ascii_lowercase().as_str()) {
+        return value.to_owned();
+    }
+    serde_json::Value::from(value).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_be_misread_is_plain() {
+        assert_eq!(scalar("page"), "page");
+        assert_eq!(scalar("docs/runbooks.md"), "docs/runbooks.md");
+        for text in [
+            "no",
+            "True",
+            "1h",
+            "a: b",
+            "{{ $value }}",
+            "# x",
+            "",
+            "a\"b\n",
+        ] {
+            assert_eq!(scalar(text), serde_json::Value::from(text).to_string());
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What survives a restart: a file that is replaced as a whole, so that whoever is
+//! killed leaves either the old one or the new one behind.
+
+use super::engine::Slos;
+use super::tracker::{KeptTracker, Tracker};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::time::since_1970;
+use tokengauge_files::private;
+use tokengauge_files::state::StateFile;
+
+const STATE: &str = "slo-state.json";
+const AUDIT: &str = "slo-audit.jsonl";
+/// Objectives of which only the counts are left.
+pub(super) const MAX_RETIRED: usize = 100;
+/// A file from later than this is one of a clock that was wrong.
+const AHEAD: f64 = 60.0;
+
+/// Everything that is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedState {
+    version: u32,
+    /// Seconds since 1970.
+    saved_at: f64,
+    pub(super) slos: BTreeMap<String, KeptTracker>,
+}
+
+/// The folder that it is kept in.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    file: StateFile,
+}
+
+impl Store {
+    /// Makes the folder where it is missing.
+    ///
+    /// # Errors
+    /// Where that is impossible.
+    pub fn open(folder: &Path) -> io::Result<Store> {
+        Ok(Store {
+            folder: folder.to_owned(),
+            file: StateFile::open(folder, STATE)?,
+        })
+    }
+
+    /// What was kept; nothing where nothing was. A file that is damaged is put aside under
+    /// another name; one that cannot be read is logged.
+    pub fn load(&self) -> SavedState {
+        let kept = self.file.read().unwrap_or_else(|error| {
+            tracing::error!(%error, file = STATE, "what was counted before cannot be read");
+            None
+        });
+        kept.unwrap_or_default()
+    }
+
+    /// Replaces what was kept, and is back when it is on the disk. `false` where another
+    /// process holds the folder.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn save(&mut self, kept: &SavedState) -> io::Result<bool> {
+        self.file.write(kept)
+    }
+
+    /// Appends lines to the audit log.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub fn audit(&self, lines: &[String]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut file = private::append(&self.folder.join(AUDIT))?;
+        file.write_all((lines.join("\n") + "\n").as_bytes())?;
+        file.sync_all()
+    }
+}
+
+impl Slos {
+    /// Goes on from what was kept. Counts of an objective whose judgement changed are
+    /// left behind; those of one that is not configured any more wait for its window,
+    /// in case it comes back.
+    pub fn restore(&self, kept: &SavedState, wall: SystemTime) {
+        let now = since_1970(wall);
+        let ahead = kept.saved_at - now;
+        let dated = if ahead > AHEAD { kept.saved_at } else { now };
+        let mut state = self.state();
+        for tracker in &mut state.trackers {
+            if let Some(kept) = kept.slos.get(&*tracker.objective.name) {
+                restore(tracker, kept, dated, now);
+            }
+        }
+        if ahead > AHEAD {
+            tracing::warn!(
+                seconds = ahead,
+                "the clock went back since the counts were kept; they keep their age"
+            );
+        }
+        let configured = |name: &str| state.trackers.iter().any(|t| &*t.objective.name == name);
+        let retired = kept.slos.iter().filter(|(name, slo)| {
+            let over = Duration::from_secs(slo.kept_at) + slo.window;
+            !configured(name) && over.as_secs_f64() > now
+        });
+        state.retired = retired
+            .take(MAX_RETIRED)
+            .map(|(name, slo)| (name.clone(), slo.clone().retire()))
+            .collect();
+    }
+
+    /// What is to be kept at `wall`; `None` where nothing changed since the last time.
+    pub fn kept(&self, wall: SystemTime) -> Option<SavedState> {
+        let mut state = self.state();
+        if !std::mem::take(&mut state.changed) {
+            return None;
+        }
+        let now = since_1970(wall);
+        let mut slos = state.retired.clone();
+        for tracker in &state.trackers {
+            let name = tracker.objective.name.to_string();
+            slos.insert(name, tracker.kept(now as u64));
+        }
+        Some(SavedState {
+            version: 1,
+            saved_at: now,
+            slos,
+        })
+    }
+
+    /// What was taken to be kept was not: it must be taken again.
+    pub fn keep_again(&self) {
+        self.state().changed = true;
+    }
+}
+
+fn restore(tracker: &mut Tracker, kept: &KeptTracker, dated: f64, now: f64) {
+    if dated != now {
+        // Made for the kept time, then moved to ours as a whole.
+        *tracker = Tracker::new(&tracker.objective, dated as u64);
+    }
+    tracker.restore(dated as u64, kept);
+    if dated != now {
+        tracker.redate((now - dated).round() as i64);
+    }
+}

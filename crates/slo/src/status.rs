@@ -1,0 +1,134 @@
+//! How the promises stand, for the API, the table and the metrics.
+
+use super::budget;
+use super::engine::Slos;
+use super::months::Attainment;
+use super::objective::{Objective, Sli, Weight};
+use super::reason::Verdict;
+use super::tracker::{Alert, Spent, Tracker};
+use super::windows::{Severity, label};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge_core::selector::Selector;
+
+/// How one objective stands. Unknown is `null`; what would be infinite is `null` too.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is promised, in words.
+    pub promise: String,
+    /// What it is about.
+    pub description: Option<String>,
+    /// The share of good events promised.
+    pub objective: f64,
+    /// Over which time, such as `30d`.
+    pub window: String,
+    /// What an event is: `request`, `token`, or a slice such as `5m`.
+    pub event: String,
+    /// Which calls count.
+    pub select: Selector,
+    /// Good events of the window.
+    pub good: f64,
+    /// Bad events of the window.
+    pub bad: f64,
+    /// The share of good ones.
+    pub ratio: Option<f64>,
+    /// What is left: 1 untouched, 0 spent, below 0 overspent.
+    pub budget_remaining: f64,
+    /// Seconds until the budget is spent, at the pace of the last hour (of the shortest
+    /// long window of its alerts).
+    pub exhausted_in_seconds: Option<f64>,
+    /// How fast the budget is spent, by window, shortest first; 1 spends it exactly.
+    pub burn: Vec<Burn>,
+    /// The pairs of windows that alerts look at.
+    pub alerts: Vec<Alert>,
+    /// Events since the process started, by verdict and reason.
+    pub events: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// The last calls that spent budget, newest first.
+    pub spent_by: Vec<Spent>,
+    /// Every calendar month with events, oldest first: 13 that are over, and this one.
+    pub months: Vec<Attainment>,
+    /// The definition, for those who make rules of it.
+    #[serde(skip)]
+    pub definition: Arc<Objective>,
+}
+
+/// A window and how fast the budget was spent in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Burn {
+    /// The window, such as `1h`.
+    pub window: String,
+    /// 1 spends the budget exactly in its period.
+    pub rate: f64,
+}
+
+impl Slos {
+    /// How every objective stands at `now`, in the order of the configuration.
+    pub fn status(&self, now: Instant) -> Vec<Status> {
+        let state = self.state();
+        let seconds = state.calendar.seconds(now);
+        let trackers = state.trackers.iter();
+        trackers.map(|tracker| status(tracker, seconds)).collect()
+    }
+
+    /// The objectives that are worth waking somebody for at `now`, by this process's counts.
+    pub fn paging(&self, now: Instant) -> Vec<Arc<str>> {
+        let state = self.state();
+        let seconds = state.calendar.seconds(now);
+        let pages = |alert: &Alert| alert.firing && alert.tier.severity == Severity::Page;
+        let trackers = state.trackers.iter();
+        let paging = trackers.filter(|tracker| tracker.alerts(seconds).iter().any(pages));
+        paging
+            .map(|tracker| Arc::clone(&tracker.objective.name))
+            .collect()
+    }
+}
+
+fn status(tracker: &Tracker, now: f64) -> Status {
+    let objective = &tracker.objective;
+    let judgement = &objective.judgement;
+    let sum = tracker.period(now);
+    let remaining = tracker.remaining(now);
+    let pace = tracker.tiers.iter().map(|tier| tier.long).min();
+    let pace = tracker.burn(now, pace.unwrap_or(Duration::from_secs(3600)));
+    let left = budget::exhausted_in(remaining, pace, objective.window);
+    let mut events: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for ((verdict, reason), count) in tracker.totals() {
+        let of_verdict = events.entry(Verdict::as_str(*verdict)).or_default();
+        of_verdict.insert(reason.as_str(), *count);
+    }
+    let windows = tracker.windows().into_iter();
+    Status {
+        name: Arc::clone(&objective.name),
+        promise: judgement.sli.in_words(),
+        description: objective.description.clone(),
+        objective: objective.objective,
+        window: objective.window_label(),
+        event: match (judgement.slice, judgement.weight) {
+            (Some(slice), _) => label(slice.every),
+            _ if matches!(judgement.sli, Sli::Throughput(_)) => "1m".to_owned(),
+            (None, Weight::Token) => "token".to_owned(),
+            (None, Weight::Request) => "request".to_owned(),
+        },
+        select: judgement.select.clone(),
+        good: sum.good,
+        bad: sum.bad,
+        ratio: budget::ratio(sum),
+        budget_remaining: remaining,
+        exhausted_in_seconds: left.map(|left| left.as_secs_f64()),
+        burn: windows
+            .map(|window| Burn {
+                window: label(window),
+                rate: tracker.burn(now, window),
+            })
+            .collect(),
+        alerts: tracker.alerts(now),
+        events,
+        spent_by: tracker.spent().iter().rev().cloned().collect(),
+        months: tracker.attained(now),
+        definition: Arc::clone(objective),
+    }
+}

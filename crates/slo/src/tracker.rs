@@ -1,0 +1,315 @@
+//! One objective and what has been counted for it.
+
+use super::budget;
+use super::minutes::Minutes;
+use super::months::{Attainment, Months};
+use super::objective::Objective;
+use super::reason::{Reason, Verdict};
+use super::ring::{Ring, SavedRing, Sum};
+use super::verdict::{self, Events};
+use super::windows::{Tier, tiers};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Calls that are remembered because they spent budget.
+const MAX_SPENT: usize = 50;
+
+/// A call that spent budget, with what leads to its trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// When, RFC 3339, UTC.
+    pub at: String,
+    /// The call's id.
+    pub call: String,
+    /// Its trace, where the agent named one.
+    pub trace_id: Option<String>,
+    /// Why it was bad.
+    pub reason: Reason,
+    /// The indicator's value.
+    pub value: Option<f64>,
+    /// Calls or tokens.
+    pub events: u64,
+}
+
+/// Whose events these are; no call's where a minute was judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallRef<'a> {
+    pub call: &'a str,
+    pub trace_id: Option<&'a str>,
+}
+
+/// A slice of time that is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenSlice {
+    /// Its number, counted from 1970.
+    number: u64,
+    good: u64,
+    bad: u64,
+}
+
+/// A tier and whether it fires.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Alert {
+    /// The pair of windows.
+    #[serde(flatten)]
+    pub tier: Tier,
+    /// The burn rate over the long window.
+    pub burn_long: f64,
+    /// The burn rate over the short window.
+    pub burn_short: f64,
+    /// Whether both are above the factor, with enough events.
+    pub firing: bool,
+}
+
+/// One objective and its counts.
+#[derive(Debug)]
+pub struct Tracker {
+    pub objective: Arc<Objective>,
+    pub tiers: Vec<Tier>,
+    ring: Ring,
+    slice: Option<OpenSlice>,
+    /// Where minutes are judged.
+    pub minutes: Option<Minutes>,
+    months: Months,
+    /// Events since the process started.
+    totals: BTreeMap<(Verdict, Reason), u64>,
+    spent: VecDeque<Spent>,
+}
+
+/// What of a tracker survives a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptTracker {
+    pub judgement: super::Judgement,
+    pub objective: f64,
+    pub window: Duration,
+    #[serde(default)]
+    pub calendar_month: bool,
+    /// Seconds since 1970.
+    pub kept_at: u64,
+    /// It was not configured any more.
+    #[serde(default)]
+    pub retired: bool,
+    ring: SavedRing,
+    #[serde(default)]
+    months: Months,
+    slice: Option<OpenSlice>,
+    spent: VecDeque<Spent>,
+}
+
+impl KeptTracker {
+    /// Its objective is not configured any more.
+    pub fn retire(mut self) -> KeptTracker {
+        self.retired = true;
+        self
+    }
+}
+
+impl Tracker {
+    pub fn new(objective: &Arc<Objective>, now: u64) -> Tracker {
+        let possible = verdict::possible(&objective.judgement).into_iter();
+        Tracker {
+            tiers: tiers(objective.window, objective.objective),
+            ring: Ring::new(objective.window, now),
+            slice: None,
+            minutes: Minutes::of(&objective.judgement),
+            months: Months::default(),
+            totals: possible.map(|kind| (kind, 0)).collect(),
+            spent: VecDeque::new(),
+            objective: Arc::clone(objective),
+        }
+    }
+
+    /// The same counts under another objective or window.
+    pub fn under(self, objective: &Arc<Objective>, now: u64) -> Tracker {
+        let mut tracker = Tracker::new(objective, now);
+        if self.objective.window == objective.window {
+            tracker.ring = self.ring;
+        } else {
+            tracker.ring.restore(now, &self.ring.kept());
+        }
+        Tracker {
+            slice: self.slice,
+            minutes: self.minutes,
+            months: self.months,
+            totals: self.totals,
+            spent: self.spent,
+            ..tracker
+        }
+    }
+
+    /// Takes over what was kept, unless it was judged otherwise.
+    pub fn restore(&mut self, now: u64, kept: &KeptTracker) {
+        if kept.judgement == self.objective.judgement {
+            self.ring.restore(now, &kept.ring);
+            self.slice = kept.slice;
+            self.months.clone_from(&kept.months);
+            self.spent.clone_from(&kept.spent);
+        }
+    }
+
+    pub fn kept(&self, now: u64) -> KeptTracker {
+        KeptTracker {
+            judgement: self.objective.judgement.clone(),
+            objective: self.objective.objective,
+            window: self.objective.window,
+            calendar_month: self.objective.calendar_month,
+            kept_at: now,
+            retired: false,
+            ring: self.ring.kept(),
+            months: self.months.clone(),
+            slice: self.slice,
+            spent: self.spent.clone(),
+        }
+    }
+
+    /// Events happened at `now`, seconds since 1970.
+    pub fn count(&mut self, now: u64, events: &Events, whose: CallRef<'_>) {
+        let (good, bad) = match events.verdict {
+            Verdict::Good => (events.count, 0),
+            Verdict::Bad => (0, events.count),
+            Verdict::Excluded => (0, 0),
+        };
+        if let Some(slice) = &self.objective.judgement.slice {
+            let number = now / slice.every.as_secs().max(1);
+            self.close_slices(now);
+            let open = self.slice.get_or_insert_default();
+            if open.number < number {
+                *open = OpenSlice {
+                    number,
+                    ..OpenSlice::default()
+                };
+            }
+            open.good += good;
+            open.bad += bad;
+        } else {
+            self.total(now, events.verdict, events.reason, events.count);
+            self.ring.add(now, good, bad);
+        }
+        if bad > 0 && !whose.call.is_empty() {
+            self.remember(now, events, whose);
+        }
+    }
+
+    /// Slices of time that are over become events.
+    pub fn close_slices(&mut self, now: u64) {
+        let Some(slice) = self.objective.judgement.slice else {
+            return;
+        };
+        let number = now / slice.every.as_secs().max(1);
+        let open = *self.slice.get_or_insert(OpenSlice {
+            number,
+            ..OpenSlice::default()
+        });
+        if number <= open.number {
+            return;
+        }
+        let (good, all) = (open.good as f64, (open.good + open.bad) as f64);
+        if all == 0.0 {
+            self.total(now, Verdict::Excluded, Reason::NoTraffic, 1);
+        } else if good >= slice.target * all {
+            self.total(now, Verdict::Good, Reason::Met, 1);
+            self.ring.add(now, 1, 0);
+        } else {
+            self.total(now, Verdict::Bad, Reason::Missed, 1);
+            self.ring.add(now, 0, 1);
+        }
+        // Slices that passed unseen, as while the process was down, were without calls.
+        let unseen = (number - open.number - 1).min(1_000_000);
+        self.total(now, Verdict::Excluded, Reason::NoTraffic, unseen);
+        self.slice = Some(OpenSlice {
+            number,
+            ..OpenSlice::default()
+        });
+    }
+
+    fn total(&mut self, now: u64, verdict: Verdict, reason: Reason, count: u64) {
+        if count > 0 {
+            self.months.add(now, verdict, count);
+        }
+        *self.totals.entry((verdict, reason)).or_default() += count;
+    }
+
+    fn remember(&mut self, now: u64, events: &Events, whose: CallRef<'_>) {
+        if self.spent.len() == MAX_SPENT {
+            self.spent.pop_front();
+        }
+        let at = std::time::UNIX_EPOCH + Duration::from_secs(now);
+        self.spent.push_back(Spent {
+            at: humantime::format_rfc3339_seconds(at).to_string(),
+            call: whose.call.to_owned(),
+            trace_id: whose.trace_id.map(str::to_owned),
+            reason: events.reason,
+            value: events.value.filter(|value| value.is_finite()),
+            events: events.count,
+        });
+    }
+
+    /// The clock was set.
+    pub fn redate(&mut self, seconds: i64) {
+        self.ring.redate(seconds);
+        if let (Some(open), Some(slice)) = (&mut self.slice, self.objective.judgement.slice) {
+            let slices = seconds / i64::try_from(slice.every.as_secs().max(1)).unwrap_or(i64::MAX);
+            open.number = open.number.saturating_add_signed(slices);
+        }
+    }
+
+    pub fn totals(&self) -> &BTreeMap<(Verdict, Reason), u64> {
+        &self.totals
+    }
+
+    /// The newest last.
+    pub fn spent(&self) -> &VecDeque<Spent> {
+        &self.spent
+    }
+
+    pub fn sum(&self, now: f64, window: Duration) -> Sum {
+        self.ring.sum(now, window)
+    }
+
+    /// What the budget is for: the window, or the calendar month so far.
+    pub fn period(&self, now: f64) -> Sum {
+        match self.objective.calendar_month {
+            true => self.months.current(now),
+            false => self.sum(now, self.objective.window),
+        }
+    }
+
+    /// Every calendar month with events, oldest first.
+    pub fn attained(&self, now: f64) -> Vec<Attainment> {
+        self.months.attained(now, self.objective.objective)
+    }
+
+    pub fn remaining(&self, now: f64) -> f64 {
+        budget::remaining(self.period(now), self.objective.objective)
+    }
+
+    pub fn burn(&self, now: f64, window: Duration) -> f64 {
+        budget::burn_rate(self.sum(now, window), self.objective.objective)
+    }
+
+    /// Every window that is looked at, once, shortest first.
+    pub fn windows(&self) -> Vec<Duration> {
+        let pairs = self.tiers.iter().flat_map(|tier| [tier.short, tier.long]);
+        let mut windows: Vec<Duration> = pairs.chain([self.objective.window]).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        windows
+    }
+
+    pub fn alerts(&self, now: f64) -> Vec<Alert> {
+        let alerts = self.tiers.iter().map(|tier| {
+            let (long, short) = (self.burn(now, tier.long), self.burn(now, tier.short));
+            // In part covered minutes make fractions of events.
+            let enough = self.sum(now, tier.long).all().round() >= self.objective.min_events as f64;
+            Alert {
+                tier: *tier,
+                burn_long: long,
+                burn_short: short,
+                firing: enough && long > tier.factor && short > tier.factor,
+            }
+        });
+        alerts.collect()
+    }
+}

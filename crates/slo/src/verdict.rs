@@ -1,0 +1,447 @@
+//! Is a call good or bad by an objective, and why; or is it left out, and why.
+
+use super::objective::{Judgement, Sli, Weight};
+use super::reason::{Reason, Verdict};
+use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::inter_token::InterToken;
+use tokengauge_core::selector::Names;
+
+/// Events of one kind, and what was measured where it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Events {
+    /// What they are.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+    /// How many: calls or tokens.
+    pub count: u64,
+    /// The indicator's value.
+    pub value: Option<f64>,
+}
+
+impl Events {
+    fn excluded(reason: Reason, count: u64) -> Events {
+        Events {
+            verdict: Verdict::Excluded,
+            reason,
+            count,
+            value: None,
+        }
+    }
+
+    /// Good or bad by the threshold.
+    pub fn held_against(sli: Sli, value: f64, count: u64) -> Events {
+        let threshold = sli.threshold().unwrap_or(f64::NAN);
+        let met = if sli.at_least() {
+            value >= threshold
+        } else {
+            value <= threshold
+        };
+        Events {
+            verdict: if met { Verdict::Good } else { Verdict::Bad },
+            reason: if met { Reason::Met } else { Reason::Missed },
+            count,
+            value: Some(value),
+        }
+    }
+
+    /// One bad event, and the figure that made it so.
+    pub fn bad(reason: Reason, value: Option<f64>) -> Events {
+        Events {
+            verdict: Verdict::Bad,
+            reason,
+            count: 1,
+            value,
+        }
+    }
+}
+
+/// A call that is over, as far as verdicts need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// Its record.
+    pub record: &'a CallRecord,
+    /// Tokens behind the first frame and the seconds they took, where there is a speed.
+    pub decode: Option<(u64, f64)>,
+    /// Latencies by token.
+    pub inter_token: Option<&'a InterToken>,
+}
+
+impl<'a> Finished<'a> {
+    /// As the meter found it.
+    pub fn of(finished_call: &'a FinishedCall) -> Finished<'a> {
+        Finished {
+            record: &finished_call.record,
+            decode: finished_call.decode,
+            inter_token: finished_call.inter_token.as_deref(),
+        }
+    }
+
+    /// From its record alone. The tokens of the first frame are not recorded: they
+    /// count as decoded, and there are no latencies by token.
+    pub fn of_record(record: &'a CallRecord) -> Finished<'a> {
+        let decode = record.tps.output.filter(|tps| *tps > 0.0).map(|tps| {
+            let tokens = record.tokens.normalised.output.unwrap_or(0);
+            (tokens, tokens as f64 / tps)
+        });
+        Finished {
+            record,
+            decode,
+            inter_token: None,
+        }
+    }
+
+    /// The names that selectors look at.
+    pub fn names(&self) -> Names<'a> {
+        let record = self.record;
+        Names {
+            workload: record.workload.as_deref(),
+            route: &record.route,
+            upstream: &record.upstream,
+            model: record
+                .model
+                .as_deref()
+                .or(record.model_requested.as_deref()),
+            agent: record.agent.as_deref(),
+        }
+    }
+}
+
+/// What was decided of a call while it ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PartialVerdict {
+    /// A deadline passed: nothing is left to say.
+    pub decided: bool,
+    /// Tokens in segments that are closed, and their seconds.
+    pub tokens: u64,
+    pub seconds: f64,
+}
+
+/// What a call that is over counts as; several where it has tokens of both kinds.
+pub fn judge(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
+    judge_rest(judgement, call, &PartialVerdict::default())
+}
+
+/// The same without what was decided while it ran.
+pub fn judge_rest(
+    judgement: &Judgement,
+    call: &Finished<'_>,
+    so_far: &PartialVerdict,
+) -> Vec<Events> {
+    let record = call.record;
+    // Throughput is not of one call, and what generates nothing is promised nothing.
+    let counts = record.operation_class.counts();
+    if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) || !counts {
+        return Vec::new();
+    }
+    if record.warm_up && !judgement.warm_up {
+        return excluded(judgement, call, Reason::WarmUp, so_far);
+    }
+    if judgement.sli == Sli::Availability {
+        return vec![availability(record)];
+    }
+    let output = record.tokens.normalised.output;
+    let few = output.is_some_and(|output| output < judgement.min_output_tokens);
+    let speed = matches!(
+        judgement.sli,
+        Sli::OutputTps(_) | Sli::TotalTps(_) | Sli::InterTokenLatency(_)
+    );
+    if few && so_far.tokens == 0 && (speed || record.outcome == Outcome::Complete) {
+        return excluded(judgement, call, Reason::TooFewTokens, so_far);
+    }
+    match (judgement.sli, judgement.weight) {
+        (Sli::OutputTps(_), Weight::Token) => segments(judgement, call, so_far),
+        (Sli::InterTokenLatency(_), Weight::Token) => gaps(judgement, call),
+        (sli, _) => match value(sli, call) {
+            Ok(value) => vec![Events::held_against(sli, value, 1)],
+            Err(Missing::Late(waited)) => vec![Events::bad(Reason::Deadline, Some(waited))],
+            Err(Missing::For(reason)) => vec![Events::excluded(reason, 1)],
+        },
+    }
+}
+
+/// Left out; by token as many as there are and are not judged yet, where that is known.
+fn excluded(
+    judgement: &Judgement,
+    call: &Finished<'_>,
+    reason: Reason,
+    so_far: &PartialVerdict,
+) -> Vec<Events> {
+    let tokens = call.record.tokens.normalised.output.unwrap_or(0);
+    let count = match judgement.weight {
+        Weight::Request => 1,
+        Weight::Token => tokens.saturating_sub(so_far.tokens).max(1),
+    };
+    vec![Events::excluded(reason, count)]
+}
+
+fn availability(record: &CallRecord) -> Events {
+    match outcome(record) {
+        None => Events {
+            verdict: Verdict::Good,
+            reason: Reason::Met,
+            count: 1,
+            value: None,
+        },
+        Some(reason @ (Reason::ClientCancelled | Reason::ClientError | Reason::Rejected)) => {
+            Events::excluded(reason, 1)
+        }
+        Some(reason) => Events::bad(reason, None),
+    }
+}
+
+/// How a call ended that is not complete.
+fn outcome(record: &CallRecord) -> Option<Reason> {
+    match record.outcome {
+        Outcome::Complete => None,
+        Outcome::ClientCancelled => Some(Reason::ClientCancelled),
+        Outcome::Rejected => Some(Reason::Rejected),
+        Outcome::HttpError => {
+            let own_fault = matches!(record.status, Some(400..=428 | 430..=499));
+            Some(if own_fault {
+                Reason::ClientError
+            } else {
+                Reason::HttpError
+            })
+        }
+        Outcome::UpstreamReset => Some(Reason::UpstreamReset),
+        Outcome::ErrorEvent => Some(Reason::ErrorEvent),
+        Outcome::Timeout => Some(Reason::Timeout),
+        Outcome::Unreachable => Some(Reason::Unreachable),
+        Outcome::Drained => Some(Reason::Drained),
+    }
+}
+
+/// Why there is no value.
+enum Missing {
+    /// It was waited for in vain, longer than the threshold.
+    Late(f64),
+    /// It cannot be known, or could not come.
+    For(Reason),
+}
+
+fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
+    let record = call.record;
+    let ended = outcome(record);
+    let or_ended = |reason: Reason| Missing::For(ended.unwrap_or(reason));
+    match sli {
+        Sli::Availability | Sli::Throughput(_) => Err(Missing::For(Reason::NoTokens)),
+        Sli::Ttft(most) => awaited(record, record.seconds.ttft, most),
+        Sli::TimeToFirstAnswer(most) => awaited(record, record.seconds.first_answer, most),
+        Sli::Duration(most) => {
+            let duration = record
+                .seconds
+                .duration
+                .ok_or(or_ended(Reason::EndedEarly))?;
+            match ended {
+                None => Ok(duration),
+                Some(_) if duration > most => Err(Missing::Late(duration)),
+                Some(reason) => Err(Missing::For(reason)),
+            }
+        }
+        Sli::OutputTps(_) => record.tps.output.ok_or_else(|| no_speed(record)),
+        Sli::InterTokenLatency(_) => {
+            let speed = record.tps.output.filter(|speed| *speed > 0.0);
+            speed
+                .map(|speed| 1.0 / speed)
+                .ok_or_else(|| no_speed(record))
+        }
+        Sli::TotalTps(_) => match ended {
+            Some(reason) => Err(Missing::For(reason)),
+            None => record.tps.total.ok_or_else(|| {
+                let known = record.tps.total_unavailable.or(record.tps.unavailable);
+                let told = known.filter(|reason| {
+                    use TpsUnavailable::{HiddenOutput, Lagged, Unparsed};
+                    matches!(reason, Unparsed | Lagged | HiddenOutput)
+                });
+                Missing::For(told.map_or(Reason::NoTokens, Reason::from))
+            }),
+        },
+        Sli::Stalls(most) => {
+            let stalls = streamed(record).map(|()| record.stalls as f64)?;
+            // They only become more: too many are too many however it ended.
+            if stalls > most as f64 {
+                Ok(stalls)
+            } else {
+                ended.map_or(Ok(stalls), |reason| Err(Missing::For(reason)))
+            }
+        }
+        Sli::LongestGap(most) => {
+            let gap = streamed(record).map(|()| record.seconds.longest_gap.unwrap_or(0.0))?;
+            if gap > most {
+                Ok(gap)
+            } else {
+                ended.map_or(Ok(gap), |reason| Err(Missing::For(reason)))
+            }
+        }
+        Sli::CostUsd(_) => record.cost_usd.ok_or(Missing::For(Reason::NoPrice)),
+    }
+}
+
+/// A time that runs from the request on: who waited longer than `most` in vain waited
+/// too long, however it ended.
+fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Missing> {
+    if let Some(time) = time {
+        return Ok(time);
+    }
+    let unreadable = match record.tps.unavailable {
+        _ if record.dialect == Dialect::Unknown => Some(Reason::Unparsed),
+        Some(reason @ (TpsUnavailable::Unparsed | TpsUnavailable::Lagged)) => Some(reason.into()),
+        _ => None,
+    };
+    if without_text(record) {
+        return Err(Missing::For(Reason::NoText));
+    }
+    // A Realtime connection waits for its agent, not for tokens.
+    let waits = record.streamed != Some(false)
+        && !matches!(
+            record.dialect,
+            Dialect::OpenaiRealtime | Dialect::GeminiLive
+        )
+        && record.outcome != Outcome::Rejected
+        && unreadable.is_none();
+    let waited = record
+        .seconds
+        .duration
+        .filter(|waited| waits && *waited > most);
+    if let Some(waited) = waited {
+        return Err(Missing::Late(waited));
+    }
+    let reason = outcome(record).or(unreadable);
+    Err(Missing::For(reason.unwrap_or(
+        match record.tps.unavailable {
+            Some(TpsUnavailable::NotStreamed) => Reason::NotStreamed,
+            _ => Reason::NoTokens,
+        },
+    )))
+}
+
+/// Whether a complete answer had tokens, but no text: nobody waited for one.
+fn without_text(record: &CallRecord) -> bool {
+    let tokens = &record.tokens;
+    record.outcome == Outcome::Complete
+        && tokens.normalised.output == Some(0)
+        && tokens.reported.output.is_some_and(|tokens| tokens > 0)
+}
+
+fn no_speed(record: &CallRecord) -> Missing {
+    let cancelled = record.outcome == Outcome::ClientCancelled;
+    Missing::For(match record.tps.unavailable {
+        Some(TpsUnavailable::EndedEarly) | None if cancelled => Reason::ClientCancelled,
+        Some(reason) => reason.into(),
+        None => Reason::EndedEarly,
+    })
+}
+
+/// Whether gaps between tokens could be seen.
+fn streamed(record: &CallRecord) -> Result<(), Missing> {
+    if record.seconds.ttft.is_some() {
+        return Ok(());
+    }
+    let reason = record.tps.unavailable.map(Reason::from);
+    Err(Missing::For(
+        outcome(record).or(reason).unwrap_or(Reason::NoTokens),
+    ))
+}
+
+/// The tokens of the last segment: those that no closed one has.
+fn segments(judgement: &Judgement, call: &Finished<'_>, so_far: &PartialVerdict) -> Vec<Events> {
+    let Some((tokens, seconds)) = call.decode else {
+        let Missing::For(reason) = no_speed(call.record) else {
+            return Vec::new();
+        };
+        return excluded(judgement, call, reason, so_far);
+    };
+    let (tokens, seconds) = (
+        tokens.saturating_sub(so_far.tokens),
+        seconds - so_far.seconds,
+    );
+    if tokens == 0 || seconds <= 0.0 {
+        return Vec::new();
+    }
+    let speed = tokens as f64 / seconds;
+    vec![Events::held_against(judgement.sli, speed, tokens)]
+}
+
+/// Each token by the class of its latency; the threshold is a bound of the classes.
+fn gaps(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
+    let (Some(_), Some(latencies)) = (call.decode, call.inter_token) else {
+        let Missing::For(reason) = no_speed(call.record) else {
+            return Vec::new();
+        };
+        return excluded(judgement, call, reason, &PartialVerdict::default());
+    };
+    let classes = latencies.classes();
+    classes
+        .map(|(latency, tokens)| Events::held_against(judgement.sli, latency, u64::from(tokens)))
+        .collect()
+}
+
+/// Every verdict and reason that this judgement can come to: their series exist before
+/// they happen.
+pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
+    use Reason::*;
+    let mut all = vec![(Verdict::Good, Met), (Verdict::Bad, Missed)];
+    if judgement.slice.is_some() {
+        all.push((Verdict::Excluded, NoTraffic));
+        return all;
+    }
+    let errors = [
+        HttpError,
+        UpstreamReset,
+        ErrorEvent,
+        Timeout,
+        Unreachable,
+        Drained,
+    ];
+    let own = [ClientCancelled, ClientError, Rejected];
+    let (mut bad, mut out): (Vec<Reason>, Vec<Reason>) = (Vec::new(), own.to_vec());
+    match judgement.sli {
+        Sli::Availability => {
+            all.pop();
+            bad.extend(errors);
+        }
+        Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) => {
+            bad.push(Deadline);
+            out.extend(errors);
+            out.extend([NotStreamed, NoTokens, NoText, Unparsed, Lagged]);
+        }
+        Sli::OutputTps(_) | Sli::InterTokenLatency(_) | Sli::Stalls(_) | Sli::LongestGap(_) => {
+            out.extend(errors);
+            out.extend([
+                NotStreamed,
+                TooFewTokens,
+                TooFewFrames,
+                Buffered,
+                MultipleChoices,
+                HiddenOutput,
+                Lagged,
+                Unparsed,
+                EndedEarly,
+                NoTokens,
+            ]);
+        }
+        Sli::TotalTps(_) => {
+            out.extend(errors);
+            out.extend([NoTokens, Unparsed, Lagged, HiddenOutput]);
+        }
+        Sli::CostUsd(_) => out = vec![NoPrice],
+        Sli::Throughput(_) => {
+            all.extend([
+                (Verdict::Excluded, TooFewStreams),
+                (Verdict::Excluded, Lagged),
+            ]);
+            return all;
+        }
+    }
+    if judgement.min_output_tokens > 0 && !out.contains(&TooFewTokens) {
+        out.push(TooFewTokens);
+    }
+    if !judgement.warm_up {
+        out.push(WarmUp);
+    }
+    all.extend(bad.into_iter().map(|reason| (Verdict::Bad, reason)));
+    all.extend(out.into_iter().map(|reason| (Verdict::Excluded, reason)));
+    all
+}

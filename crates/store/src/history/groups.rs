@@ -1,0 +1,172 @@
+//! Calls by model, workload and the like.
+
+use super::matching::model_of;
+use super::quantile::{quantile, sorted};
+use super::timed_call::TimedCall;
+use super::totals::{Totals, tokens};
+use crate::ledger::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::lengths::{output_length, prompt_length};
+
+/// The experience bands: their lower bounds.
+const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
+
+/// What a call has of `dimension`.
+fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
+    Some(Cow::Borrowed(match dimension {
+        Dimension::Model => model_of(call)?,
+        Dimension::Workload => call.workload.as_deref()?,
+        Dimension::Upstream => &call.upstream,
+        Dimension::Agent => call.agent.as_deref()?,
+        Dimension::Route => &call.route,
+        Dimension::Experiment => call.experiment.as_deref()?,
+        Dimension::Variant => call.variant.as_deref()?,
+        Dimension::Outcome => call.outcome.as_str(),
+        Dimension::UpstreamFacts => {
+            return Some(Cow::Owned(call.upstream_facts.as_ref()?.to_string()));
+        }
+        Dimension::PromptLength => prompt_length(tokens(call).input?),
+        Dimension::OutputLength => output_length(tokens(call).output?),
+    }))
+}
+
+/// The calls that have the same values.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    totals: Totals,
+    tps: Vec<f64>,
+    reported: Vec<f64>,
+    reported_tokens: f64,
+    reported_seconds: f64,
+    ttft: Vec<f64>,
+}
+
+impl Group {
+    /// One more call.
+    pub fn add(&mut self, past: &TimedCall<'_>) {
+        self.add_unmeasured(past);
+        self.totals.add_decode(past);
+        self.totals.add_wait(past);
+        self.tps.extend(past.record.tps.output);
+        self.ttft.extend(past.record.seconds.ttft);
+        self.add_reported(past);
+    }
+
+    fn add_reported(&mut self, past: &TimedCall<'_>) {
+        let Some(speed) = past.record.tps.reported.filter(|speed| speed.is_finite()) else {
+            return;
+        };
+        let seconds = &past.record.seconds;
+        let decode = seconds.last_token.zip(seconds.ttft);
+        let decode = decode.map_or(0.0, |(last, first)| last - first);
+        self.reported.push(speed);
+        self.reported_tokens += speed * decode;
+        self.reported_seconds += decode;
+    }
+
+    /// One more call, whose speed and time to first token do not count.
+    pub fn add_unmeasured(&mut self, past: &TimedCall<'_>) {
+        self.totals.add(past);
+    }
+
+    /// What they come to, under the `names` that they have in common.
+    pub fn row(self, names: Vec<Option<String>>) -> GroupRow {
+        let (tps, ttft) = (sorted(self.tps), sorted(self.ttft));
+        let reported = sorted(self.reported);
+        GroupRow {
+            name: names.first().cloned().flatten(),
+            names,
+            calls: self.totals.calls,
+            errors: self.totals.errors,
+            tps: SpeedRow {
+                p50: quantile(&tps, 0.5),
+                p10: quantile(&tps, 0.1),
+                p5: quantile(&tps, 0.05),
+                p1: quantile(&tps, 0.01),
+                mean: self.totals.tps(),
+                calls: tps.len() as u64,
+            },
+            tps_reported: SpeedRow {
+                p50: quantile(&reported, 0.5),
+                p10: quantile(&reported, 0.1),
+                p5: quantile(&reported, 0.05),
+                p1: quantile(&reported, 0.01),
+                calls: reported.len() as u64,
+                mean: (self.reported_seconds > 0.0)
+                    .then(|| self.reported_tokens / self.reported_seconds),
+            },
+            ttft: LatencyRow {
+                p50: quantile(&ttft, 0.5),
+                p95: quantile(&ttft, 0.95),
+                p99: quantile(&ttft, 0.99),
+                calls: ttft.len() as u64,
+                share: self.totals.ttft_share(),
+            },
+            tokens: self.totals.tokens,
+            cost_usd: self.totals.cost_usd,
+            unpriced_calls: self.totals.unpriced,
+            usd_per_million_output: self.totals.usd_per_million_output(),
+            bands: bands(&tps),
+            requests_per_second: None,
+        }
+    }
+}
+
+/// How many of `sorted` lie in each band.
+fn bands(sorted: &[f64]) -> Vec<Band> {
+    let below = |bound: f64| sorted.partition_point(|tps| *tps < bound);
+    let uppers = BANDS.iter().skip(1).map(|bound| Some(*bound)).chain([None]);
+    let bounds = BANDS.iter().zip(uppers);
+    let band = |(from, to): (&f64, Option<f64>)| Band {
+        from: *from,
+        to,
+        calls: (to.map_or(sorted.len(), below) - below(*from)) as u64,
+    };
+    bounds.map(band).collect()
+}
+
+/// Calls by what they have of some dimensions.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    dimensions: Vec<Dimension>,
+    groups: BTreeMap<Vec<Option<String>>, Group>,
+}
+
+impl Groups {
+    /// No call so far.
+    pub fn by(dimensions: &[Dimension]) -> Groups {
+        Groups {
+            dimensions: dimensions.to_vec(),
+            groups: BTreeMap::new(),
+        }
+    }
+
+    /// The group of a call.
+    pub fn of(&mut self, past: &TimedCall<'_>) -> &mut Group {
+        let value = |by: &Dimension| value_of(*by, past.record).map(Cow::into_owned);
+        let names = self.dimensions.iter().map(value).collect();
+        self.groups.entry(names).or_default()
+    }
+
+    /// What they come to; most calls first.
+    pub fn rows(self) -> Vec<GroupRow> {
+        let groups = self.groups.into_iter();
+        let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.calls));
+        rows
+    }
+}
+
+/// What the `calls` come to by what they have of `dimensions`; most calls first.
+pub fn groups<'a>(
+    calls: impl Iterator<Item = TimedCall<'a>>,
+    dimensions: &[Dimension],
+) -> Vec<GroupRow> {
+    let mut groups = Groups::by(dimensions);
+    for past in calls {
+        groups.of(&past).add(&past);
+    }
+    groups.rows()
+}

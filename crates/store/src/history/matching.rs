@@ -1,0 +1,62 @@
+//! Which calls are meant.
+
+use super::timed_call::TimedCall;
+use crate::ledger::{Filter, SessionQuery};
+use tokengauge_core::call::CallRecord;
+
+/// Whether a call is meant. Names match as a whole.
+pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
+    filter.since.is_none_or(|since| past.started >= since)
+        && filter.until.is_none_or(|until| past.started < until)
+        && named(filter).all(|(wanted, of)| of(past.record) == Some(wanted))
+        && filter
+            .outcome
+            .is_none_or(|outcome| past.record.outcome == outcome)
+        && filter.has_class(past.record.operation_class)
+}
+
+/// Whether the session of `calls` is meant: each part of the filter may be matched by
+/// another call.
+pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
+    let filter = &query.filter;
+    let any = |is: &dyn Fn(&TimedCall<'_>) -> bool| calls.iter().any(is);
+    filter
+        .since
+        .is_none_or(|since| any(&|past| past.ended >= since))
+        && filter
+            .until
+            .is_none_or(|until| any(&|past| past.started < until))
+        && named(filter).all(|(wanted, of)| any(&|past| of(past.record) == Some(wanted)))
+        && filter
+            .outcome
+            .is_none_or(|outcome| any(&|past| past.record.outcome == outcome))
+        && query.search.as_deref().is_none_or(|search| {
+            let search = search.to_lowercase();
+            let has =
+                |name: Option<&str>| name.is_some_and(|name| name.to_lowercase().contains(&search));
+            any(&|past| has(past.record.session.as_deref()) || has(past.record.agent.as_deref()))
+        })
+}
+
+type Part = fn(&CallRecord) -> Option<&str>;
+
+/// The names that are asked for, and what a call has of each kind.
+fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
+    let parts: [(&Option<String>, Part); 8] = [
+        (&filter.model, model_of),
+        (&filter.workload, |call| call.workload.as_deref()),
+        (&filter.route, |call| Some(&call.route)),
+        (&filter.upstream, |call| Some(&call.upstream)),
+        (&filter.agent, |call| call.agent.as_deref()),
+        (&filter.user, |call| call.user.as_deref()),
+        (&filter.experiment, |call| call.experiment.as_deref()),
+        (&filter.session, |call| call.session.as_deref()),
+    ];
+    let parts = parts.into_iter();
+    parts.filter_map(|(wanted, of)| wanted.as_deref().map(|wanted| (wanted, of)))
+}
+
+/// The model that answered, else the one asked for.
+pub fn model_of(call: &CallRecord) -> Option<&str> {
+    call.model.as_deref().or(call.model_requested.as_deref())
+}

@@ -1,0 +1,180 @@
+//! Throughput over time and by concurrency, since the process started: for proxies that keep
+//! no ledger.
+
+use super::knee::capacity_of;
+use crate::ledger::{CapacityPoint, CapacityRow, CapacitySums};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use tokengauge_core::throughput::{Arrived, Place, Ticked, Which};
+
+/// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
+const MAX_CELLS: usize = 200_000;
+
+/// What the meter handed on once a second.
+#[derive(Debug, Default)]
+pub struct ThroughputHistory {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    sums: BTreeMap<(Arc<str>, u32), CapacitySums>,
+    places: HashMap<Place, u32>,
+    /// By second: a place's number, its streamed and its spread tokens.
+    seconds: BTreeMap<u64, Vec<(u32, u64, u64)>>,
+    cells: usize,
+}
+
+impl ThroughputHistory {
+    /// Nothing seen so far.
+    pub fn new() -> Arc<ThroughputHistory> {
+        Arc::default()
+    }
+
+    /// A second has passed, and this is what is new.
+    pub fn take(&self, ticked: Ticked) {
+        let mut seen = self.seen();
+        for second in &ticked.busy {
+            let concurrency = CapacitySums::concurrency(second);
+            let place = (Arc::clone(&second.upstream), concurrency);
+            seen.sums.entry(place).or_default().add(second);
+        }
+        for arrived in ticked.arrived {
+            seen.add(arrived);
+        }
+        while seen.cells > MAX_CELLS
+            && let Some((_, gone)) = seen.seconds.pop_first()
+        {
+            seen.cells -= gone.len();
+        }
+    }
+
+    /// What each upstream gave at which concurrency, or only the one that is `wanted`.
+    pub fn rows(&self, wanted: Option<&str>) -> Vec<CapacityRow> {
+        let mut upstreams: BTreeMap<Arc<str>, Vec<CapacityPoint>> = BTreeMap::new();
+        for ((upstream, concurrency), sums) in &self.seen().sums {
+            let points = upstreams.entry(Arc::clone(upstream)).or_default();
+            points.push(sums.point(*concurrency));
+        }
+        let meant = upstreams
+            .into_iter()
+            .filter(|(name, _)| wanted.is_none_or(|wanted| **name == *wanted));
+        meant
+            .map(|(name, points)| capacity_of(&name, points))
+            .collect()
+    }
+
+    /// Tokens by second, streamed and spread, of what is meant.
+    pub fn seconds(&self, which: &Which) -> Vec<(u64, f64, f64)> {
+        let seen = self.seen();
+        let meant: HashMap<u32, bool> = seen
+            .places
+            .iter()
+            .map(|(place, number)| (*number, which.has(place)))
+            .collect();
+        let seconds = seen.seconds.iter().map(|(second, cells)| {
+            let cells = cells.iter().filter(|(number, ..)| meant[number]);
+            let sum = cells.fold((0, 0), |sum, cell| (sum.0 + cell.1, sum.1 + cell.2));
+            (*second, sum.0 as f64, sum.1 as f64)
+        });
+        seconds.collect()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock()
+    }
+}
+
+impl Seen {
+    fn add(&mut self, arrived: Arrived) {
+        let next = self.places.len() as u32;
+        let number = *self.places.entry(arrived.place).or_insert(next);
+        let cells = self.seconds.entry(arrived.second).or_default();
+        match cells.iter_mut().find(|cell| cell.0 == number) {
+            Some(cell) => {
+                cell.1 += arrived.streamed;
+                cell.2 += arrived.spread;
+            }
+            None => {
+                cells.push((number, arrived.streamed, arrived.spread));
+                self.cells += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokengauge_core::throughput::BusySecond;
+
+    fn busy(second: u64, millis: u64, tokens: u64) -> BusySecond {
+        BusySecond {
+            upstream: "engine".into(),
+            second,
+            millis,
+            tokens,
+            decoded: tokens,
+            decode_millis: millis,
+        }
+    }
+
+    #[test]
+    fn seconds_are_summed_up_by_the_streams_under_way_in_them() {
+        let history = ThroughputHistory::new();
+        history.take(Ticked {
+            busy: vec![busy(1, 500, 20), busy(2, 2010, 80), busy(3, 1980, 80)],
+            ..Ticked::default()
+        });
+        let rows = history.rows(Some("engine"));
+        let is: Vec<_> = rows[0]
+            .points
+            .iter()
+            .map(|point| (point.concurrency, point.seconds, point.system_tps))
+            .collect();
+        // Half a second with one stream.
+        assert_eq!(is, [(1, 1, 40.0), (2, 2, 80.0)]);
+        let each = rows[0].points.iter().filter_map(|point| point.request_tps);
+        assert!(each.into_iter().all(|tps| (39.0..=41.0).contains(&tps)));
+        assert!(rows[0].knee.is_none() && rows[0].reason.is_some());
+        assert!(history.rows(Some("another")).is_empty());
+    }
+
+    #[test]
+    fn tokens_of_a_second_add_up_by_place_and_the_oldest_go() {
+        let history = ThroughputHistory::new();
+        let arrived = |second, model: &str, streamed| Arrived {
+            place: Place {
+                route: "r".into(),
+                upstream: "u".into(),
+                model: model.into(),
+                workload: None,
+            },
+            second,
+            streamed,
+            spread: 1,
+        };
+        let of = |arrived| Ticked {
+            arrived,
+            ..Ticked::default()
+        };
+        history.take(of(vec![
+            arrived(5, "a", 10),
+            arrived(5, "b", 7),
+            arrived(6, "a", 1),
+        ]));
+        history.take(of(vec![arrived(5, "a", 2)]));
+        let a = Which {
+            model: Some("a".to_owned()),
+            ..Which::default()
+        };
+        assert_eq!(history.seconds(&a), [(5, 12.0, 2.0), (6, 1.0, 1.0)]);
+        let all = history.seconds(&Which::default());
+        assert_eq!(all, [(5, 19.0, 3.0), (6, 1.0, 1.0)]);
+        let many = (10..10 + MAX_CELLS as u64).map(|second| arrived(second, "a", 1));
+        history.take(of(many.collect()));
+        let left = history.seconds(&Which::default());
+        assert_eq!((left.len(), left[0].0), (MAX_CELLS, 10));
+    }
+}

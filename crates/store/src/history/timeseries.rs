@@ -1,0 +1,118 @@
+//! Calls over time.
+
+use super::quantile::{quantile, sorted};
+use super::time::written as instant;
+use super::timed_call::TimedCall;
+use crate::ledger::{Point, SeriesMetric, Timeseries};
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::call::{CallRecord, TpsUnavailable};
+use tokengauge_core::throughput::{Generated, Steps};
+use tokengauge_core::time::since_1970;
+
+/// Points of a time series at most: the newest.
+pub const MAX_POINTS: usize = 1000;
+
+/// What began within one step.
+#[derive(Default)]
+struct Step {
+    calls: u64,
+    errors: u64,
+    values: Vec<f64>,
+}
+
+/// The points of `calls` by their start, in steps of whole `step`s since 1970, from the first
+/// call to the last. `seconds` are streamed and spread tokens by second where these are known,
+/// which go on behind the last call's start; else the tokens of the calls lie evenly where they
+/// were generated.
+pub fn timeseries<'a>(
+    calls: impl Iterator<Item = TimedCall<'a>>,
+    metric: SeriesMetric,
+    step: Duration,
+    seconds: Option<&[(u64, f64, f64)]>,
+) -> Timeseries {
+    let width = step.as_secs().max(1);
+    let mut steps: BTreeMap<u64, Step> = BTreeMap::new();
+    let mut generated = Vec::new();
+    for past in calls {
+        let number = since_1970(past.started) as u64 / width;
+        let step = steps.entry(number).or_default();
+        step.calls += 1;
+        step.errors += u64::from(past.failed());
+        step.values.extend(match metric {
+            SeriesMetric::Tps => past.record.tps.output,
+            SeriesMetric::Ttft => past.record.seconds.ttft,
+        });
+        if seconds.is_none() {
+            generated.extend(generated_by(&past));
+        }
+    }
+    for call in &generated {
+        steps.entry(call.to as u64 / width).or_default();
+    }
+    for (second, ..) in seconds.unwrap_or_default() {
+        steps.entry(second / width).or_default();
+    }
+    let first = steps.first_key_value().map_or(0, |(first, _)| *first);
+    let end = steps.last_key_value().map_or(0, |(last, _)| *last + 1);
+    let from = first.max(end.saturating_sub(MAX_POINTS as u64));
+    let mut tokens = Steps::new(from * width, width, (end - from) as usize);
+    generated.iter().for_each(|call| tokens.add_call(call));
+    for (second, streamed, spread) in seconds.unwrap_or_default() {
+        tokens.add(*second, *streamed, *spread);
+    }
+    let points = (from..end).map(|number| {
+        let step = steps.remove(&number).unwrap_or_default();
+        point(
+            number * width,
+            width,
+            step,
+            tokens.rate((number - from) as usize),
+        )
+    });
+    Timeseries {
+        step: width,
+        points: points.collect(),
+    }
+}
+
+/// What a call generated, and when; `None` without tokens.
+fn generated_by(past: &TimedCall<'_>) -> Option<Generated> {
+    let CallRecord {
+        tokens,
+        seconds,
+        tps,
+        streamed,
+        ..
+    } = past.record;
+    let count = tokens.normalised.output.or(tokens.reported.output)?;
+    let whole = *streamed == Some(false) || tps.unavailable == Some(TpsUnavailable::Buffered);
+    let started = since_1970(past.started);
+    let before = seconds.connect.unwrap_or(0.0) + seconds.upload.unwrap_or(0.0);
+    let (from, to) = match (whole, seconds.ttft, seconds.last_token) {
+        (false, Some(first), Some(last)) => (first, last),
+        _ => (before, seconds.duration.unwrap_or(before)),
+    };
+    Some(Generated {
+        from: started + from,
+        to: started + to.max(from),
+        tokens: count as f64,
+        whole,
+    })
+}
+
+fn point(at: u64, width: u64, step: Step, (tokens, spread): (f64, f64)) -> Point {
+    let values = sorted(step.values);
+    Point {
+        at: instant(UNIX_EPOCH + Duration::from_secs(at)),
+        calls: step.calls,
+        errors: step.errors,
+        requests_per_second: step.calls as f64 / width as f64,
+        p10: quantile(&values, 0.1),
+        p50: quantile(&values, 0.5),
+        p90: quantile(&values, 0.9),
+        p99: quantile(&values, 0.99),
+        tokens_per_second: Some(tokens),
+        spread_tokens_per_second: Some(spread),
+    }
+}

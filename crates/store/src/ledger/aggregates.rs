@@ -1,0 +1,155 @@
+//! Sums over calls, which can be added up. What nobody reported stays unknown.
+
+use super::interval_union::IntervalUnion;
+use super::row::{BANDS, Share, micros};
+use super::sketch::Sketch;
+
+/// Sums over calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sums {
+    pub(crate) calls: i64,
+    pub(crate) errors: i64,
+    pub(crate) input: Option<i64>,
+    pub(crate) cached_input: Option<i64>,
+    pub(crate) output: Option<i64>,
+    pub(crate) reasoning: Option<i64>,
+    pub(crate) cost_nano: Option<i64>,
+    /// What of it is of generations.
+    pub(crate) generation_nano: Option<i64>,
+    /// Calls with tokens but without a price.
+    pub(crate) unpriced: i64,
+    /// Output tokens of the generations with a price.
+    pub(crate) priced_output: i64,
+    pub(crate) decode_tokens: i64,
+    pub(crate) decode_us: i64,
+    /// How long calls with a first token waited for it, and how long they took.
+    pub(crate) ttft_us: i64,
+    pub(crate) waited_us: i64,
+    /// Thousandths of tokens as reported while decoding, and the time they took.
+    pub(crate) reported_millitokens: i64,
+    pub(crate) reported_us: i64,
+    pub(crate) bands: [i64; BANDS.len() + 1],
+    /// Tokens per second.
+    pub(crate) tps: Sketch,
+    /// Tokens per second as reported.
+    pub(crate) reported: Sketch,
+    /// Seconds.
+    pub(crate) ttft: Sketch,
+}
+
+fn plus(sum: &mut Option<i64>, more: Option<i64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0).saturating_add(more));
+    }
+}
+
+impl Sums {
+    /// Adds one call.
+    pub(crate) fn add(&mut self, call: &Share) {
+        self.calls += 1;
+        self.errors += i64::from(call.error);
+        self.tokens(call.input, call.cached_input, call.output, call.reasoning);
+        plus(&mut self.cost_nano, call.cost_nano);
+        match call.cost_nano {
+            Some(cost) if call.generates => {
+                plus(&mut self.generation_nano, Some(cost));
+                self.priced_output += call.output.unwrap_or(0);
+            }
+            Some(_) => {}
+            None if call.input.or(call.output).is_some() => self.unpriced += 1,
+            None => {}
+        }
+        let (tokens, us) = call.decode.unwrap_or_default();
+        self.decode_tokens = self.decode_tokens.saturating_add(tokens);
+        self.decode_us = self.decode_us.saturating_add(us);
+        if let Some(tps) = call.tps {
+            self.bands[BANDS.partition_point(|bound| *bound <= tps)] += 1;
+            self.tps.add(tps);
+        }
+        if let Some(reported) = call.reported {
+            let (tokens, us) = call.reported_decode.unwrap_or_default();
+            self.reported_millitokens = self.reported_millitokens.saturating_add(tokens);
+            self.reported_us = self.reported_us.saturating_add(us);
+            self.reported.add(reported);
+        }
+        if let Some(ttft) = call.ttft {
+            self.ttft.add(ttft);
+            self.ttft_us += micros(ttft).unwrap_or(0);
+            self.waited_us += call.duration_us.unwrap_or(0);
+        }
+    }
+
+    /// Adds all that `other` sums up, its sketches left out.
+    pub(crate) fn merge_counts(&mut self, other: &Sums) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        self.tokens(
+            other.input,
+            other.cached_input,
+            other.output,
+            other.reasoning,
+        );
+        plus(&mut self.cost_nano, other.cost_nano);
+        plus(&mut self.generation_nano, other.generation_nano);
+        self.unpriced += other.unpriced;
+        self.priced_output += other.priced_output;
+        self.decode_tokens = self.decode_tokens.saturating_add(other.decode_tokens);
+        self.decode_us = self.decode_us.saturating_add(other.decode_us);
+        self.ttft_us = self.ttft_us.saturating_add(other.ttft_us);
+        self.waited_us = self.waited_us.saturating_add(other.waited_us);
+        self.reported_millitokens = self
+            .reported_millitokens
+            .saturating_add(other.reported_millitokens);
+        self.reported_us = self.reported_us.saturating_add(other.reported_us);
+        for (sum, more) in self.bands.iter_mut().zip(other.bands) {
+            *sum += more;
+        }
+    }
+
+    fn tokens(
+        &mut self,
+        input: Option<i64>,
+        cached: Option<i64>,
+        output: Option<i64>,
+        reasoning: Option<i64>,
+    ) {
+        plus(&mut self.input, input);
+        plus(&mut self.cached_input, cached);
+        plus(&mut self.output, output);
+        plus(&mut self.reasoning, reasoning);
+    }
+}
+
+/// The sums of a session, and its times in microseconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SessionSums {
+    pub(crate) sums: Sums,
+    pub(crate) started_us: i64,
+    pub(crate) last_us: i64,
+    pub(crate) busy: IntervalUnion,
+}
+
+impl SessionSums {
+    /// Of no call yet.
+    pub(crate) fn empty() -> SessionSums {
+        SessionSums {
+            sums: Sums::default(),
+            started_us: i64::MAX,
+            last_us: i64::MIN,
+            busy: IntervalUnion::default(),
+        }
+    }
+
+    /// Adds one call that was under way from `start` to `end`.
+    pub(crate) fn add(&mut self, call: &Share, start: i64, end: i64) {
+        self.sums.add(call);
+        self.lasted(start, end);
+        self.busy.add(start, end);
+    }
+
+    /// Something of it was under way from `start` to `end`.
+    pub(crate) fn lasted(&mut self, start: i64, end: i64) {
+        self.started_us = self.started_us.min(start);
+        self.last_us = self.last_us.max(end);
+    }
+}

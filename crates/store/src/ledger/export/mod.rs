@@ -1,0 +1,221 @@
+//! Call records as files for analysis: CSV, JSON lines, Parquet.
+
+mod columns;
+mod parquet;
+
+use super::reader::calls::record;
+use super::row::{key_at, milliseconds, started_ms};
+use super::{QueryError, Reader};
+use columns::{COLUMNS, Cell};
+use parquet::Table;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+use std::io::{self, BufWriter, Write};
+use std::time::SystemTime;
+
+/// Calls that are read at once: between them the writer may tidy up its log.
+const CHUNK: i64 = 5_000;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    /// Typed columns, compressed.
+    Parquet,
+    /// Comma-separated values with a line of names (RFC 4180).
+    Csv,
+    /// One call record per line, as the call log has it.
+    Jsonl,
+}
+
+/// Which calls are written, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportOptions {
+    /// Calls that began from here on.
+    pub since: Option<SystemTime>,
+    /// Calls that began before.
+    pub until: Option<SystemTime>,
+    /// The shape of the file.
+    pub format: FileFormat,
+    /// Whether texts in CSV that a spreadsheet would take for a formula begin with `'`.
+    pub spreadsheet: bool,
+}
+
+/// Why there is no export.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The file cannot be written.
+    #[error("the file cannot be written: {0}")]
+    File(#[from] io::Error),
+}
+
+/// Writes the calls that `options` mean to `file`, by their start; says how many.
+///
+/// # Errors
+/// Where the ledger cannot be read or the file not be written.
+pub fn export(
+    reader: &Reader,
+    options: &ExportOptions,
+    file: Box<dyn Write + Send>,
+) -> Result<u64, ExportError> {
+    let (since, until) = (options.since, options.until);
+    let mut from = since.map_or(0, |since| key_at(milliseconds(since)));
+    let to = until.map_or(i64::MAX, |until| key_at(milliseconds(until)));
+    let mut output = Output::begin(options, file)?;
+    let mut written = 0;
+    loop {
+        let part = reader.ask(|connection| chunk(connection, from, to, &mut output))?;
+        let (rows, last) = part?;
+        written += rows;
+        match last.filter(|_| rows == CHUNK as u64) {
+            Some(last) => from = last + 1,
+            None => break,
+        }
+    }
+    output.end()?;
+    Ok(written)
+}
+
+/// Writes the next calls; says how many, and the key of the last.
+fn chunk(
+    connection: &Connection,
+    from: i64,
+    to: i64,
+    output: &mut Output,
+) -> Result<io::Result<(u64, Option<i64>)>, QueryError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT * FROM calls_readable WHERE key >= ? AND key < ? ORDER BY key LIMIT ?",
+    )?;
+    let mut rows = statement.query([from, to, CHUNK])?;
+    let (mut count, mut last) = (0, None);
+    while let Some(row) = rows.next()? {
+        last = Some(row.get("key")?);
+        count += 1;
+        if let Err(error) = output.row(row)? {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok((count, last)))
+}
+
+enum Output {
+    Parquet(Table),
+    Csv {
+        file: BufWriter<Box<dyn Write + Send>>,
+        spreadsheet: bool,
+    },
+    Jsonl(BufWriter<Box<dyn Write + Send>>),
+}
+
+impl Output {
+    fn begin(options: &ExportOptions, file: Box<dyn Write + Send>) -> io::Result<Output> {
+        Ok(match options.format {
+            FileFormat::Parquet => Output::Parquet(Table::begin(file)?),
+            FileFormat::Jsonl => Output::Jsonl(BufWriter::new(file)),
+            FileFormat::Csv => {
+                let mut file = BufWriter::new(file);
+                let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+                write!(file, "{}\r\n", names.join(","))?;
+                Output::Csv {
+                    file,
+                    spreadsheet: options.spreadsheet,
+                }
+            }
+        })
+    }
+
+    fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
+        match self {
+            Output::Parquet(table) => table.row(row),
+            Output::Csv { file, spreadsheet } => csv(file, row, *spreadsheet),
+            Output::Jsonl(file) => {
+                let record = record(row)?;
+                let line = serde_json::to_vec(&record).map_err(io::Error::from);
+                Ok(line.and_then(|mut line| {
+                    line.push(b'\n');
+                    file.write_all(&line)
+                }))
+            }
+        }
+    }
+
+    fn end(self) -> io::Result<()> {
+        match self {
+            Output::Parquet(table) => table.end(),
+            Output::Csv { mut file, .. } | Output::Jsonl(mut file) => file.flush(),
+        }
+    }
+}
+
+fn csv(
+    file: &mut impl Write,
+    row: &Row<'_>,
+    spreadsheet: bool,
+) -> rusqlite::Result<io::Result<()>> {
+    let mut line = Vec::new();
+    for (at, (_, cell)) in COLUMNS.iter().enumerate() {
+        if at > 0 {
+            line.push(b',');
+        }
+        let value = row.get_ref(at)?;
+        let written = match (value, cell) {
+            (ValueRef::Null, _) => Ok(()),
+            (ValueRef::Integer(flag), Cell::Flag) => write!(line, "{}", flag != 0),
+            (ValueRef::Integer(number), _) => write!(line, "{number}"),
+            (ValueRef::Real(number), _) => write!(line, "{number}"),
+            (ValueRef::Text(text) | ValueRef::Blob(text), _) => {
+                if spreadsheet && text.first().is_some_and(|first| FORMULA.contains(first)) {
+                    quoted(&mut line, &[b"'", text].concat())
+                } else {
+                    quoted(&mut line, text)
+                }
+            }
+        };
+        if written.is_err() {
+            return Ok(written);
+        }
+    }
+    line.extend(b"\r\n");
+    Ok(file.write_all(&line))
+}
+
+/// What a spreadsheet takes for the begin of a formula, by OWASP's "CSV Injection".
+const FORMULA: &[u8] = b"=+-@\t\r\n";
+
+/// A text between quotes where it needs them.
+fn quoted(line: &mut Vec<u8>, text: &[u8]) -> io::Result<()> {
+    if !text.iter().any(|byte| b",\"\r\n".contains(byte)) {
+        return line.write_all(text);
+    }
+    line.push(b'"');
+    for byte in text {
+        if *byte == b'"' {
+            line.push(b'"');
+        }
+        line.push(*byte);
+    }
+    line.push(b'"');
+    Ok(())
+}
+
+/// When the call of a row began, in milliseconds since 1970.
+fn instant(row: &Row<'_>) -> rusqlite::Result<i64> {
+    Ok(started_ms(row.get("key")?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_text_is_quoted_where_it_needs_it() {
+        let quoted = |text: &str| {
+            let mut line = Vec::new();
+            super::quoted(&mut line, text.as_bytes()).expect("memory");
+            String::from_utf8(line).expect("UTF-8")
+        };
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("[\"stop\"]"), "\"[\"\"stop\"\"]\"");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+    }
+}

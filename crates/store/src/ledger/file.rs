@@ -1,0 +1,267 @@
+//! The file: opened by one writer, private, brought to the newest version.
+
+use super::write_error::WriteError;
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokengauge_files::private::{self, with_ending};
+
+/// Says in the file's head whose it is: "tokg".
+const APPLICATION: i64 = 0x746f_6b67;
+/// What takes a file from the version of its place to the next.
+const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    // In the order they began, every session in turn would be the first of a page.
+    "CREATE INDEX sessions_by_start ON sessions (started_us)",
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
+/// The views, over the tables of the newest version.
+pub(super) const VIEWS: &str = include_str!("views.sql");
+/// How long to wait for somebody else's lock.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The newest version that is known.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// A file that is ours to write.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// Held as long as the file is ours.
+    _lock: File,
+}
+
+/// Opens the file, which is made where it is missing; one that is damaged is put aside. A
+/// file that is `suspect` is read from end to end first.
+///
+/// # Errors
+/// Where it cannot be written to, is another process's, or of a newer version.
+pub(super) fn open(path: &Path, suspect: bool) -> Result<Opened, WriteError> {
+    let lock = locked(path)?;
+    let opened = connect(path, STEPS).and_then(|connection| {
+        if suspect {
+            check(&connection)?;
+        }
+        Ok(connection)
+    });
+    let connection = match opened {
+        Err(WriteError::Damaged(reason)) => {
+            let aside = put_aside(path)?;
+            tracing::error!(reason, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
+            connect(path, STEPS)?
+        }
+        other => other?,
+    };
+    Ok(Opened {
+        connection,
+        _lock: lock,
+    })
+}
+
+/// Says so where the file is damaged anywhere.
+fn check(connection: &Connection) -> Result<(), WriteError> {
+    let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match found.as_str() {
+        "ok" => Ok(()),
+        _ => Err(WriteError::Damaged(found)),
+    }
+}
+
+/// One process writes; another takes over when that one ends.
+fn locked(path: &Path) -> Result<File, WriteError> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder)?;
+    }
+    let file = private::append(&with_ending(path, ".lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(WriteError::Locked(path.display().to_string())),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
+    // SQLite gives the files beside it the same mode.
+    drop(private::append(path)?);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    migrate(&mut connection, steps)?;
+    // A kill loses nothing that was committed; a power failure the last moments at most.
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8000;
+         PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
+    )?;
+    Ok(connection)
+}
+
+/// Brings a file to the newest version, in one transaction: where a step fails it stays as it was.
+fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), WriteError> {
+    let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
+    let found: i64 = number(connection, "PRAGMA user_version")?;
+    let known = steps.len() as i64;
+    let application: i64 = number(connection, "PRAGMA application_id")?;
+    let tables: i64 = number(connection, "SELECT count(*) FROM sqlite_schema")?;
+    if application != APPLICATION && (tables > 0 || application != 0) {
+        return Err(WriteError::Foreign);
+    }
+    if found > known {
+        return Err(WriteError::Newer { found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    if tables == 0 {
+        // Only an empty file can be known to give back pages bit by bit.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
+    let transaction = connection.transaction()?;
+    for step in steps.iter().skip(found.max(0) as usize) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.execute_batch(VIEWS)?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Renames a damaged file and its log; the one before it is replaced.
+fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
+    let aside = with_ending(path, ".damaged");
+    std::fs::rename(path, &aside)?;
+    // Without its log nothing of the new file can be mistaken.
+    for ending in ["-wal", "-shm"] {
+        let log = with_ending(path, ending);
+        if log.exists() {
+            std::fs::rename(&log, with_ending(&aside, ending))?;
+        }
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(path: &Path) -> i64 {
+        let connection = Connection::open(path).expect("opens");
+        connection
+            .query_row("PRAGMA user_version", [], |row| row.get(0))
+            .expect("a version")
+    }
+
+    #[test]
+    fn an_older_file_is_brought_forward_and_keeps_what_it_has() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let connection = connect(&path, STEPS).expect("opens");
+        connection
+            .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
+            .expect("a name");
+        drop(connection);
+        let next = "ALTER TABLE names ADD COLUMN seen INTEGER; UPDATE names SET seen = 7";
+        let steps: Vec<_> = STEPS.iter().copied().chain([next]).collect();
+        let connection = connect(&path, &steps).expect("opens");
+        let row: (String, i64) = connection
+            .query_row("SELECT name, seen FROM names", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .expect("the name");
+        assert_eq!(row, ("m-1".to_owned(), 7));
+        drop(connection);
+        assert_eq!(version(&path), VERSION + 1);
+        let refused = connect(&path, STEPS).expect_err("it is newer");
+        assert_eq!(refused.reason(), "newer_version");
+        assert!(
+            refused.to_string().contains("name another file"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        drop(connect(&path, STEPS).expect("opens"));
+        let bad = "CREATE TABLE half (a INTEGER); SELECT nothing FROM nowhere";
+        let steps: Vec<_> = STEPS.iter().copied().chain([bad]).collect();
+        assert!(connect(&path, &steps).is_err());
+        assert_eq!(version(&path), VERSION);
+        let connection = Connection::open(&path).expect("opens");
+        assert!(connection.prepare("SELECT * FROM half").is_err());
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("theirs.sqlite");
+        let theirs = Connection::open(&path).expect("opens");
+        theirs
+            .execute_batch("CREATE TABLE songs (name TEXT)")
+            .expect("a table");
+        assert_eq!(open(&path, false).expect_err("theirs").reason(), "foreign");
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside_and_one_process_writes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/ledger.sqlite");
+        std::fs::create_dir(folder.path().join("deep")).expect("a folder");
+        std::fs::write(&path, "no database at all".repeat(500)).expect("a file");
+        let opened = open(&path, false).expect("a new one");
+        assert!(with_ending(&path, ".damaged").exists());
+        assert_eq!(open(&path, false).expect_err("taken").reason(), "locked");
+        drop(opened);
+        open(&path, false).expect("free again");
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_inside_is_put_aside_once_it_is_suspect() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let opened = open(&path, true).expect("sound");
+        let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+            INSERT INTO names SELECT i, 'model', 'm-' || i FROM n";
+        opened.connection.execute(fill, []).expect("names");
+        drop(opened);
+        let file = File::options().write(true).open(&path).expect("opens");
+        for page in 40..60 {
+            file.write_all_at(&[0xa5; 4096], page * 4096)
+                .expect("damaged");
+        }
+        drop(open(&path, false).expect("its head is sound"));
+        let opened = open(&path, true).expect("a new one");
+        assert!(with_ending(&path, ".damaged").exists());
+        let count = "SELECT count(*) FROM names";
+        let names: i64 = opened
+            .connection
+            .query_row(count, [], |row| row.get(0))
+            .expect("a count");
+        assert_eq!(names, 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let opened = open(&path, false).expect("opens");
+        opened
+            .connection
+            .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
+            .expect("a name");
+        for ending in ["", "-wal", "-shm", ".lock"] {
+            let file = std::fs::metadata(with_ending(&path, ending)).expect("a file");
+            assert_eq!(file.permissions().mode() & 0o777, 0o600, "{ending}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Connections that only read: a few, opened when they are needed, each query with a
+//! time limit.
+
+use super::QueryError;
+use parking_lot::{Condvar, Mutex};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Queries at once; more wait.
+const MAX_OPEN: usize = 4;
+/// Steps of SQLite's machine between two looks at the clock: some ten microseconds.
+const STEPS: i32 = 2_000;
+
+/// Connections to one file.
+pub(super) struct Connections {
+    pub(super) path: PathBuf,
+    clock: fn() -> Instant,
+    limit: Duration,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Open>,
+    open: usize,
+}
+
+/// A connection, and which file it is to.
+struct Open {
+    connection: Connection,
+    file: Option<u64>,
+}
+
+/// What tells a file from another of the same name.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Some(std::fs::metadata(path).ok()?.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<u64> {
+    None
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Connections")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    pub(super) fn new(path: &Path, clock: fn() -> Instant, limit: Duration) -> Connections {
+        Connections {
+            path: path.to_owned(),
+            clock,
+            limit,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Asks in one transaction, so that the answer is of one moment.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let deadline = (self.clock)() + self.limit;
+        // One to a file that was put aside is not used again.
+        let file = identity(&self.path);
+        let idle = self.borrow()?.filter(|idle| idle.file == file);
+        let idle = idle.map(|idle| idle.connection);
+        let mut connection = match idle.map_or_else(|| self.connect(), Ok) {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.give_back(None);
+                return Err(error);
+            }
+        };
+        let answer = self.within(&mut connection, deadline, ask);
+        let sound = !matches!(answer, Err(QueryError::Unavailable { .. }));
+        self.give_back(sound.then_some(Open { connection, file }));
+        answer
+    }
+
+    fn within<T>(
+        &self,
+        connection: &mut Connection,
+        deadline: Instant,
+        ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let clock = self.clock;
+        let limited = connection.progress_handler(STEPS, Some(move || clock() >= deadline));
+        let answer = limited.map_err(QueryError::from).and_then(|()| {
+            let moment = connection.unchecked_transaction()?;
+            let answer = ask(&moment)?;
+            moment.finish()?;
+            Ok(answer)
+        });
+        answer.map_err(|error| match error {
+            QueryError::Sqlite(error) => self.explain(&error),
+            other => other,
+        })
+    }
+
+    fn explain(&self, error: &rusqlite::Error) -> QueryError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => QueryError::TimeLimit(self.limit),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => QueryError::Busy,
+            _ => self.unavailable(error.to_string()),
+        }
+    }
+
+    fn unavailable(&self, reason: String) -> QueryError {
+        QueryError::Unavailable {
+            path: self.path.clone(),
+            reason,
+        }
+    }
+
+    fn borrow(&self) -> Result<Option<Open>, QueryError> {
+        let mut state = self.state.lock();
+        while state.open >= MAX_OPEN {
+            let waited = self.returned.wait_for(&mut state, self.limit);
+            if waited.timed_out() && state.open >= MAX_OPEN {
+                return Err(QueryError::Busy);
+            }
+        }
+        state.open += 1;
+        Ok(state.idle.pop())
+    }
+
+    fn give_back(&self, connection: Option<Open>) {
+        let mut state = self.state.lock();
+        state.open -= 1;
+        state.idle.extend(connection);
+        drop(state);
+        self.returned.notify_one();
+    }
+
+    fn connect(&self) -> Result<Connection, QueryError> {
+        let open = || -> rusqlite::Result<Connection> {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&self.path, flags)?;
+            connection.busy_timeout(Duration::from_millis(250))?;
+            connection.set_prepared_statement_cache_capacity(64);
+            connection.execute_batch(
+                "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;",
+            )?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| self.unavailable(error.to_string()))?;
+        let version = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+        match version {
+            Ok(version) if version == crate::ledger::file::VERSION => Ok(connection),
+            Ok(version) => {
+                let todo = match version < crate::ledger::file::VERSION {
+                    true => "a proxy of this version that runs with it brings it forward",
+                    false => "a newer tokengauge wrote it, which can read it",
+                };
+                Err(self.unavailable(format!(
+                    "it is of version {version}, this program reads {}; {todo}",
+                    crate::ledger::file::VERSION
+                )))
+            }
+            Err(error) => Err(self.unavailable(error.to_string())),
+        }
+    }
+}

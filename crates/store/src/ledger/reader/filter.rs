@@ -1,0 +1,188 @@
+//! What a query asks for.
+
+use std::time::SystemTime;
+use tokengauge_core::call::{OperationClass, Outcome};
+use tokengauge_core::throughput::Which;
+
+/// Which calls. Absent parts match everything; present ones must all match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// Calls that began at this instant or later; sessions whose last call ended then or later.
+    pub since: Option<SystemTime>,
+    /// Calls that began before this instant; sessions that began before it.
+    pub until: Option<SystemTime>,
+    /// The model that answered, else the one asked for.
+    pub model: Option<String>,
+    /// The workload.
+    pub workload: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// The upstream.
+    pub upstream: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// The user, as records have it.
+    pub user: Option<String>,
+    /// The experiment.
+    pub experiment: Option<String>,
+    /// How calls ended.
+    pub outcome: Option<Outcome>,
+    /// The session.
+    pub session: Option<String>,
+    /// Classes of operations; all where there is none. Sessions are those of all of their calls.
+    pub operation_classes: Vec<OperationClass>,
+}
+
+impl Filter {
+    /// The classes that count where nobody asks for others.
+    pub fn counted() -> Vec<OperationClass> {
+        let all = OperationClass::ALL.into_iter();
+        all.filter(|class| class.counts()).collect()
+    }
+
+    /// Whether operations of this class are meant.
+    pub fn has_class(&self, class: OperationClass) -> bool {
+        self.operation_classes.is_empty() || self.operation_classes.contains(&class)
+    }
+
+    /// Whether sums by time answer for calls by these dimensions: they know no session, no user and
+    /// no length.
+    pub fn summed(&self, by: &[Dimension]) -> bool {
+        let lengths = [Dimension::PromptLength, Dimension::OutputLength];
+        self.session.is_none() && self.user.is_none() && !by.iter().any(|by| lengths.contains(by))
+    }
+
+    /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
+    /// `None` where more is asked.
+    pub fn throughput(&self) -> Option<Which> {
+        let more = [&self.agent, &self.user, &self.experiment, &self.session];
+        let more = more.into_iter().any(Option::is_some) || self.outcome.is_some();
+        (!more).then(|| Which {
+            route: self.route.clone(),
+            upstream: self.upstream.clone(),
+            model: self.model.clone(),
+            workload: self.workload.clone(),
+        })
+    }
+}
+
+/// Which part of a long answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paging {
+    /// Rows at most.
+    pub limit: usize,
+    /// Where the page before ended, as its `next_cursor` said.
+    pub cursor: Option<String>,
+}
+
+impl Default for Paging {
+    fn default() -> Self {
+        Paging {
+            limit: 100,
+            cursor: None,
+        }
+    }
+}
+
+/// A part of a long answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Names the next page; `None` where this is the last.
+    pub next_cursor: Option<String>,
+}
+
+/// What sessions are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionSort {
+    /// When the last call ended.
+    #[default]
+    LastAt,
+    /// When the first call began.
+    StartedAt,
+    /// US dollars.
+    Cost,
+    /// Input and output tokens together.
+    Tokens,
+    /// Calls.
+    Calls,
+    /// From the first start to the last end.
+    Duration,
+    /// Calls that did not end well.
+    Errors,
+    /// The median time to first token.
+    Ttft,
+    /// Tokens per second while decoding.
+    Tps,
+}
+
+impl SessionSort {
+    /// The sort of that name, as the API writes it.
+    pub fn parse(name: &str) -> Option<SessionSort> {
+        Some(match name {
+            "last_at" => SessionSort::LastAt,
+            "started_at" => SessionSort::StartedAt,
+            "cost" => SessionSort::Cost,
+            "tokens" => SessionSort::Tokens,
+            "calls" => SessionSort::Calls,
+            "duration" => SessionSort::Duration,
+            "errors" => SessionSort::Errors,
+            "ttft" => SessionSort::Ttft,
+            "tps" => SessionSort::Tps,
+            _ => return None,
+        })
+    }
+}
+
+/// Which sessions, in which order. What is unknown comes last in either order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionQuery {
+    /// Sessions with a call that matches; each part may be matched by another call.
+    pub filter: Filter,
+    /// A part of the session's id or of an agent's name, in any case.
+    pub search: Option<String>,
+    /// What they are sorted by.
+    pub sort: SessionSort,
+    /// The smallest first.
+    pub ascending: bool,
+    /// Which part of them.
+    pub page: Paging,
+}
+
+/// What a time series is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SeriesMetric {
+    /// Decode speed, tokens per second.
+    #[default]
+    Tps,
+    /// Time to first token, seconds.
+    Ttft,
+}
+
+/// What calls may have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// The model that answered, else the one asked for.
+    Model,
+    /// The workload.
+    Workload,
+    /// The route.
+    Route,
+    /// The upstream.
+    Upstream,
+    /// The agent.
+    Agent,
+    /// The experiment.
+    Experiment,
+    /// The variant of the experiment.
+    Variant,
+    /// How calls ended.
+    Outcome,
+    /// What the operator said of the upstream's engine and hardware.
+    UpstreamFacts,
+    /// The class of the prompt's length.
+    PromptLength,
+    /// The class of the answer's length.
+    OutputLength,
+}

@@ -1,0 +1,337 @@
+//! Models, workloads and whatever else calls have in common, side by side; and over time.
+
+use super::matching::{Matching, text};
+use super::scan::{Part, Slots, Want, parts, visit};
+use super::throughput;
+use super::{
+    Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, QueryError, SeriesMetric,
+    SpeedRow, Timeseries, TokenSums,
+};
+use crate::ledger::aggregates::Sums;
+use crate::ledger::dictionary::Common;
+use crate::ledger::rollups::{FINE_FOR, LEVELS};
+use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, written};
+use rusqlite::Connection;
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::lengths::{output_length, prompt_length};
+
+/// Points of a time series at most: the newest.
+const MAX_POINTS: i64 = 1_000;
+
+pub(super) fn groups(
+    connection: &Connection,
+    filter: &Filter,
+    by: &[Dimension],
+    page: &Paging,
+) -> Result<Page<GroupRow>, QueryError> {
+    let skip = offset(page)?;
+    let Some(matching) = Matching::of(connection, filter)? else {
+        return Ok(Page {
+            rows: Vec::new(),
+            next_cursor: None,
+        });
+    };
+    let mut slots = Slots::default();
+    let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
+    for part in plan(&matching, filter.summed(by)) {
+        let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
+        visit(connection, &matching, part, Want::ALL, slot, &mut slots)?;
+    }
+    let mut groups: Vec<_> = known.into_iter().collect();
+    groups.sort_by_key(|(names, slot)| (-slots.0[*slot].calls, names.clone()));
+    let rest = groups.len() > skip.saturating_add(page.limit);
+    let mut rows = Vec::new();
+    for (names, slot) in groups.into_iter().skip(skip).take(page.limit) {
+        let names = names.into_iter().map(|value| value.text(connection));
+        rows.push(row(names.collect::<Result<_, _>>()?, &slots.0[slot]));
+    }
+    Ok(Page {
+        rows,
+        next_cursor: rest.then(|| (skip + page.limit).to_string()),
+    })
+}
+
+/// What calls have of a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Value {
+    /// The name with this id.
+    Name(Option<i64>),
+    /// A class of length.
+    Length(Option<&'static str>),
+}
+
+impl Value {
+    fn of(by: Dimension, common: &Common, share: Option<&Share>) -> Value {
+        let length = |tokens: Option<i64>, class: fn(u64) -> &'static str| {
+            Value::Length(tokens.map(|tokens| class(count(tokens))))
+        };
+        match (by.place(), by) {
+            (Some(place), _) => Value::Name(common[place]),
+            (None, Dimension::PromptLength) => {
+                length(share.and_then(|share| share.input), prompt_length)
+            }
+            (None, _) => length(share.and_then(|share| share.output), output_length),
+        }
+    }
+
+    fn text(self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        match self {
+            Value::Name(id) => text(connection, id),
+            Value::Length(class) => Ok(class.map(str::to_owned)),
+        }
+    }
+}
+
+fn group(
+    known: &mut HashMap<Vec<Value>, usize>,
+    by: &[Dimension],
+    common: &Common,
+    share: Option<&Share>,
+) -> usize {
+    let values = by.iter().map(|by| Value::of(*by, common, share));
+    let next = known.len();
+    *known.entry(values.collect()).or_insert(next)
+}
+
+/// Where sums by time cannot answer, the calls do.
+fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
+    if summed {
+        return parts(matching.since, matching.until);
+    }
+    vec![Part {
+        from: matching.since.unwrap_or(0),
+        to: matching.until.unwrap_or(i64::MAX),
+        level: None,
+    }]
+}
+
+fn offset(page: &Paging) -> Result<usize, QueryError> {
+    let Some(cursor) = &page.cursor else {
+        return Ok(0);
+    };
+    cursor.parse().map_err(|_| QueryError::cursor())
+}
+
+/// Sums as the API shows them; `names` is what the calls have in common.
+pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
+    let usd = sums.cost_nano.map(|nano| nano as f64 / 1e9);
+    let of_generations = sums.generation_nano.filter(|_| sums.priced_output > 0);
+    let per_million =
+        of_generations.map(|nano| nano as f64 / 1e9 * 1e6 / sums.priced_output as f64);
+    GroupRow {
+        name: names.first().cloned().flatten(),
+        names,
+        calls: count(sums.calls),
+        errors: count(sums.errors),
+        tps: SpeedRow {
+            p50: sums.tps.quantile(0.5),
+            p10: sums.tps.quantile(0.1),
+            p5: sums.tps.quantile(0.05),
+            p1: sums.tps.quantile(0.01),
+            mean: mean_speed(sums),
+            calls: sums.bands.iter().copied().map(count).sum(),
+        },
+        tps_reported: SpeedRow {
+            p50: sums.reported.quantile(0.5),
+            p10: sums.reported.quantile(0.1),
+            p5: sums.reported.quantile(0.05),
+            p1: sums.reported.quantile(0.01),
+            mean: speed(sums.reported_millitokens, sums.reported_us).map(|milli| milli / 1e3),
+            calls: sums.reported.len(),
+        },
+        ttft: LatencyRow {
+            p50: sums.ttft.quantile(0.5),
+            p95: sums.ttft.quantile(0.95),
+            p99: sums.ttft.quantile(0.99),
+            calls: sums.ttft.len(),
+            share: (sums.waited_us > 0).then(|| sums.ttft_us as f64 / sums.waited_us as f64),
+        },
+        tokens: tokens(sums),
+        cost_usd: usd,
+        unpriced_calls: count(sums.unpriced),
+        usd_per_million_output: per_million,
+        requests_per_second: None,
+        bands: bands(sums),
+    }
+}
+
+pub(super) fn count(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+pub(super) fn tokens(sums: &Sums) -> TokenSums {
+    TokenSums {
+        input: sums.input.map(count),
+        cached_input: sums.cached_input.map(count),
+        output: sums.output.map(count),
+        reasoning: sums.reasoning.map(count),
+    }
+}
+
+/// Tokens over seconds of decoding.
+pub(super) fn mean_speed(sums: &Sums) -> Option<f64> {
+    speed(sums.decode_tokens, sums.decode_us)
+}
+
+fn speed(tokens: i64, us: i64) -> Option<f64> {
+    (us > 0).then(|| tokens as f64 * 1e6 / us as f64)
+}
+
+fn bands(sums: &Sums) -> Vec<Band> {
+    let from = std::iter::once(0.0).chain(BANDS);
+    let to = BANDS.into_iter().map(Some).chain([None]);
+    let edges = from.zip(to).zip(sums.bands);
+    edges
+        .map(|((from, to), calls)| Band {
+            from,
+            to,
+            calls: count(calls),
+        })
+        .collect()
+}
+
+/// When the oldest call began; with `aggregates` those count, too, to their length, where they are older
+/// than the calls.
+pub(super) fn oldest(
+    connection: &Connection,
+    sums: bool,
+) -> Result<Option<SystemTime>, QueryError> {
+    let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))
+    };
+    let mut oldest = first("SELECT min(key) FROM calls")?.map(started_ms);
+    for level in [LEVELS[1], LEVELS[2]].into_iter().filter(|_| sums) {
+        let sql = format!("SELECT min(start) FROM rollups WHERE level = {level}");
+        let summed = first(&sql)?.map(|start| start * 1000);
+        let older = summed.filter(|start| oldest.is_none_or(|at| start + level * 1000 <= at));
+        oldest = older.or(oldest);
+    }
+    let since = oldest.and_then(|ms| u64::try_from(ms).ok());
+    Ok(since.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms)))
+}
+
+pub(super) fn timeseries(
+    connection: &Connection,
+    filter: &Filter,
+    metric: SeriesMetric,
+    step: Duration,
+) -> Result<Timeseries, QueryError> {
+    let step = i64::try_from(step.as_secs()).unwrap_or(i64::MAX);
+    if step == 0 || step > 400 * 86_400 {
+        return Err(QueryError::Wrong(
+            "a step is whole seconds, from 1s to 400d".into(),
+        ));
+    }
+    let Some((from, to)) = span(connection, filter, step)? else {
+        return Ok(Timeseries {
+            step: step as u64,
+            points: Vec::new(),
+        });
+    };
+    let mut slots = Slots::default();
+    slots.at(((to - from) / step - 1) as usize);
+    let mut tokens = vec![Some((0.0, 0.0)); slots.0.len()];
+    if let Some(matching) = Matching::of(connection, filter)? {
+        let part = Part {
+            from: from * 1000,
+            to: to * 1000,
+            level: level(&matching, connection, from, step)?,
+        };
+        let want = Want {
+            tps: metric == SeriesMetric::Tps,
+            ttft: metric == SeriesMetric::Ttft,
+            reported: false,
+        };
+        let slot = |ms: i64, _: &_, _: Option<&_>| ((ms.div_euclid(1000) - from) / step) as usize;
+        visit(connection, &matching, part, want, slot, &mut slots)?;
+        tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
+    }
+    let points = slots.0.iter().enumerate().map(|(at, sums)| {
+        let tokens = tokens.get(at).copied().flatten();
+        point(from + at as i64 * step, step, metric, sums, tokens)
+    });
+    Ok(Timeseries {
+        step: step as u64,
+        points: points.collect(),
+    })
+}
+
+/// The whole steps that hold the time asked for, in seconds since 1970: what is not asked
+/// for is from the first call kept to the last.
+fn span(
+    connection: &Connection,
+    filter: &Filter,
+    step: i64,
+) -> Result<Option<(i64, i64)>, QueryError> {
+    let edge = |sql: &str, level: i64| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached(sql)?
+            .query_row([level], |row| row.get(0))
+    };
+    let first = edge("SELECT min(start) FROM rollups WHERE level = ?", LEVELS[2])?;
+    let last = edge("SELECT max(start) FROM rollups WHERE level = ?", LEVELS[0])?;
+    let came = edge("SELECT max(start) FROM throughput WHERE level = ?", 1)?;
+    let last = last.map(|last| last + LEVELS[0]);
+    let since = filter
+        .since
+        .map(|since| milliseconds(since).div_euclid(1000));
+    let until = filter
+        .until
+        .map(|until| (milliseconds(until) + 999).div_euclid(1000));
+    let (Some(from), Some(to)) = (
+        since.or(first),
+        until.or(last.max(came.map(|came| came + 1))),
+    ) else {
+        return Ok(None);
+    };
+    let from = from.div_euclid(step) * step;
+    let to = (to + step - 1).div_euclid(step) * step;
+    let from = from.max(to - MAX_POINTS.saturating_mul(step));
+    Ok((to > from).then_some((from, to)))
+}
+
+/// The longest sums of which whole ones fit into a step, where those are still kept.
+fn level(
+    matching: &Matching,
+    connection: &Connection,
+    from: i64,
+    step: i64,
+) -> Result<Option<i64>, QueryError> {
+    if !matching.summed() {
+        return Ok(None);
+    }
+    let newest: Option<i64> = connection
+        .prepare_cached("SELECT max(start) FROM rollups WHERE level = ?")?
+        .query_row([LEVELS[0]], |row| row.get(0))?;
+    let fine = newest.unwrap_or(0) - FINE_FOR;
+    let fits = |level: &i64| step % level == 0 && (*level != LEVELS[0] || from >= fine);
+    Ok(LEVELS.into_iter().rev().find(fits))
+}
+
+fn point(
+    at: i64,
+    step: i64,
+    metric: SeriesMetric,
+    sums: &Sums,
+    tokens: Option<(f64, f64)>,
+) -> Point {
+    let sketch = match metric {
+        SeriesMetric::Tps => &sums.tps,
+        SeriesMetric::Ttft => &sums.ttft,
+    };
+    Point {
+        at: written(at * 1000),
+        calls: count(sums.calls),
+        errors: count(sums.errors),
+        requests_per_second: sums.calls as f64 / step as f64,
+        p10: sketch.quantile(0.1),
+        p50: sketch.quantile(0.5),
+        p90: sketch.quantile(0.9),
+        p99: sketch.quantile(0.99),
+        tokens_per_second: tokens.map(|(all, _)| all),
+        spread_tokens_per_second: tokens.map(|(_, spread)| spread),
+    }
+}

@@ -1,0 +1,181 @@
+//! From the words of a filter to the numbers of the file.
+
+use super::{Dimension, Filter, QueryError};
+use crate::ledger::dictionary::{COMMON, Common, Kind, select_series};
+use crate::ledger::row::{key_at, milliseconds};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+
+/// What a filter lets through, as numbers.
+pub(super) struct Matching {
+    /// From this key on.
+    pub(super) from: i64,
+    /// Before this key.
+    pub(super) to: i64,
+    /// Milliseconds since 1970 of the same; `None` is without bound.
+    pub(super) since: Option<i64>,
+    pub(super) until: Option<i64>,
+    /// What calls have in common, of those that match.
+    pub(super) series: HashMap<i64, Common>,
+    /// Those of its names that calls have in common.
+    names: Vec<(Kind, i64)>,
+    /// Whether every combination matches.
+    pub(super) all: bool,
+    /// Only of this session or user.
+    pub(super) session: Option<i64>,
+    pub(super) user: Option<i64>,
+}
+
+/// The id of a name; `None` where there is none, and nothing can match.
+pub(super) fn name(
+    connection: &Connection,
+    kind: Kind,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM names WHERE kind = ? AND name = ?")?
+        .query_row(params![kind.as_str(), name], |row| row.get(0))
+        .optional()
+}
+
+/// The parts of a filter that are names which calls have in common.
+pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
+    let outcome = filter.outcome.map(|outcome| outcome.as_str());
+    [
+        (Kind::Route, filter.route.as_deref()),
+        (Kind::Upstream, filter.upstream.as_deref()),
+        (Kind::Model, filter.model.as_deref()),
+        (Kind::Workload, filter.workload.as_deref()),
+        (Kind::Agent, filter.agent.as_deref()),
+        (Kind::Experiment, filter.experiment.as_deref()),
+        (Kind::Outcome, outcome),
+    ]
+    .into_iter()
+    .filter_map(|(kind, name)| Some((kind, name?)))
+}
+
+impl Matching {
+    /// `None` where no call can match.
+    pub(super) fn of(
+        connection: &Connection,
+        filter: &Filter,
+    ) -> Result<Option<Matching>, QueryError> {
+        let mut names = Vec::new();
+        for (kind, wanted) in wanted(filter) {
+            let Some(id) = name(connection, kind, wanted)? else {
+                return Ok(None);
+            };
+            names.push((kind, id));
+        }
+        let classes = classes(connection, filter)?;
+        let user = filter.user.as_deref();
+        let user = user.map(|user| name(connection, Kind::User, user));
+        let session = filter.session.as_deref();
+        let session = session.map(|session| session_id(connection, session));
+        let (user, session) = (user.transpose()?, session.transpose()?);
+        if user == Some(None) || session == Some(None) {
+            return Ok(None);
+        }
+        let since = filter.since.map(milliseconds);
+        let until = filter.until.map(milliseconds);
+        Ok(Some(Matching {
+            from: since.map_or(0, key_at),
+            to: until.map_or(i64::MAX, key_at),
+            since,
+            until,
+            series: series(connection, &names, classes.as_deref())?,
+            all: names.is_empty() && classes.is_none(),
+            names,
+            session: session.flatten(),
+            user: user.flatten(),
+        }))
+    }
+
+    /// The columns of `throughput` that are meant, and what is in them.
+    pub(super) fn of_throughput(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
+    }
+
+    /// Whether sums by time answer it: those know no sessions and no users.
+    pub(super) fn summed(&self) -> bool {
+        self.session.is_none() && self.user.is_none()
+    }
+}
+
+fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT id FROM sessions WHERE name = ?")?
+        .query_row([name], |row| row.get(0))
+        .optional()
+}
+
+/// The classes of operations that are meant, as ids; `None` where all are.
+fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<Vec<i64>>> {
+    if filter.operation_classes.is_empty() {
+        return Ok(None);
+    }
+    let mut ids = Vec::new();
+    for class in &filter.operation_classes {
+        ids.extend(name(connection, Kind::OperationClass, class.as_str())?);
+    }
+    Ok(Some(ids))
+}
+
+/// The combinations that have all these names and one of these classes.
+fn series(
+    connection: &Connection,
+    names: &[(Kind, i64)],
+    classes: Option<&[i64]>,
+) -> rusqlite::Result<HashMap<i64, Common>> {
+    let mut statement = connection.prepare_cached(&select_series())?;
+    let mut rows = statement.query([])?;
+    let mut found = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let mut common = Common::default();
+        for (at, name) in common.iter_mut().enumerate() {
+            *name = row.get(at + 1)?;
+        }
+        let has = |(kind, id): &(Kind, i64)| common[place(*kind)] == Some(*id);
+        // Calls of before there were classes are meant wherever some are.
+        let class = common[place(Kind::OperationClass)];
+        let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
+        if meant && names.iter().all(has) {
+            found.insert(row.get(0)?, common);
+        }
+    }
+    Ok(found)
+}
+
+fn place(kind: Kind) -> usize {
+    COMMON
+        .iter()
+        .position(|common| *common == kind)
+        .unwrap_or(0)
+}
+
+impl Dimension {
+    /// Where it is among what calls have in common; `None` where each call has its own.
+    pub(super) fn place(self) -> Option<usize> {
+        Some(place(match self {
+            Dimension::Model => Kind::Model,
+            Dimension::Workload => Kind::Workload,
+            Dimension::Route => Kind::Route,
+            Dimension::Upstream => Kind::Upstream,
+            Dimension::Agent => Kind::Agent,
+            Dimension::Experiment => Kind::Experiment,
+            Dimension::Variant => Kind::Variant,
+            Dimension::Outcome => Kind::Outcome,
+            Dimension::UpstreamFacts => Kind::UpstreamFacts,
+            Dimension::PromptLength | Dimension::OutputLength => return None,
+        }))
+    }
+}
+
+/// The name with this id.
+pub(super) fn text(connection: &Connection, id: Option<i64>) -> rusqlite::Result<Option<String>> {
+    let Some(id) = id else { return Ok(None) };
+    connection
+        .prepare_cached("SELECT name FROM names WHERE id = ?")?
+        .query_row([id], |row| row.get(0))
+        .optional()
+}

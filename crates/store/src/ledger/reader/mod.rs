@@ -1,0 +1,190 @@
+//! Reading the ledger: what the API, reports and exports ask of it. Connections are
+//! read-only and few, and each query has a time limit, so that none of them holds up
+//! the writer or the traffic. Blocks: not for the traffic's threads.
+
+pub(super) mod calls;
+mod capacity;
+mod connections;
+mod filter;
+mod groups;
+mod matching;
+mod rows;
+mod scan;
+mod sessions;
+mod throughput;
+
+pub use filter::*;
+pub use rows::*;
+
+use connections::Connections;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::CallRecord;
+
+/// How long a query may take.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// There is no ledger, or it cannot be opened.
+    #[error("the ledger {path} cannot be read: {reason}", path = .path.display())]
+    Unavailable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Whoever asks is at fault.
+    #[error("{0}")]
+    Wrong(String),
+    /// It took longer than the time limit.
+    #[error("the query took longer than {0:?}; ask for a shorter time or filter by a session")]
+    TimeLimit(Duration),
+    /// Too many queries at once.
+    #[error("too many queries at once; ask again")]
+    Busy,
+    /// As SQLite reported it, before it is one of the others.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl QueryError {
+    pub(crate) fn cursor() -> QueryError {
+        let rule = "cursor must be the next_cursor of an answer to the same question";
+        QueryError::Wrong(rule.to_owned())
+    }
+}
+
+/// Reads a ledger.
+#[derive(Debug)]
+pub struct Reader {
+    connections: Connections,
+}
+
+impl Reader {
+    /// A reader of the ledger in `path`, which need not be there yet. `clock` is the
+    /// monotonic clock, for the time limit.
+    pub fn new(path: &Path, clock: fn() -> Instant) -> Arc<Reader> {
+        Reader::within(path, clock, TIME_LIMIT)
+    }
+
+    /// The same with another time limit for each query.
+    pub fn within(path: &Path, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
+        Arc::new(Reader {
+            connections: Connections::new(path, clock, limit),
+        })
+    }
+
+    /// Asks something of its own.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&rusqlite::Connection) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        self.connections.ask(ask)
+    }
+
+    /// The sessions that match.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
+        let ask = |connection: &_| sessions::sessions(connection, query);
+        self.connections.ask(ask)
+    }
+
+    /// How long the sessions took that a filter means and whose last call ended before its end, in
+    /// seconds.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn task_seconds(&self, filter: &Filter) -> Result<Vec<f64>, QueryError> {
+        self.connections
+            .ask(|connection| sessions::task_seconds(connection, filter))
+    }
+
+    /// When the oldest call began that is kept, or where `aggregates` answer, summed up; `None` without
+    /// calls.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn oldest(&self, sums: bool) -> Result<Option<SystemTime>, QueryError> {
+        self.connections
+            .ask(|connection| groups::oldest(connection, sums))
+    }
+
+    /// One session and a page of its calls; `None` where it is not known.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
+        self.connections
+            .ask(|connection| sessions::session(connection, id, page))
+    }
+
+    /// Calls by what they have in common, those with most calls first.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn groups(
+        &self,
+        filter: &Filter,
+        by: &[Dimension],
+        page: &Paging,
+    ) -> Result<Page<GroupRow>, QueryError> {
+        self.connections
+            .ask(|connection| groups::groups(connection, filter, by, page))
+    }
+
+    /// Calls by model, those with most calls first.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn models(&self, filter: &Filter, page: &Paging) -> Result<Page<GroupRow>, QueryError> {
+        self.groups(filter, &[Dimension::Model], page)
+    }
+
+    /// Calls by workload, those with most calls first.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn workloads(&self, filter: &Filter, page: &Paging) -> Result<Page<GroupRow>, QueryError> {
+        self.groups(filter, &[Dimension::Workload], page)
+    }
+
+    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;
+    /// of more than 1000 the newest.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn timeseries(
+        &self,
+        filter: &Filter,
+        metric: SeriesMetric,
+        step: Duration,
+    ) -> Result<Timeseries, QueryError> {
+        self.connections
+            .ask(|connection| groups::timeseries(connection, filter, metric, step))
+    }
+
+    /// The calls that match, the newest first. A page may have fewer rows than the limit
+    /// and still not be the last: only `next_cursor` tells.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
+        self.connections
+            .ask(|connection| calls::calls(connection, filter, page))
+    }
+
+    /// What each upstream gave at which concurrency. Of the filter only times, the
+    /// upstream count.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
+        self.connections
+            .ask(|connection| capacity::capacity(connection, filter))
+    }
+}

@@ -1,0 +1,282 @@
+//! Sums over a time: from the sums by day, hour and five minutes where whole ones fit,
+//! and from the calls themselves at the edges.
+
+use super::QueryError;
+use super::matching::{Matching, name};
+use crate::ledger::aggregates::Sums;
+use crate::ledger::dictionary::{Common, Kind};
+use crate::ledger::rollups::{self, LEVELS};
+use crate::ledger::row::{Share, decode, decode_milli, is_error, key_at, started_ms};
+use rusqlite::{Connection, Row, params_from_iter};
+use std::collections::HashSet;
+use tokengauge_core::call::{OperationClass, Outcome};
+
+/// Which sketches are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Want {
+    pub(super) tps: bool,
+    pub(super) ttft: bool,
+    pub(super) reported: bool,
+}
+
+impl Want {
+    pub(super) const ALL: Want = Want {
+        tps: true,
+        ttft: true,
+        reported: true,
+    };
+}
+
+/// A span of time in milliseconds since 1970, and where its sums come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    /// The length of the sums in seconds; `None` is the calls themselves.
+    pub(super) level: Option<i64>,
+}
+
+/// The largest whole days, around them hours, and calls at the edges. Ends beyond `now`
+/// and what is beyond every bound are whole days, too.
+pub(super) fn parts(since: Option<i64>, until: Option<i64>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    split(
+        since.unwrap_or(0),
+        until.unwrap_or(i64::MAX),
+        &[LEVELS[2], LEVELS[1]],
+        &mut parts,
+    );
+    parts
+}
+
+fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
+    if from >= to {
+        return;
+    }
+    let Some((level, finer)) = levels.split_first() else {
+        parts.push(Part {
+            from,
+            to,
+            level: None,
+        });
+        return;
+    };
+    let ms = level * 1000;
+    let first = from.saturating_add(ms - 1).div_euclid(ms) * ms;
+    let last = if to == i64::MAX {
+        to
+    } else {
+        to.div_euclid(ms) * ms
+    };
+    if first >= last {
+        split(from, to, finer, parts);
+        return;
+    }
+    split(from, first, finer, parts);
+    parts.push(Part {
+        from: first,
+        to: last,
+        level: Some(*level),
+    });
+    split(last, to, finer, parts);
+}
+
+/// Tells `visit` the sums of everything that matches within `part`: the start in
+/// milliseconds, what the calls have in common and, of a single call, its own; and where to add
+/// them.
+pub(super) fn visit(
+    connection: &Connection,
+    matching: &Matching,
+    part: Part,
+    want: Want,
+    mut slot: impl FnMut(i64, &Common, Option<&Share>) -> SlotId,
+    slots: &mut Slots,
+) -> Result<(), QueryError> {
+    let errors = error_names(connection)?;
+    let generation = generation_name(connection)?;
+    // Calls of before there were classes: those with a price were taken for generations.
+    let generates = |common: &Common| common[8].is_none() || common[8] == generation;
+    match part.level {
+        Some(level) => {
+            let sql = format!(
+                "SELECT {}, start, series FROM rollups WHERE level = ? AND start >= ? AND start < ?",
+                rollups::COLUMNS
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let to = if part.to == i64::MAX {
+                i64::MAX
+            } else {
+                part.to / 1000
+            };
+            let mut rows = statement.query([level, part.from / 1000, to])?;
+            while let Some(row) = rows.next()? {
+                let Some(common) = matching.series.get(&row.get(23)?) else {
+                    continue;
+                };
+                let sums = slots.at(slot(row.get::<_, i64>(22)? * 1000, common, None));
+                let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
+                rollups::read(row, sums, [want.tps, want.ttft, want.reported])?;
+                if common[7].is_some_and(|outcome| errors.contains(&outcome)) {
+                    sums.errors += sums.calls - before;
+                }
+                if generates(common) {
+                    let more = sums.cost_nano.unwrap_or(0) - cost;
+                    *sums.generation_nano.get_or_insert(0) += more;
+                }
+            }
+        }
+        None => {
+            each_call(connection, matching, part, |key, common, mut share| {
+                share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
+                share.generates = generates(common);
+                let at = slot(started_ms(key), common, Some(&share));
+                slots.at(at).add(&share);
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Where sums are added to.
+pub(super) type SlotId = usize;
+
+/// Sums by slot.
+#[derive(Default)]
+pub(super) struct Slots(pub(super) Vec<Sums>);
+
+impl Slots {
+    pub(super) fn at(&mut self, slot: SlotId) -> &mut Sums {
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, Sums::default());
+        }
+        &mut self.0[slot]
+    }
+}
+
+/// The outcomes that are errors, as ids.
+fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, name FROM names WHERE kind = 'outcome'")?;
+    let mut rows = statement.query([])?;
+    let mut errors = HashSet::new();
+    while let Some(row) = rows.next()? {
+        let outcome: Option<Outcome> = word(&row.get::<_, String>(1)?);
+        if outcome.is_none_or(is_error) {
+            errors.insert(row.get(0)?);
+        }
+    }
+    Ok(errors)
+}
+
+/// The class of operations that generate, as an id.
+fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    name(
+        connection,
+        Kind::OperationClass,
+        OperationClass::Generation.as_str(),
+    )
+}
+
+/// One of our enums from its word.
+pub(super) fn word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+}
+
+fn each_call(
+    connection: &Connection,
+    matching: &Matching,
+    part: Part,
+    mut tell: impl FnMut(i64, &Common, Share),
+) -> Result<(), QueryError> {
+    let mut sql = String::from(
+        "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
+         coalesce(reported_output, normalised_output),
+         coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
+         ttft_us, last_token_us, duration_us, tps_reported_milli FROM calls WHERE key >= ? AND key < ?",
+    );
+    let to = if part.to == i64::MAX {
+        i64::MAX
+    } else {
+        key_at(part.to)
+    };
+    let mut values = vec![key_at(part.from), to];
+    for (column, id) in [("session", matching.session), ("user", matching.user)] {
+        if let Some(id) = id {
+            sql.push_str(&format!(" AND {column} = ?"));
+            values.push(id);
+        }
+    }
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    while let Some(row) = rows.next()? {
+        if let Some(common) = matching.series.get(&row.get(1)?) {
+            tell(row.get(0)?, common, share(row)?);
+        }
+    }
+    Ok(())
+}
+
+fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
+    let scaled = |at: usize, by: f64| -> rusqlite::Result<Option<f64>> {
+        Ok(row
+            .get::<_, Option<i64>>(at)?
+            .map(|value| value as f64 / by))
+    };
+    let (tps, ttft) = (scaled(7, 1e3)?, scaled(8, 1e6)?);
+    let (last, reported) = (scaled(9, 1e6)?, scaled(11, 1e3)?);
+    Ok(Share {
+        error: false,
+        generates: false,
+        input: row.get(2)?,
+        cached_input: row.get(3)?,
+        output: row.get(4)?,
+        reasoning: row.get(5)?,
+        cost_nano: row.get(6)?,
+        decode: decode(tps, ttft, last),
+        reported,
+        reported_decode: decode_milli(reported, ttft, last),
+        tps,
+        ttft,
+        duration_us: row.get(10)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn whole_days_and_hours_are_taken_as_such() {
+        let hour = 3_600_000;
+        let day = 24 * hour;
+        let part = |from, to, level| Part { from, to, level };
+        assert_eq!(
+            parts(Some(day - 2 * hour - 5), Some(2 * day + 7)),
+            [
+                part(day - 2 * hour - 5, day - 2 * hour, None),
+                part(day - 2 * hour, day, Some(3600)),
+                part(day, 2 * day, Some(86_400)),
+                part(2 * day, 2 * day + 7, None),
+            ]
+        );
+        assert_eq!(parts(None, None), [part(0, i64::MAX, Some(86_400))]);
+        assert_eq!(parts(Some(5), Some(5)), []);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_lie_end_to_end(since in 0..10_i64 * 86_400_000, length in 0..10_i64 * 86_400_000) {
+            let parts = parts(Some(since), Some(since + length));
+            let mut at = since;
+            for part in &parts {
+                prop_assert_eq!(part.from, at);
+                prop_assert!(part.to > part.from);
+                let ms = part.level.unwrap_or(0) * 1000;
+                prop_assert!(ms == 0 || (part.from % ms == 0 && part.to % ms == 0));
+                at = part.to;
+            }
+            prop_assert_eq!(at, since + length);
+        }
+    }
+}

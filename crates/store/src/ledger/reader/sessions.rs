@@ -1,0 +1,382 @@
+//! Sessions: a page of them in any order, and one with its calls.
+
+use super::groups::{count, mean_speed, tokens};
+use super::matching::{name, text, wanted};
+use super::{
+    Filter, Page, Paging, QueryError, SessionDetail, SessionQuery, SessionRow, SessionSeconds,
+    SessionSort, SessionTps, WaterfallCall, calls,
+};
+use crate::history::{model_of, phases};
+use crate::ledger::dictionary::Kind;
+use crate::ledger::row::{micros, milliseconds, written};
+use crate::ledger::sessions::{COLUMNS, read};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use tokengauge_core::call::CallRecord;
+
+/// Up to so many sessions with a name are looked up by it; more are found by going through
+/// all of them.
+const FEW: i64 = 5_000;
+/// Agents whose names have a text in them that is searched for.
+const MAX_AGENTS: i64 = 500;
+
+/// A condition and its values.
+#[derive(Default)]
+struct Where {
+    sql: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Where {
+    fn and(&mut self, sql: impl Into<String>, values: impl IntoIterator<Item = Value>) {
+        self.sql.push(sql.into());
+        self.values.extend(values);
+    }
+
+    /// All of them in SQL.
+    fn all(&self) -> String {
+        match self.sql.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", self.sql.join(" AND ")),
+        }
+    }
+}
+
+pub(super) fn sessions(
+    connection: &Connection,
+    query: &SessionQuery,
+) -> Result<Page<SessionRow>, QueryError> {
+    let mut conditions = Where::default();
+    // Without a call of its own it has only calls within those of other sessions.
+    conditions.and("calls > 0", []);
+    if !narrow(connection, query, &mut conditions)? {
+        return Ok(Page {
+            rows: Vec::new(),
+            next_cursor: None,
+        });
+    }
+    let (by, nullable) = sorted_by(query.sort);
+    let (than, direction) = if query.ascending {
+        (">", "ASC")
+    } else {
+        ("<", "DESC")
+    };
+    if let Some(cursor) = &query.page.cursor {
+        after(&mut conditions, cursor, by, nullable, than)?;
+    }
+    let unknown_last = if nullable {
+        format!("{by} IS NULL, ")
+    } else {
+        String::new()
+    };
+    let condition = conditions.all();
+    let more = query.page.limit.saturating_add(1);
+    let sql = format!(
+        "SELECT {COLUMNS}, id, name, workload, user, experiment, variant, {by} FROM sessions s \
+         {condition} ORDER BY {unknown_last}{by} {direction}, id {direction} LIMIT {more}"
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query(params_from_iter(conditions.values))?;
+    let (mut found, mut next, mut last) = (Vec::new(), None, None);
+    while let Some(row) = rows.next()? {
+        if found.len() == query.page.limit {
+            next = last;
+            break;
+        }
+        found.push(session_row(connection, row)?);
+        let value: Option<i64> = row.get(20)?;
+        let value = value.map_or("-".to_owned(), |value| value.to_string());
+        last = Some(format!("{value}.{}", row.get::<_, i64>(14)?));
+    }
+    Ok(Page {
+        rows: found,
+        next_cursor: next,
+    })
+}
+
+/// How long the sessions took whose last call ended within the time asked for, in seconds.
+pub(super) fn task_seconds(
+    connection: &Connection,
+    filter: &Filter,
+) -> Result<Vec<f64>, QueryError> {
+    let mut conditions = Where::default();
+    conditions.and("calls > 0", []);
+    let query = SessionQuery {
+        filter: filter.clone(),
+        ..SessionQuery::default()
+    };
+    if !narrow(connection, &query, &mut conditions)? {
+        return Ok(Vec::new());
+    }
+    if let Some(until) = filter.until {
+        let until = milliseconds(until).saturating_mul(1000);
+        conditions.and("last_us < ?", [Value::Integer(until)]);
+    }
+    let sql = format!(
+        "SELECT last_us - started_us FROM sessions s {}",
+        conditions.all()
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let rows = statement.query_map(params_from_iter(conditions.values), |row| {
+        row.get::<_, i64>(0)
+    })?;
+    let seconds = rows.map(|us| us.map(|us| us as f64 / 1e6));
+    Ok(seconds.collect::<Result<_, _>>()?)
+}
+
+/// Adds what the filter asks for; `false` where nothing can match.
+fn narrow(
+    connection: &Connection,
+    query: &SessionQuery,
+    conditions: &mut Where,
+) -> Result<bool, QueryError> {
+    let filter = &query.filter;
+    let us = |at| Value::Integer(milliseconds(at).saturating_mul(1000));
+    if let Some(since) = filter.since {
+        conditions.and("last_us >= ?", [us(since)]);
+    }
+    if let Some(until) = filter.until {
+        conditions.and("started_us < ?", [us(until)]);
+    }
+    if let Some(session) = &filter.session {
+        conditions.and("name = ?", [Value::Text(session.clone())]);
+    }
+    let user = filter.user.as_deref().map(|user| (Kind::User, user));
+    for (kind, wanted) in wanted(filter).chain(user) {
+        let Some(id) = name(connection, kind, wanted)? else {
+            return Ok(false);
+        };
+        conditions.and(named(connection, id)?, [Value::Integer(id)]);
+    }
+    if let Some(search) = query.search.as_deref().filter(|search| !search.is_empty()) {
+        searched(connection, search, conditions)?;
+    }
+    Ok(true)
+}
+
+/// How sessions with the name of this id are found.
+fn named(connection: &Connection, id: i64) -> rusqlite::Result<&'static str> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM session_names WHERE name = ? LIMIT ?)";
+    let sessions: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([id, FEW], |row| row.get(0))?;
+    Ok(if sessions < FEW {
+        "id IN (SELECT session FROM session_names WHERE name = ?)"
+    } else {
+        "EXISTS (SELECT 1 FROM session_names n WHERE n.session = s.id AND n.name = ?)"
+    })
+}
+
+/// A part of the session's own name, or of the name of one of its agents.
+fn searched(connection: &Connection, search: &str, conditions: &mut Where) -> rusqlite::Result<()> {
+    let mut pattern = String::from("%");
+    for letter in search.chars() {
+        if matches!(letter, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    let mut agents = connection.prepare_cached(
+        "SELECT id FROM names WHERE kind = 'agent' AND name LIKE ? ESCAPE '\\' LIMIT ?",
+    )?;
+    let agents = agents.query_map(rusqlite::params![pattern, MAX_AGENTS], |row| {
+        row.get::<_, i64>(0)
+    })?;
+    let agents: Vec<String> = agents
+        .map(|id| id.map(|id| id.to_string()))
+        .collect::<Result<_, _>>()?;
+    let by_agent = if agents.is_empty() {
+        String::new()
+    } else {
+        let agents = agents.join(", ");
+        format!(" OR id IN (SELECT session FROM session_names WHERE name IN ({agents}))")
+    };
+    let condition = format!("(name LIKE ? ESCAPE '\\'{by_agent})");
+    conditions.and(condition, [Value::Text(pattern)]);
+    Ok(())
+}
+
+/// What is sorted by, as a whole number, and whether it may be unknown.
+fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
+    match sort {
+        SessionSort::LastAt => ("last_us", false),
+        SessionSort::StartedAt => ("started_us", false),
+        SessionSort::Cost => ("cost_nano_usd", true),
+        SessionSort::Tokens => (
+            "iif(coalesce(input_tokens, output_tokens) IS NULL, NULL, \
+             coalesce(input_tokens, 0) + coalesce(output_tokens, 0))",
+            true,
+        ),
+        SessionSort::Calls => ("calls", false),
+        SessionSort::Duration => ("(last_us - started_us)", false),
+        SessionSort::Errors => ("errors", false),
+        SessionSort::Ttft => ("ttft_p50_us", true),
+        SessionSort::Tps => (
+            "iif(decode_us > 0, CAST(decode_tokens * 1e9 / decode_us AS INTEGER), NULL)",
+            true,
+        ),
+    }
+}
+
+/// Goes on behind the row that a cursor names.
+fn after(
+    conditions: &mut Where,
+    cursor: &str,
+    by: &str,
+    nullable: bool,
+    than: &str,
+) -> Result<(), QueryError> {
+    let (value, id) = cursor.split_once('.').ok_or_else(QueryError::cursor)?;
+    let number = |text: &str| text.parse::<i64>().map_err(|_| QueryError::cursor());
+    let id = Value::Integer(number(id)?);
+    if value == "-" {
+        conditions.and(format!("{by} IS NULL AND id {than} ?"), [id]);
+        return Ok(());
+    }
+    let value = Value::Integer(number(value)?);
+    let unknown = if nullable {
+        format!(" OR {by} IS NULL")
+    } else {
+        String::new()
+    };
+    let condition = format!("(({by}, id) {than} (?, ?){unknown})");
+    conditions.and(condition, [value, id]);
+    Ok(())
+}
+
+/// A row of `COLUMNS, id, name, workload, user, experiment, variant`.
+fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    let session = read(row)?;
+    let sums = &session.sums;
+    let id: i64 = row.get(14)?;
+    let seconds = |us: i64| us.max(0) as f64 / 1e6;
+    let wall = session.last_us - session.started_us;
+    let model = session.busy.length();
+    let called = |at| text(connection, row.get(at)?);
+    Ok(SessionRow {
+        id: row.get(15)?,
+        started_at: written(session.started_us.div_euclid(1000)),
+        last_at: written(session.last_us.div_euclid(1000)),
+        calls: count(sums.calls),
+        errors: count(sums.errors),
+        agents: names(connection, id, Kind::Agent)?,
+        models: names(connection, id, Kind::Model)?,
+        workload: called(16)?,
+        user: called(17)?,
+        experiment: called(18)?,
+        variant: called(19)?,
+        tokens: tokens(sums),
+        cost_usd: sums.cost_nano.map(|nano| nano as f64 / 1e9),
+        unpriced_calls: count(sums.unpriced),
+        seconds: SessionSeconds {
+            wall: seconds(wall),
+            model: seconds(model),
+            tools: seconds(wall - model),
+            ttft_p50: sums.ttft.quantile(0.5),
+        },
+        tps: SessionTps {
+            output: mean_speed(sums),
+        },
+        in_flight: 0,
+    })
+}
+
+/// `CROSS JOIN` begins with the few names of the session: SQLite would begin with all names
+/// of the kind, as those come in the order that is wanted.
+fn names(connection: &Connection, session: i64, kind: Kind) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT n.name FROM session_names s CROSS JOIN names n ON n.id = s.name
+         WHERE s.session = ? AND n.kind = ? ORDER BY n.name",
+    )?;
+    let names = statement.query_map(rusqlite::params![session, kind.as_str()], |row| row.get(0))?;
+    names.collect()
+}
+
+pub(super) fn session(
+    connection: &Connection,
+    id: &str,
+    page: &Paging,
+) -> Result<Option<SessionDetail>, QueryError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, id, name, workload, user, experiment, variant FROM sessions \
+         WHERE name = ?"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement.query_row([id], |row| {
+        Ok((session_row(connection, row)?, row.get(14)?, row.get(0)?))
+    });
+    let Some((session, number, started_us)) = found.optional()? else {
+        return Ok(None);
+    };
+    let (calls, next_cursor) = waterfall(connection, number, started_us, page)?;
+    Ok(Some(SessionDetail {
+        session,
+        calls,
+        next_cursor,
+    }))
+}
+
+/// Some of the calls of a session by their start. A cursor is the key of the last call
+/// before, and the end of all before it.
+fn waterfall(
+    connection: &Connection,
+    session: i64,
+    started_us: i64,
+    page: &Paging,
+) -> Result<(Vec<WaterfallCall>, Option<String>), QueryError> {
+    let (mut last, mut reached) = (0, None);
+    if let Some(cursor) = &page.cursor {
+        let (key, end) = cursor.split_once('.').ok_or_else(QueryError::cursor)?;
+        last = key.parse().map_err(|_| QueryError::cursor())?;
+        reached = Some(end.parse::<i64>().map_err(|_| QueryError::cursor())?);
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT key, started_ms FROM calls WHERE session = ? AND key > ? ORDER BY key LIMIT ?",
+    )?;
+    let limit = i64::try_from(page.limit)
+        .unwrap_or(i64::MAX)
+        .saturating_add(1);
+    let mut rows = statement.query([session, last, limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        if found.len() == page.limit {
+            let end = reached.unwrap_or(started_us);
+            return Ok((found, Some(format!("{last}.{end}"))));
+        }
+        last = row.get(0)?;
+        let start = row.get::<_, i64>(1)?.saturating_mul(1000);
+        let Some(record) = calls::by_key(connection, last)? else {
+            continue;
+        };
+        let wait = reached.map(|end: i64| (start - end).max(0) as f64 / 1e6);
+        let offset = (start - started_us).max(0) as f64 / 1e6;
+        let end = start + record.seconds.duration.and_then(micros).unwrap_or(0);
+        reached = Some(reached.map_or(end, |before| before.max(end)));
+        found.push(call_row(record, offset, wait));
+    }
+    Ok((found, None))
+}
+
+fn call_row(call: CallRecord, offset: f64, wait_before: Option<f64>) -> WaterfallCall {
+    WaterfallCall {
+        offset,
+        wait_before,
+        phases: phases(&call, offset),
+        tokens: crate::history::tokens(&call),
+        model: model_of(&call).map(str::to_owned),
+        id: call.id,
+        started_at: call.started_at,
+        agent: call.agent,
+        parent_agent: call.parent_agent,
+        route: call.route,
+        upstream: call.upstream,
+        outcome: call.outcome,
+        error_type: call.error_type,
+        status: call.status,
+        streamed: call.streamed,
+        cost_usd: call.cost_usd,
+        tps: call.tps.output,
+        ttft: call.seconds.ttft,
+    }
+}

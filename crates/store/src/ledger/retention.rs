@@ -1,0 +1,158 @@
+//! What is too old or too much goes, a little at a time, so that batches hardly wait.
+
+use super::rollups::{FINE_FOR, LEVELS};
+use super::row::{key_at, started_ms};
+use super::store::Store;
+use super::throughput;
+use super::write_error::WriteError;
+use rusqlite::Connection;
+use std::time::Duration;
+
+/// Calls and sessions that go in one step.
+const STEP: i64 = 2_000;
+/// Free pages that are kept for what comes.
+const SPARE_PAGES: i64 = 512;
+/// Pages that are given back in one step.
+const PAGES: i64 = 512;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of what age.
+    pub age: Duration,
+    /// Of what size, the indices included.
+    pub bytes: u64,
+}
+
+/// How far it has come.
+#[derive(Debug, Default)]
+pub(super) struct Retention {
+    /// Over the size: goes on until there is some room again.
+    shrinking: bool,
+}
+
+impl Store {
+    /// One step at `now`, in milliseconds since 1970. Says whether more is to be done.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then open it anew.
+    pub fn tidy(&mut self, now: i64, limits: &Limits) -> Result<bool, WriteError> {
+        let connection = self.connection();
+        let age = i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX);
+        let oldest = now.saturating_sub(age);
+        let transaction = connection.unchecked_transaction()?;
+        let mut more = forget_calls(&transaction, key_at(oldest))?;
+        more |= forget_sessions(&transaction, oldest.saturating_mul(1000))?;
+        more |= forget_sums(&transaction, now, oldest)?;
+        let shrinking = self.too_big(limits)?;
+        if shrinking {
+            more |= shrink(&transaction)?;
+        }
+        transaction.commit()?;
+        let freed = give_back(connection)?;
+        self.retention.shrinking = shrinking;
+        Ok(more || freed)
+    }
+
+    /// Goes on from the limit until a twentieth of it is free.
+    fn too_big(&self, limits: &Limits) -> rusqlite::Result<bool> {
+        let connection = self.connection();
+        let pages = pragma(connection, "page_count")? - pragma(connection, "freelist_count")?;
+        let used = (pages * pragma(connection, "page_size")?).max(0) as u64;
+        let low = limits.bytes - limits.bytes / 20;
+        let bound = if self.retention.shrinking {
+            low
+        } else {
+            limits.bytes
+        };
+        Ok(used > bound)
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+}
+
+/// Calls with a smaller key, the oldest first.
+fn forget_calls(connection: &Connection, key: i64) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM calls WHERE key IN \
+        (SELECT key FROM calls WHERE key < ? ORDER BY key LIMIT ?)";
+    let gone = connection.prepare_cached(sql)?.execute([key, STEP])?;
+    Ok(gone as i64 == STEP)
+}
+
+/// Sessions whose last call ended before.
+fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
+    let old = "SELECT id FROM sessions WHERE last_us < ?1 ORDER BY last_us LIMIT ?2";
+    let names = format!("DELETE FROM session_names WHERE session IN ({old})");
+    connection.prepare_cached(&names)?.execute([us, STEP])?;
+    let sessions = format!("DELETE FROM sessions WHERE id IN ({old})");
+    let gone = connection.prepare_cached(&sessions)?.execute([us, STEP])?;
+    Ok(gone as i64 == STEP)
+}
+
+/// Sums by time from before, a day's worth at a time.
+fn forget_sums(connection: &Connection, now: i64, oldest: i64) -> rusqlite::Result<bool> {
+    let mut more = false;
+    let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
+        86400 + (SELECT min(start) FROM rollups WHERE level = ?1))";
+    let mut forget = connection.prepare_cached(sql)?;
+    for level in LEVELS {
+        let fine = now.div_euclid(1000).saturating_sub(FINE_FOR);
+        let oldest = oldest.div_euclid(1000);
+        let before = if level == LEVELS[0] {
+            fine.max(oldest)
+        } else {
+            oldest
+        };
+        // A step that is partly young enough stays.
+        more |= forget.execute([level, before.saturating_sub(level)])? > 0;
+    }
+    let now = now.div_euclid(1000);
+    let sql = "DELETE FROM throughput WHERE level = ?1 AND start < min(?2, \
+        3600 + (SELECT min(start) FROM throughput WHERE level = ?1))";
+    let mut forget = connection.prepare_cached(sql)?;
+    for (level, kept_for) in throughput::LEVELS {
+        let age = kept_for.map_or(i64::MIN, |kept_for| now.saturating_sub(kept_for));
+        let before = age.max(oldest.div_euclid(1000)).saturating_sub(level);
+        more |= forget.execute([level, before])? > 0;
+    }
+    let sql = "DELETE FROM capacity WHERE hour < ?";
+    let hour = oldest.div_euclid(1000) - 3600;
+    connection.prepare_cached(sql)?.execute([hour])?;
+    Ok(more)
+}
+
+/// The oldest calls, the sessions that ended before the oldest that is left, and the finer
+/// sums from before it; those of days stay.
+fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
+    let more = forget_calls(connection, i64::MAX)?;
+    let oldest = connection.query_row("SELECT min(key) FROM calls", [], |row| {
+        row.get::<_, Option<i64>>(0)
+    })?;
+    let oldest = oldest.map_or(i64::MAX / 2_000, started_ms);
+    forget_sessions(connection, oldest.saturating_mul(1000))?;
+    let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
+        86400 + (SELECT min(start) FROM rollups WHERE level = ?1))";
+    for level in [LEVELS[0], LEVELS[1]] {
+        let before = oldest.div_euclid(1000) - level;
+        connection.prepare_cached(sql)?.execute([level, before])?;
+    }
+    let sql = "DELETE FROM throughput WHERE level < 3600 AND start < ?";
+    let before = oldest.div_euclid(1000) - 60;
+    connection.prepare_cached(sql)?.execute([before])?;
+    Ok(more)
+}
+
+/// Gives free pages back to the disk.
+fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
+    let free = pragma(connection, "freelist_count")? - SPARE_PAGES;
+    if free <= 0 {
+        return Ok(false);
+    }
+    let pages = free.min(PAGES);
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(free > pages)
+}

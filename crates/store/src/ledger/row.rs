@@ -1,0 +1,191 @@
+//! A call record as the ledger keeps it: whole numbers, and names apart.
+
+use serde::Serialize;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use uuid::Uuid;
+
+/// Milliseconds from 1970 to 2020, from where keys are counted.
+pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
+/// Bits of a key below the milliseconds.
+pub(super) const KEY_BITS: u32 = 22;
+/// Upper bounds of the bands of decode speed, tokens per second.
+pub(super) const BANDS: [f64; 4] = [5.0, 15.0, 30.0, 60.0];
+
+/// The smallest key of calls that began at `ms` (since 1970) or later.
+pub(super) fn key_at(ms: i64) -> i64 {
+    let last = i64::MAX >> KEY_BITS;
+    (ms.saturating_sub(EPOCH_MS)).clamp(0, last) << KEY_BITS
+}
+
+/// When the call with this key began, in milliseconds since 1970.
+pub(super) fn started_ms(key: i64) -> i64 {
+    (key >> KEY_BITS) + EPOCH_MS
+}
+
+/// Milliseconds since 1970.
+pub(super) fn milliseconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}
+
+/// An instant as records write it.
+pub(super) fn written(ms: i64) -> String {
+    let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
+}
+
+/// A record about to be kept, with what follows from it.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) record: &'a CallRecord,
+    /// Streams in flight on the upstream when it began.
+    pub(super) concurrency: Option<u32>,
+    /// Whether it was made for another call, which counts for the session.
+    pub(super) nested: bool,
+    pub(super) id: [u8; 16],
+    pub(super) key: i64,
+    pub(super) started_us: i64,
+    pub(super) ended_us: i64,
+    pub(super) share: Share,
+}
+
+impl<'a> Entry<'a> {
+    /// `None` where the record's id or start is none of ours.
+    pub(super) fn of(
+        record: &'a CallRecord,
+        concurrency: Option<u32>,
+        nested: bool,
+    ) -> Option<Entry<'a>> {
+        let id = Uuid::parse_str(&record.id).ok()?.into_bytes();
+        let started = humantime::parse_rfc3339(&record.started_at).ok()?;
+        let ms = milliseconds(started);
+        let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
+        let started_us = ms.saturating_mul(1000);
+        let lasted = record.seconds.duration.and_then(micros).unwrap_or(0);
+        Some(Entry {
+            record,
+            concurrency,
+            nested,
+            id,
+            key: key_at(ms) | i64::from(low),
+            started_us,
+            ended_us: started_us.saturating_add(lasted),
+            share: Share::of(record),
+        })
+    }
+
+    /// The model that answered, else the one asked for.
+    pub(super) fn model(&self) -> Option<&'a str> {
+        let record = self.record;
+        record
+            .model
+            .as_deref()
+            .or(record.model_requested.as_deref())
+    }
+}
+
+/// What a call adds to sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Share {
+    pub(crate) error: bool,
+    /// Whether it is a generation.
+    pub(crate) generates: bool,
+    pub(crate) input: Option<i64>,
+    pub(crate) cached_input: Option<i64>,
+    pub(crate) output: Option<i64>,
+    pub(crate) reasoning: Option<i64>,
+    pub(crate) cost_nano: Option<i64>,
+    /// Tokens after the first frame, and the microseconds they took.
+    pub(crate) decode: Option<(i64, i64)>,
+    /// Tokens per second.
+    pub(crate) tps: Option<f64>,
+    /// Seconds.
+    pub(crate) ttft: Option<f64>,
+    pub(crate) duration_us: Option<i64>,
+    /// Tokens per second as the provider counts them, and the same as thousandths of tokens, since
+    /// a part of a report is seldom whole, and microseconds.
+    pub(crate) reported: Option<f64>,
+    pub(crate) reported_decode: Option<(i64, i64)>,
+}
+
+impl Share {
+    pub(crate) fn of(record: &CallRecord) -> Share {
+        let (told, counted) = (&record.tokens.reported, &record.tokens.normalised);
+        let tps = record.tps.output.filter(|tps| tps.is_finite());
+        let reported = record.tps.reported.filter(|tps| tps.is_finite());
+        let seconds = &record.seconds;
+        Share {
+            reported,
+            reported_decode: decode_milli(reported, seconds.ttft, seconds.last_token),
+            error: is_error(record.outcome),
+            generates: record.operation_class == OperationClass::Generation,
+            input: told.input.or(counted.input).map(whole),
+            cached_input: told.cached_input.map(whole),
+            output: told.output.or(counted.output).map(whole),
+            reasoning: told.reasoning.or(counted.reasoning).map(whole),
+            cost_nano: record.cost_usd.and_then(nanos),
+            decode: decode(tps, record.seconds.ttft, record.seconds.last_token),
+            tps,
+            ttft: record.seconds.ttft,
+            duration_us: record.seconds.duration.and_then(micros),
+        }
+    }
+}
+
+/// Tokens after the first frame and the microseconds they took, from the speed.
+pub(super) fn decode(
+    tps: Option<f64>,
+    first: Option<f64>,
+    last: Option<f64>,
+) -> Option<(i64, i64)> {
+    // What a server began by itself began with its first token.
+    let seconds = last? - first.unwrap_or(0.0);
+    Some(((tps? * seconds).round() as i64, micros(seconds)?))
+}
+
+/// The same with thousandths of tokens.
+pub(super) fn decode_milli(
+    tps: Option<f64>,
+    first: Option<f64>,
+    last: Option<f64>,
+) -> Option<(i64, i64)> {
+    decode(tps.map(|tps| tps * 1e3), first, last)
+}
+
+/// Whether a call did not end well; what the agent itself gave up is no error.
+pub(super) fn is_error(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
+}
+
+/// Seconds as microseconds.
+pub(super) fn micros(seconds: f64) -> Option<i64> {
+    scaled(seconds, 1e6)
+}
+
+/// US dollars as billionths of them.
+pub(super) fn nanos(usd: f64) -> Option<i64> {
+    scaled(usd, 1e9)
+}
+
+/// A speed as thousandths.
+pub(super) fn millis(speed: f64) -> Option<i64> {
+    scaled(speed, 1e3)
+}
+
+fn scaled(value: f64, by: f64) -> Option<i64> {
+    value.is_finite().then(|| (value * by).round() as i64)
+}
+
+/// A count as SQLite keeps it.
+pub(super) fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The word that records have for one of our enums.
+pub(super) fn word<T: Serialize>(value: &T) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.trim_matches('"').to_owned()
+}

@@ -1,0 +1,363 @@
+//! The writing side of the file: a batch is one transaction, in which the calls, the
+//! sums of their sessions and the sums by time are kept, or none of them.
+
+use super::capacity;
+use super::dictionary::{Common, Dictionary, Kind};
+use super::file::{self, Opened};
+use super::retention::Retention;
+use super::rollups::Rollups;
+use super::row::{Entry, micros, millis, nanos, whole, word};
+use super::sessions::Sessions;
+use super::throughput;
+use super::write_error::WriteError;
+use rusqlite::{Connection, ErrorCode, Statement};
+use std::path::Path;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::throughput::Ticked;
+
+/// Calls of one millisecond whose keys may be alike.
+const KEYS_TRIED: i64 = 64;
+
+/// A file that is written to. After an error it must be opened anew: what it remembers
+/// may not have been committed.
+#[derive(Debug)]
+pub struct Store {
+    opened: Opened,
+    dictionary: Dictionary,
+    next_session: i64,
+    pub(super) retention: Retention,
+}
+
+/// A finished call to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// Its record.
+    pub record: &'a CallRecord,
+    /// Streams in flight on its upstream when it began, itself included.
+    pub concurrency: Option<u32>,
+    /// Whether it was made for another call, which counts for the session.
+    pub nested: bool,
+}
+
+/// What a batch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Records that are in the file now.
+    pub records: u64,
+    /// Records whose id or start could not be read.
+    pub unreadable: u64,
+    /// Names and combinations that became `other`.
+    pub collapsed: u64,
+}
+
+impl Store {
+    /// Opens the file, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Where it cannot be written to, is another process's, or of a newer version.
+    pub fn open(path: &Path) -> Result<Store, WriteError> {
+        Store::open_file(path, false)
+    }
+
+    /// The same; a file that is `suspect` is looked through for damage first.
+    pub(super) fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
+        let opened = file::open(path, suspect)?;
+        let dictionary = Dictionary::load(&opened.connection)?;
+        let next_session = opened.connection.query_row(
+            "SELECT coalesce(max(id), 0) + 1 FROM sessions",
+            [],
+            |row| row.get(0),
+        )?;
+        Ok(Store {
+            opened,
+            dictionary,
+            next_session,
+            retention: Retention::default(),
+        })
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.opened.connection
+    }
+
+    /// Keeps a batch: all of it or nothing.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then open it anew.
+    pub fn write(&mut self, batch: &[Kept<'_>]) -> Result<Written, WriteError> {
+        self.write_all(batch, &Ticked::default())
+    }
+
+    /// Keeps what is new of the throughput.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then open it anew.
+    pub fn take(&mut self, ticked: &Ticked) -> Result<(), WriteError> {
+        self.write_all(&[], ticked).map(|_| ())
+    }
+
+    pub(super) fn write_all(
+        &mut self,
+        batch: &[Kept<'_>],
+        ticked: &Ticked,
+    ) -> Result<Written, WriteError> {
+        let entries = batch
+            .iter()
+            .filter_map(|kept| Entry::of(kept.record, kept.concurrency, kept.nested));
+        let entries: Vec<Entry<'_>> = entries.collect();
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let mut sessions = Sessions::new(self.next_session);
+        let mut rollups = Rollups::default();
+        {
+            let mut insert = transaction.prepare_cached(&insert_sql())?;
+            for entry in &entries {
+                let names = Names::of(entry, &mut self.dictionary, &transaction)?;
+                let session = sessions.add(entry, &names, &mut self.dictionary, &transaction)?;
+                rollups.add(entry, names.series);
+                insert_call(&mut insert, entry, &names, session)?;
+            }
+        }
+        sessions.save(&transaction)?;
+        rollups.save(&transaction)?;
+        for second in &ticked.busy {
+            capacity::save(second, &mut self.dictionary, &transaction)?;
+        }
+        throughput::save(&ticked.arrived, &mut self.dictionary, &transaction)?;
+        transaction.commit()?;
+        self.next_session = sessions.next;
+        Ok(Written {
+            records: entries.len() as u64,
+            unreadable: (batch.len() - entries.len()) as u64,
+            collapsed: std::mem::take(&mut self.dictionary.collapsed),
+        })
+    }
+}
+
+/// The names of a call, as ids.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) common: Common,
+    pub(super) series: i64,
+    pub(super) user: Option<i64>,
+    parent_agent: Option<i64>,
+    endpoint: Option<i64>,
+    dialect: i64,
+    operation: i64,
+    method: Option<i64>,
+    path: Option<i64>,
+    service_tier: Option<i64>,
+    total_unavailable: Option<i64>,
+    session_guess: Option<i64>,
+    model_requested: Option<i64>,
+    error_type: Option<i64>,
+    finish_reasons: Option<i64>,
+    token_source: Option<i64>,
+    tps_unavailable: Option<i64>,
+    cost_source: Option<i64>,
+}
+
+impl Names {
+    fn of(
+        entry: &Entry<'_>,
+        dictionary: &mut Dictionary,
+        connection: &Connection,
+    ) -> rusqlite::Result<Names> {
+        let record = entry.record;
+        let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
+        let finish = (!record.finish_reasons.is_empty())
+            .then(|| serde_json::to_string(&record.finish_reasons).unwrap_or_default());
+        let facts = record
+            .upstream_facts
+            .as_ref()
+            .map(|facts| facts.to_string());
+        let common = [
+            maybe(Kind::Route, Some(&record.route))?,
+            maybe(Kind::Upstream, Some(&record.upstream))?,
+            maybe(Kind::Model, entry.model())?,
+            maybe(Kind::Workload, record.workload.as_deref())?,
+            maybe(Kind::Agent, record.agent.as_deref())?,
+            maybe(Kind::Experiment, record.experiment.as_deref())?,
+            maybe(Kind::Variant, record.variant.as_deref())?,
+            maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
+            maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
+            maybe(Kind::UpstreamFacts, facts.as_deref())?,
+        ];
+        let source = record.tokens.source.as_ref().map(word);
+        let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
+        let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
+        let guess = record.session_guess.map(|guess| guess.as_str());
+        let cost_source = record.cost_source.map(|source| source.as_str());
+        Ok(Names {
+            common,
+            user: maybe(Kind::User, record.user.as_deref())?,
+            parent_agent: maybe(Kind::Agent, record.parent_agent.as_deref())?,
+            endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
+            model_requested: maybe(Kind::Model, record.model_requested.as_deref())?,
+            error_type: maybe(Kind::ErrorType, record.error_type.as_deref())?,
+            finish_reasons: maybe(Kind::FinishReasons, finish.as_deref())?,
+            token_source: maybe(Kind::TokenSource, source.as_deref())?,
+            tps_unavailable: maybe(Kind::TpsUnavailable, unavailable)?,
+            cost_source: maybe(Kind::CostSource, cost_source)?,
+            method: maybe(Kind::Method, record.method.as_deref())?,
+            path: maybe(Kind::Path, record.path.as_deref())?,
+            service_tier: maybe(Kind::ServiceTier, record.service_tier.as_deref())?,
+            session_guess: maybe(Kind::SessionGuess, guess)?,
+            total_unavailable: maybe(Kind::TpsUnavailable, total_unavailable)?,
+            dialect: dictionary.name(connection, Kind::Dialect, &word(&record.dialect))?,
+            operation: dictionary.name(connection, Kind::Operation, &word(&record.operation))?,
+            series: dictionary.series(connection, common)?,
+        })
+    }
+}
+
+/// The columns of `calls` that are whole numbers, in the order of [`integers`].
+const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, operation, \
+    model_requested, answered, streamed, status, error_type, finish_reasons, warm_up, \
+    normalised_answer, normalised_reasoning, normalised_tool_call, normalised_output, \
+    normalised_input, reported_input, reported_cached_input, reported_cache_write, \
+    reported_output, reported_reasoning, token_source, ttft_us, ttft_upstream_us, \
+    first_answer_us, connect_us, upload_us, last_token_us, longest_gap_us, duration_us, \
+    tps_output_milli, tps_answer_milli, tps_total_milli, tps_unavailable, frames, stalls, \
+    first_token_event, request_bytes, response_bytes, cost_nano_usd, cost_source, concurrency, \
+    engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
+    engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
+    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess";
+
+fn insert_sql() -> String {
+    let columns = INTEGERS.matches(',').count() + 1;
+    let places = ", ?".repeat(columns);
+    format!(
+        "INSERT INTO calls (key, id, trace_id, response_id, segments, {INTEGERS})
+         VALUES (?, ?, ?, ?, ?{places})"
+    )
+}
+
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 60] {
+    let record = entry.record;
+    let (counted, told) = (&record.tokens.normalised, &record.tokens.reported);
+    let (seconds, tps) = (&record.seconds, &record.tps);
+    let engine = record.engine.unwrap_or_default();
+    let flag = |flag: bool| Some(i64::from(flag));
+    let count = |count: Option<u64>| count.map(whole);
+    let us = |seconds: Option<f64>| seconds.and_then(micros);
+    let speed = |speed: Option<f64>| speed.and_then(millis);
+    [
+        Some(names.series),
+        session,
+        names.user,
+        names.parent_agent,
+        names.endpoint,
+        Some(names.dialect),
+        Some(names.operation),
+        names.model_requested,
+        flag(record.model.is_some()),
+        record.streamed.map(i64::from),
+        record.status.map(i64::from),
+        names.error_type,
+        names.finish_reasons,
+        flag(record.warm_up),
+        count(counted.answer),
+        count(counted.reasoning),
+        count(counted.tool_call),
+        count(counted.output),
+        count(counted.input),
+        count(told.input),
+        count(told.cached_input),
+        count(told.cache_write),
+        count(told.output),
+        count(told.reasoning),
+        names.token_source,
+        us(seconds.ttft),
+        us(seconds.ttft_upstream),
+        us(seconds.first_answer),
+        us(seconds.connect),
+        us(seconds.upload),
+        us(seconds.last_token),
+        us(seconds.longest_gap),
+        us(seconds.duration),
+        speed(tps.output),
+        speed(tps.answer),
+        speed(tps.total),
+        names.tps_unavailable,
+        Some(whole(record.frames)),
+        Some(whole(record.stalls)),
+        count(record.first_token_event),
+        Some(whole(record.bytes.request)),
+        Some(whole(record.bytes.response)),
+        record.cost_usd.and_then(nanos),
+        names.cost_source,
+        entry.concurrency.map(i64::from),
+        count(engine.prompt_tokens),
+        us(engine.prompt_seconds),
+        count(engine.output_tokens),
+        us(engine.output_seconds),
+        us(engine.load_seconds),
+        us(engine.total_seconds),
+        names.method,
+        names.path,
+        record.hop.map(i64::from),
+        names.service_tier,
+        us(seconds.agent_blocked),
+        speed(tps.reported),
+        speed(tps.prefill),
+        names.total_unavailable,
+        names.session_guess,
+    ]
+}
+
+/// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
+fn segments(record: &CallRecord) -> Option<String> {
+    let pairs = record.segments.iter();
+    let pairs: Vec<_> = pairs
+        .map(|segment| (segment.tokens, (segment.seconds * 1e6).round() / 1e6))
+        .collect();
+    (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
+}
+
+fn insert_call(
+    insert: &mut Statement<'_>,
+    entry: &Entry<'_>,
+    names: &Names,
+    session: Option<i64>,
+) -> rusqlite::Result<()> {
+    let trace = entry.record.trace_id.as_deref();
+    let trace = trace.and_then(|trace| u128::from_str_radix(trace, 16).ok());
+    insert.raw_bind_parameter(2, entry.id)?;
+    insert.raw_bind_parameter(3, trace.map(u128::to_be_bytes))?;
+    insert.raw_bind_parameter(4, entry.record.response_id.as_deref())?;
+    insert.raw_bind_parameter(5, segments(entry.record))?;
+    for (at, value) in integers(entry, names, session).iter().enumerate() {
+        insert.raw_bind_parameter(at + 6, value)?;
+    }
+    for other in 0..KEYS_TRIED {
+        insert.raw_bind_parameter(1, entry.key + other)?;
+        match insert.raw_execute() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {}
+            done => return done.map(|_| ()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_has_a_value_and_every_value_a_column() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = store.connection().prepare(&insert_sql()).expect("columns");
+        assert_eq!(statement.parameter_count(), 5 + 60);
+        let generated_and_given = 1 + 5 + 60;
+        let columns: i64 = store
+            .connection()
+            .query_row(
+                "SELECT count(*) FROM pragma_table_xinfo('calls')",
+                [],
+                |row| row.get(0),
+            )
+            .expect("a count");
+        assert_eq!(columns, generated_and_given);
+    }
+}

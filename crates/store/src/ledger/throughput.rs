@@ -1,0 +1,57 @@
+//! Tokens by the second in which they came.
+
+use super::dictionary::{Dictionary, Kind};
+use super::row::whole;
+use rusqlite::{Connection, params};
+use std::sync::Arc;
+use tokengauge_core::throughput::{Arrived, UNKNOWN};
+
+/// Lengths of the sums, in seconds, and how long they are kept; the longest as long as calls.
+pub(super) const LEVELS: [(i64, Option<i64>); 3] =
+    [(1, Some(2 * DAY)), (60, Some(8 * DAY)), (3_600, None)];
+const DAY: i64 = 86_400;
+
+/// Adds them to the sums of their second, minute and hour.
+pub(super) fn save(
+    arrived: &[Arrived],
+    dictionary: &mut Dictionary,
+    connection: &Connection,
+) -> rusqlite::Result<()> {
+    let mut add = connection.prepare_cached(
+        "INSERT INTO throughput VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (level, start, route, upstream, model, workload) DO UPDATE SET
+         streamed = streamed + excluded.streamed, spread = spread + excluded.spread",
+    )?;
+    for arrived in arrived {
+        let [route, upstream, model, workload] = names(arrived, dictionary, connection)?;
+        let second = whole(arrived.second);
+        for (level, _) in LEVELS {
+            let start = second - second.rem_euclid(level);
+            let (streamed, spread) = (whole(arrived.streamed), whole(arrived.spread));
+            add.execute(params![
+                level, start, route, upstream, model, workload, streamed, spread
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// Route, upstream, model and workload as ids; 0 for what nobody named.
+fn names(
+    arrived: &Arrived,
+    dictionary: &mut Dictionary,
+    connection: &Connection,
+) -> rusqlite::Result<[i64; 4]> {
+    let place = &arrived.place;
+    let model = Some(&place.model).filter(|name| ***name != *UNKNOWN);
+    let mut name = |kind, name: Option<&Arc<str>>| -> rusqlite::Result<i64> {
+        let id = dictionary.maybe(connection, kind, name.map(|name| &**name))?;
+        Ok(id.unwrap_or(0))
+    };
+    Ok([
+        name(Kind::Route, Some(&place.route))?,
+        name(Kind::Upstream, Some(&place.upstream))?,
+        name(Kind::Model, model)?,
+        name(Kind::Workload, place.workload.as_ref())?,
+    ])
+}

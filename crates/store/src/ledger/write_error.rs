@@ -1,0 +1,96 @@
+//! Why the ledger cannot take records: whose fault it is, and what to do.
+
+use rusqlite::ErrorCode;
+use std::io;
+
+/// Why records are lost.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// No room.
+    #[error("the disk is full: {0}; make room or lower retention_bytes")]
+    Full(String),
+    /// No permission, or no such folder.
+    #[error("the file cannot be written to: {0}; check the folder and its permissions")]
+    Unwritable(String),
+    /// Somebody else writes.
+    #[error("another process writes to it: {0}")]
+    Locked(String),
+    /// A later version of the program wrote it.
+    #[error(
+        "it is of version {found}, this program knows {known}; run the newer program, or name another file"
+    )]
+    Newer {
+        /// The file's version.
+        found: i64,
+        /// The newest that is known.
+        known: i64,
+    },
+    /// A database of another program.
+    #[error("it is a database of another program; name another file")]
+    Foreign,
+    /// The file is damaged.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// The disk, or something unforeseen.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl WriteError {
+    /// Every word that [`WriteError::reason`] can give, and `queue`: too many waited.
+    pub const REASONS: [&'static str; 8] = [
+        "queue",
+        "disk_full",
+        "unwritable",
+        "locked",
+        "newer_version",
+        "foreign",
+        "damaged",
+        "failed",
+    ];
+
+    /// The word used as a label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            WriteError::Full(_) => "disk_full",
+            WriteError::Unwritable(_) => "unwritable",
+            WriteError::Locked(_) => "locked",
+            WriteError::Newer { .. } => "newer_version",
+            WriteError::Foreign => "foreign",
+            WriteError::Damaged(_) => "damaged",
+            WriteError::Failed(_) => "failed",
+        }
+    }
+}
+
+impl From<rusqlite::Error> for WriteError {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => WriteError::Full(text),
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                WriteError::Unwritable(text)
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WriteError::Locked(text),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => WriteError::Damaged(text),
+            _ => WriteError::Failed(text),
+        }
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind;
+        let text = error.to_string();
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => WriteError::Full(text),
+            ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::NotFound
+            | ErrorKind::NotADirectory
+            | ErrorKind::AlreadyExists
+            | ErrorKind::IsADirectory => WriteError::Unwritable(text),
+            _ => WriteError::Failed(text),
+        }
+    }
+}

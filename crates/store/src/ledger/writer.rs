@@ -1,0 +1,417 @@
+//! The ledger's thread: takes finished calls off a bounded queue and writes them in
+//! batches. What cannot be written is counted and gone; traffic never waits for it.
+
+use super::retention::Limits;
+use super::row::milliseconds;
+use super::store::{Kept, Store};
+use super::write_error::WriteError;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::cells::{Counter, Gauge};
+use tokengauge_core::throughput::Ticked;
+use tokengauge_meter::FinishedCall;
+
+/// A batch is written when it has so many records,
+const BATCH: usize = 1_000;
+/// or when its first one has waited so long.
+const BATCH_AFTER: Duration = Duration::from_millis(500);
+/// How long a file that could not be written to is left alone.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often a failure is logged.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// How often is looked for what is too old or too much, while nothing is found.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+/// The reason after which a file is looked through.
+const DAMAGED: &str = "damaged";
+
+/// What the thread is sent.
+pub(super) enum Message {
+    Finished(Arc<FinishedCall>),
+    Throughput(Ticked),
+    Flush(SyncSender<()>),
+}
+
+/// What is exported of the ledger.
+#[derive(Clone)]
+pub struct LedgerMetrics {
+    /// Records in committed batches.
+    pub written: Counter,
+    /// Records lost, by reason; see [`WriteError::REASONS`].
+    pub lost: HashMap<&'static str, Counter>,
+    /// Names that became `other`.
+    pub collapsed: Counter,
+    /// Size of the file and its log.
+    pub bytes: Gauge,
+}
+
+impl LedgerMetrics {
+    /// With a cell for each reason.
+    pub fn new(
+        written: Counter,
+        lost: impl Fn(&'static str) -> Counter,
+        collapsed: Counter,
+        bytes: Gauge,
+    ) -> LedgerMetrics {
+        let lost = WriteError::REASONS.map(|reason| (reason, lost(reason)));
+        LedgerMetrics {
+            written,
+            lost: lost.into(),
+            collapsed,
+            bytes,
+        }
+    }
+
+    pub(super) fn lose(&self, reason: &str, records: u64) {
+        if let Some(counter) = self.lost.get(reason) {
+            counter.increment(records);
+        }
+    }
+}
+
+/// What a ledger is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file.
+    pub path: PathBuf,
+    /// How much is kept.
+    pub limits: Limits,
+    /// The monotonic clock, for pauses.
+    pub clock: fn() -> Instant,
+    /// The wall clock, for ages.
+    pub wall: fn() -> SystemTime,
+}
+
+/// The writing side.
+pub(super) struct Writer {
+    settings: Settings,
+    figures: LedgerMetrics,
+    store: Option<Store>,
+    /// Not to be opened before.
+    retry_at: Option<Instant>,
+    /// Why it cannot be written to.
+    reason: &'static str,
+    told: Option<Instant>,
+    tidy_at: Instant,
+}
+
+#[derive(Default)]
+struct Batch {
+    finished_calls: Vec<Arc<FinishedCall>>,
+    ticked: Ticked,
+    waiting: Option<SyncSender<()>>,
+    over: bool,
+}
+
+impl Writer {
+    pub(super) fn new(settings: Settings, figures: LedgerMetrics) -> Writer {
+        Writer {
+            tidy_at: (settings.clock)(),
+            settings,
+            figures,
+            store: None,
+            retry_at: None,
+            reason: "failed",
+            told: None,
+        }
+    }
+
+    pub(super) fn run(&mut self, messages: &Receiver<Message>) {
+        self.open();
+        loop {
+            let batch = self.collect(messages);
+            self.write(&batch);
+            if let Some(waiting) = batch.waiting {
+                let _ = waiting.send(());
+            }
+            if batch.over {
+                return;
+            }
+            self.tidy();
+        }
+    }
+
+    /// Waits for the next batch, or until there is something to tidy up.
+    fn collect(&self, messages: &Receiver<Message>) -> Batch {
+        let mut batch = Batch::default();
+        let mut due = None;
+        while batch.finished_calls.len() < BATCH && batch.waiting.is_none() {
+            let now = (self.settings.clock)();
+            let until = due.unwrap_or(self.tidy_at);
+            match messages.recv_timeout(until.saturating_duration_since(now)) {
+                Ok(Message::Finished(finished_call)) => batch.finished_calls.push(finished_call),
+                Ok(Message::Throughput(ticked)) => {
+                    batch.ticked.arrived.extend(ticked.arrived);
+                    batch.ticked.busy.extend(ticked.busy);
+                }
+                Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    batch.over = true;
+                    break;
+                }
+            }
+            due.get_or_insert(now + BATCH_AFTER);
+        }
+        batch
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        if batch.finished_calls.is_empty() && batch.ticked == Ticked::default() {
+            return;
+        }
+        self.open();
+        let kept = batch.finished_calls.iter().map(|finished_call| Kept {
+            record: &finished_call.record,
+            concurrency: Some(finished_call.concurrency),
+            nested: finished_call.nested,
+        });
+        let kept: Vec<_> = kept.collect();
+        let Some(store) = &mut self.store else {
+            self.figures.lose(self.reason, kept.len() as u64);
+            return;
+        };
+        match store.write_all(&kept, &batch.ticked) {
+            Ok(written) => {
+                self.figures.written.increment(written.records);
+                self.figures.lose("failed", written.unreadable);
+                self.figures.collapsed.increment(written.collapsed);
+            }
+            Err(trouble) => {
+                self.figures.lose(trouble.reason(), kept.len() as u64);
+                self.fail(&trouble);
+            }
+        }
+        self.weigh();
+    }
+
+    /// Opens the file where it is not, unless that failed a moment ago.
+    fn open(&mut self) {
+        let now = (self.settings.clock)();
+        if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let suspect = self.reason == DAMAGED;
+        match Store::open_file(&self.settings.path, suspect) {
+            Ok(store) => {
+                if self.told.take().is_some() {
+                    tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
+                }
+                self.store = Some(store);
+                self.reason = "failed";
+                self.weigh();
+            }
+            Err(trouble) => self.fail(&trouble),
+        }
+    }
+
+    /// Lets go of the file for a moment, and tells why at most once a minute.
+    fn fail(&mut self, trouble: &WriteError) {
+        let now = (self.settings.clock)();
+        self.store = None;
+        self.reason = trouble.reason();
+        self.retry_at = Some(now + RETRY_AFTER);
+        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
+        if self.told.is_none_or(due) {
+            self.told = Some(now);
+            let file = self.settings.path.display();
+            tracing::error!(%file, "the ledger loses records, calls go on: {trouble}");
+        }
+    }
+
+    /// A step of retention, and soon another where there is more to do.
+    fn tidy(&mut self) {
+        let now = (self.settings.clock)();
+        if now < self.tidy_at {
+            return;
+        }
+        self.tidy_at = now + TIDY_EVERY;
+        let wall = milliseconds((self.settings.wall)());
+        let Some(store) = &mut self.store else {
+            return;
+        };
+        match store.tidy(wall, &self.settings.limits) {
+            Ok(true) => self.tidy_at = now + BATCH_AFTER / 10,
+            Ok(false) => {}
+            Err(trouble) => self.fail(&trouble),
+        }
+        self.weigh();
+    }
+
+    fn weigh(&self) {
+        let size = |ending: &str| {
+            let file = tokengauge_files::private::with_ending(&self.settings.path, ending);
+            std::fs::metadata(file).map_or(0, |file| file.len())
+        };
+        self.figures.bytes.set((size("") + size("-wal")) as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ledger;
+    use std::path::Path;
+    use tokengauge_core::observer::{CallStart, End, Observer};
+    use tokengauge_meter::settings::Measure;
+    use tokengauge_meter::{Meter, RecentCalls, Subscriber};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn figures() -> LedgerMetrics {
+        LedgerMetrics::new(
+            Counter::default(),
+            |_| Counter::default(),
+            Counter::default(),
+            Gauge::default(),
+        )
+    }
+
+    fn settings(path: &Path) -> Settings {
+        Settings {
+            path: path.to_owned(),
+            limits: Limits {
+                age: Duration::from_secs(30 * 86_400),
+                bytes: 1 << 30,
+            },
+            clock: Instant::now,
+            wall: SystemTime::now,
+        }
+    }
+
+    fn finished_calls(count: usize) -> Vec<Arc<FinishedCall>> {
+        let recent = RecentCalls::new(count);
+        let subscribers: Vec<Arc<dyn Subscriber>> = vec![recent.clone()];
+        let meter = Meter::new(Measure::default(), subscribers);
+        for _ in 0..count {
+            let now = Instant::now();
+            let call = meter.begin(CallStart {
+                received: now,
+                started_at: SystemTime::now(),
+                method: &http::Method::GET,
+                uri: &http::Uri::from_static("/v1/models"),
+                headers: &http::HeaderMap::new(),
+                peer: None,
+                port: None,
+                route: &"route".into(),
+                upstream: &"upstream".into(),
+                dialect: None,
+                workload: None,
+                inject_usage: false,
+            });
+            call.ended(now, End::Complete);
+        }
+        assert!(meter.flush(PATIENCE));
+        recent.newest(count)
+    }
+
+    fn batch(finished_calls: &[Arc<FinishedCall>]) -> Batch {
+        Batch {
+            finished_calls: finished_calls.to_vec(),
+            ..Batch::default()
+        }
+    }
+
+    fn lost(figures: &LedgerMetrics, reason: &str) -> u64 {
+        figures.lost[reason].value()
+    }
+
+    #[test]
+    fn a_full_disk_costs_the_batch_and_the_next_one_is_written_when_there_is_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (settings, figures) = (settings(&folder.path().join("l.sqlite")), figures());
+        let mut writer = Writer::new(settings, figures.clone());
+        writer.open();
+        let store = writer.store.as_ref().expect("open");
+        let pages = "PRAGMA max_page_count = 1";
+        // SQLite takes the present size for the smallest bound.
+        store
+            .connection()
+            .query_row(pages, [], |_| Ok(()))
+            .expect("a bound");
+        let finished_calls = finished_calls(500);
+        writer.write(&batch(&finished_calls));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "disk_full")),
+            (0, 500)
+        );
+        writer.write(&batch(&finished_calls[..10]));
+        assert_eq!(lost(&figures, "disk_full"), 510, "left alone for a moment");
+        writer.retry_at = None;
+        writer.write(&batch(&finished_calls));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "disk_full")),
+            (500, 510)
+        );
+        assert!(figures.bytes.value() > 100_000.0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_costs_records_until_it_can() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let in_the_way = folder.path().join("state");
+        std::fs::write(&in_the_way, "no folder").expect("a file");
+        let figures = figures();
+        let mut writer = Writer::new(settings(&in_the_way.join("l.sqlite")), figures.clone());
+        let finished_calls = finished_calls(3);
+        writer.write(&batch(&finished_calls));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "unwritable")),
+            (0, 3)
+        );
+        std::fs::remove_file(&in_the_way).expect("removed");
+        writer.retry_at = None;
+        writer.write(&batch(&finished_calls));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "unwritable")),
+            (3, 3)
+        );
+    }
+
+    #[test]
+    fn a_file_of_a_newer_version_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        drop(Store::open(&path).expect("opens"));
+        let newer = rusqlite::Connection::open(&path).expect("opens");
+        newer.pragma_update(None, "user_version", 99).expect("set");
+        let figures = figures();
+        let mut writer = Writer::new(settings(&path), figures.clone());
+        writer.write(&batch(&finished_calls(2)));
+        assert_eq!(
+            (figures.written.value(), lost(&figures, "newer_version")),
+            (0, 2)
+        );
+    }
+
+    #[test]
+    fn whoever_waits_behind_a_stuck_disk_is_counted_and_nobody_waits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let ledger = Ledger::with_queue(settings(&path), figures.clone(), 2).expect("starts");
+        let all = finished_calls(40);
+        ledger.finished(&all[0]);
+        ledger.flush();
+        assert_eq!(figures.written.value(), 1);
+        let other = rusqlite::Connection::open(&path).expect("opens");
+        other.execute_batch("BEGIN IMMEDIATE").expect("locked");
+        ledger.finished(&all[1]);
+        // Its batch is due, and waits for the lock.
+        std::thread::sleep(BATCH_AFTER * 2);
+        let begun = Instant::now();
+        all[2..]
+            .iter()
+            .for_each(|finished_call| ledger.finished(finished_call));
+        assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits");
+        // Two may wait, and the writer may have taken one more or not.
+        let lost = lost(&figures, "queue");
+        assert!((35..=37).contains(&lost), "{lost}");
+        other.execute_batch("ROLLBACK").expect("free");
+        ledger.flush();
+        assert_eq!(figures.written.value(), 40 - lost);
+    }
+}

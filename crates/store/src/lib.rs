@@ -1,0 +1,6 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod history;
+pub mod ledger;

@@ -1,0 +1,338 @@
+//! What upstreams tell of themselves: queue, batch, KV cache, restarts. Their own
+//! metrics are read now and then, beside the traffic, and shown under one set of names.
+
+mod client;
+mod text;
+mod view;
+
+use crate::export::names::{self, Metric};
+use crate::export::prometheus::Prometheus;
+use crate::export::registry::Registry;
+use client::{Client, Failure};
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_meter::Meter;
+use tokengauge_net::endpoint::Endpoint;
+use tokengauge_net::tls::ClientTls;
+use tokengauge_net::tls::Invalid;
+use tokio::time::MissedTickBehavior;
+pub use view::{Spent, View};
+
+/// An upstream whose own metrics are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scrape {
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// Where its metrics are; the base path is the whole path.
+    pub endpoint: Endpoint,
+    /// How often they are read.
+    pub interval: Duration,
+    /// TLS towards them, used where the endpoint is `https`.
+    pub tls: ClientTls,
+}
+
+/// What is known only as long as an upstream tells it.
+const TOLD: [&Metric; 3] = [
+    &names::UPSTREAM_QUEUE_DEPTH,
+    &names::UPSTREAM_RUNNING,
+    &names::UPSTREAM_KV_CACHE,
+];
+
+/// Seconds and requests of what the upstream counts itself: of the queue, of prefill.
+const SPENT: [[&Metric; 2]; 2] = [
+    [
+        &names::UPSTREAM_QUEUE_SECONDS,
+        &names::UPSTREAM_QUEUE_REQUESTS,
+    ],
+    [
+        &names::UPSTREAM_PREFILL_SECONDS,
+        &names::UPSTREAM_PREFILL_REQUESTS,
+    ],
+];
+
+/// Reads one upstream's metrics.
+pub struct Watcher {
+    client: Client,
+    scrape: Scrape,
+    prometheus: Arc<Prometheus>,
+    meter: Arc<Meter>,
+    state: State,
+}
+
+impl Watcher {
+    /// Of what `scrape` names. Its series exist from now on.
+    ///
+    /// # Errors
+    /// When a file that TLS needs cannot be read.
+    pub fn new(
+        scrape: &Scrape,
+        prometheus: &Arc<Prometheus>,
+        meter: &Arc<Meter>,
+    ) -> Result<Watcher, Invalid> {
+        let registry = prometheus.registry();
+        registry.gauge(&names::UPSTREAM_UP, &[&scrape.upstream]);
+        for reason in Failure::WORDS {
+            registry.counter(
+                &names::UPSTREAM_SCRAPE_FAILURES,
+                &[&scrape.upstream, reason],
+            );
+        }
+        Ok(Watcher {
+            client: Client::new(scrape.clone())?,
+            scrape: scrape.clone(),
+            prometheus: Arc::clone(prometheus),
+            meter: Arc::clone(meter),
+            state: State::default(),
+        })
+    }
+
+    /// Reads them until it is dropped.
+    pub async fn run(mut self) {
+        let mut ticks = tokio::time::interval(self.scrape.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let read = self.client.fetch().await.map(|text| View::read(&text));
+            let upstream = &self.scrape.upstream;
+            let step = self.state.take(&read);
+            self.state.tell(upstream, &read);
+            show(self.prometheus.registry(), upstream, &read, &step);
+            if step.restarted {
+                self.meter.upstream_restarted(upstream);
+            }
+        }
+    }
+}
+
+/// Nobody reads the metrics of `upstream` any more: nothing of them is shown.
+pub fn forget(registry: &Registry, upstream: &str) {
+    for metric in TOLD.into_iter().chain(SPENT.into_iter().flatten()) {
+        registry.forget(metric, &[upstream]);
+    }
+    registry.forget(&names::UPSTREAM_UP, &[upstream]);
+}
+
+/// Readings in a row that fail before an upstream counts as gone: one that works hard may
+/// be slow to answer. A refused connection needs no second one.
+const MISSED: u32 = 3;
+
+/// What was read before.
+#[derive(Default)]
+struct State {
+    /// The last reading that worked.
+    last: Option<View>,
+    /// Readings since then.
+    missed: u32,
+    /// Whether it is shown as up.
+    up: Option<bool>,
+    /// Whether it was reported as restarted when it could not be reached.
+    told: bool,
+    /// Whether what changed is worth a line of the log.
+    turned: bool,
+    strange: bool,
+}
+
+/// What one more reading comes to.
+#[derive(Debug, Default, PartialEq)]
+struct Step {
+    /// Whether the upstream has started anew since the last one.
+    restarted: bool,
+    /// Whether it counts as up.
+    up: bool,
+    /// What was spent since the last reading, or since the start after it.
+    spent: [Option<Spent>; 2],
+}
+
+impl State {
+    /// Keeps what was read.
+    fn take(&mut self, read: &Result<View, Failure>) -> Step {
+        let step = match read {
+            Ok(view) => self.answered(view),
+            Err(failure) => self.failed(matches!(failure, Failure::Unreachable(_))),
+        };
+        self.turned = self.up != Some(step.up);
+        self.up = Some(step.up);
+        step
+    }
+
+    fn answered(&mut self, view: &View) -> Step {
+        self.missed = 0;
+        let last = self.last.replace(*view);
+        let restarted = last.is_some_and(|last| view.restarted_since(&last));
+        let since = |now: Option<Spent>, before: fn(&View) -> Option<Spent>| {
+            let start = restarted.then_some(Spent::NONE);
+            // What was spent before the first reading is not ours to tell.
+            let before = start.or_else(|| last.as_ref().and_then(before));
+            Some(now?.since(before.unwrap_or(now?)))
+        };
+        Step {
+            restarted: restarted && !std::mem::take(&mut self.told),
+            up: true,
+            spent: [
+                since(view.queue, |view| view.queue),
+                since(view.prefill, |view| view.prefill),
+            ],
+        }
+    }
+
+    fn failed(&mut self, unreachable: bool) -> Step {
+        self.missed = self.missed.saturating_add(1);
+        let was_up = self.up == Some(true);
+        let restarted = was_up && unreachable;
+        self.told |= restarted;
+        Step {
+            restarted,
+            up: was_up && !unreachable && self.missed < MISSED,
+            ..Step::default()
+        }
+    }
+
+    /// Logs what changed, and nothing else.
+    fn tell(&mut self, upstream: &str, read: &Result<View, Failure>) {
+        match read {
+            Err(failure) if self.turned => {
+                tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; traffic goes on");
+            }
+            Ok(_) if self.turned => {
+                tracing::info!(upstream, "the metrics of an upstream can be read");
+            }
+            _ => {}
+        }
+        let strange = read.as_ref().is_ok_and(|view| !view.is_known());
+        if strange && !self.strange {
+            tracing::warn!(
+                upstream,
+                "`metrics_url` answers, but with no figures of an engine that is known here"
+            );
+        }
+        self.strange = strange;
+    }
+}
+
+/// Shows what was read. What is not known any more is not shown any more: after some
+/// readings that failed, or at once where the upstream does not tell it.
+fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step: &Step) {
+    let up = registry.gauge(&names::UPSTREAM_UP, &[upstream]);
+    up.set(f64::from(u8::from(step.up)));
+    let view = match read {
+        Ok(view) => Some(*view),
+        Err(failure) => {
+            let place = [upstream, failure.word()];
+            registry
+                .counter(&names::UPSTREAM_SCRAPE_FAILURES, &place)
+                .increment(1);
+            // As it was.
+            (!step.up).then(View::default)
+        }
+    };
+    if let Some(view) = view {
+        let values = [view.queue_depth, view.running, view.kv_cache];
+        for (metric, value) in TOLD.into_iter().zip(values) {
+            match value {
+                Some(value) => registry.gauge(metric, &[upstream]).set(value),
+                None => registry.forget(metric, &[upstream]),
+            }
+        }
+    }
+    for ([seconds, requests], spent) in SPENT.into_iter().zip(step.spent) {
+        if let Some(spent) = spent {
+            registry.sum(seconds, &[upstream]).add(spent.seconds);
+            registry.sum(requests, &[upstream]).add(spent.times);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(started: Option<f64>) -> Result<View, Failure> {
+        Ok(View {
+            started,
+            queue_depth: Some(1.0),
+            ..View::default()
+        })
+    }
+
+    fn unreachable() -> Result<View, Failure> {
+        Err(Failure::Unreachable("refused".to_owned()))
+    }
+
+    #[test]
+    fn a_new_start_time_or_a_refused_connection_is_a_restart() {
+        let mut state = State::default();
+        let mut restarted = |read| state.take(&read).restarted;
+        assert!(!restarted(unreachable()), "it was never there");
+        assert!(!restarted(view(Some(1.0))));
+        assert!(!restarted(view(Some(1.0))));
+        assert!(restarted(view(Some(2.0))));
+        assert!(!restarted(Err(Failure::TooLarge)));
+        assert!(!restarted(view(Some(2.0))));
+        assert!(restarted(unreachable()));
+        assert!(!restarted(unreachable()), "it is told once");
+        assert!(!restarted(view(Some(3.0))), "it was told already");
+        assert!(restarted(view(Some(4.0))));
+        assert!(!restarted(view(None)));
+    }
+
+    /// An engine that does not say when it started.
+    fn counted(tokens: f64, seconds: f64, times: f64) -> Result<View, Failure> {
+        Ok(View {
+            output_tokens: Some(tokens),
+            queue: Some(Spent { seconds, times }),
+            ..View::default()
+        })
+    }
+
+    #[test]
+    fn counters_that_fall_are_a_restart_and_what_was_spent_is_what_came_since() {
+        let mut state = State::default();
+        let first = state.take(&counted(100.0, 5.0, 10.0));
+        assert_eq!(first.spent[0], Some(Spent::NONE), "before our time");
+        let next = state.take(&counted(150.0, 6.0, 12.0));
+        let spent = |seconds, times| Some(Spent { seconds, times });
+        assert_eq!((next.restarted, next.spent[0]), (false, spent(1.0, 2.0)));
+        let anew = state.take(&counted(20.0, 9.0, 30.0));
+        assert!(anew.restarted, "fewer tokens than before");
+        assert_eq!(anew.spent[0], spent(9.0, 30.0), "all of it is new");
+        let same = state.take(&counted(20.0, 9.0, 30.0));
+        assert_eq!((same.restarted, same.spent[0]), (false, spent(0.0, 0.0)));
+        // Away and back, and it is the same process.
+        assert!(state.take(&unreachable()).restarted);
+        let back = state.take(&counted(25.0, 10.0, 31.0));
+        assert_eq!((back.restarted, back.spent[0]), (false, spent(1.0, 1.0)));
+    }
+
+    #[test]
+    fn figures_age_out_after_three_readings_that_fail() {
+        let registry = Registry::new(&[]);
+        let mut state = State::default();
+        let mut read = |read: Result<View, Failure>| {
+            let step = state.take(&read);
+            show(&registry, "u", &read, &step);
+            let format = crate::export::text::Format::Classic;
+            let text = crate::export::text::render(&registry, format);
+            let value = |metric: &Metric| {
+                let start = format!("{}{{upstream=\"u\"}} ", metric.name);
+                let line = text.lines().find_map(|line| line.strip_prefix(&start));
+                line.map(str::to_owned)
+            };
+            let depth = value(&names::UPSTREAM_QUEUE_DEPTH);
+            (value(&names::UPSTREAM_UP).expect("always"), depth)
+        };
+        let slow = || Err(Failure::Timeout(std::time::Duration::from_secs(1)));
+        let there = ("1".to_owned(), Some("1".to_owned()));
+        let gone = ("0".to_owned(), None);
+        assert_eq!(read(slow()), gone, "nothing was ever read");
+        for _ in 0..2 {
+            assert_eq!(read(view(None)), there);
+            assert_eq!(read(slow()), there);
+            assert_eq!(read(slow()), there);
+        }
+        assert_eq!(read(slow()), gone);
+        assert_eq!(read(view(None)), there);
+        assert_eq!(read(unreachable()), gone, "nobody listens");
+        let failures = registry.counter(&names::UPSTREAM_SCRAPE_FAILURES, &["u", "timeout"]);
+        assert_eq!(failures.value(), 6);
+    }
+}

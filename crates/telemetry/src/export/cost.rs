@@ -1,0 +1,116 @@
+//! Own GPUs, budgets and what upstreams are as series.
+
+use super::names;
+use super::registry::Registry;
+use tokengauge_core::upstream_facts::UpstreamFacts;
+use tokengauge_meter::cost::PriceList;
+use tokengauge_meter::cost::Prices;
+use tokengauge_meter::cost::budget::Budget;
+use tokengauge_meter::cost::budget::Budgets;
+use tokengauge_meter::settings::Measure;
+
+/// Says what own GPUs cost an hour.
+pub fn gpus(registry: &Registry, prices: &Prices) {
+    for (upstream, gpus) in prices.all_gpus() {
+        let gauge = registry.gauge(&names::UPSTREAM_GPU_USD_PER_HOUR, &[upstream]);
+        gauge.set(gpus.usd_per_hour());
+    }
+}
+
+/// Says what upstreams are.
+pub fn facts(registry: &Registry, measure: &Measure) {
+    for (upstream, facts) in measure.upstream_facts.iter() {
+        registry
+            .gauge(&names::UPSTREAM_INFO, &info(upstream, facts))
+            .set(1.0);
+    }
+}
+
+/// The labels of an upstream's facts; what is not said is empty.
+fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> [&'a str; 7] {
+    let [
+        hardware,
+        quantization,
+        batch_size,
+        engine,
+        engine_version,
+        model_version,
+    ] = facts.values().map(Option::unwrap_or_default);
+    [
+        upstream,
+        hardware,
+        quantization,
+        batch_size,
+        engine,
+        engine_version,
+        model_version,
+    ]
+}
+
+/// What of a configuration gives series their labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Labelled<'a> {
+    /// Facts of upstreams.
+    pub measure: &'a Measure,
+    /// GPUs.
+    pub prices: &'a PriceList,
+    /// Budgets.
+    pub budgets: &'a [Budget],
+}
+
+/// Takes away the series of budgets, GPUs and facts that are in `now` and not in `next`.
+pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
+    for (upstream, facts) in now.measure.upstream_facts.iter() {
+        if next.measure.upstream_facts.get(upstream) != Some(facts) {
+            registry.forget(&names::UPSTREAM_INFO, &info(upstream, facts));
+        }
+    }
+    let gpus = &next.prices.gpus;
+    let gone = now.prices.gpus.keys();
+    for gone in gone.filter(|name| !gpus.contains_key(*name)) {
+        registry.forget(&names::UPSTREAM_GPU_USD_PER_HOUR, &[gone]);
+    }
+    for budget in now
+        .budgets
+        .iter()
+        .filter(|known| !next.budgets.contains(known))
+    {
+        let name = &*budget.name;
+        for metric in [
+            &names::BUDGET_SPENT_RATIO,
+            &names::BUDGET_SPENT_USD,
+            &names::BUDGET_BLOCKED,
+            &names::BUDGET_SHADOW_BLOCKED,
+            &names::BUDGET_UNREADABLE,
+            &names::BUDGET_FORGOTTEN,
+        ] {
+            registry.forget(metric, &[name]);
+        }
+        for threshold in &budget.warn_at {
+            registry.forget(&names::BUDGET_WARNINGS, &[name, &threshold.to_string()]);
+        }
+    }
+}
+
+/// Brings the series of the budgets up to `now`, seconds since 1970: all of them are
+/// there from the start.
+pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
+    for standing in budgets.standings(now) {
+        let name = &*standing.name;
+        let ratio = registry.gauge(&names::BUDGET_SPENT_RATIO, &[name]);
+        ratio.set(standing.spent_ratio);
+        let spent = registry.sum(&names::BUDGET_SPENT_USD, &[name]);
+        spent.absolute(standing.usd);
+        let count = |metric, value| registry.counter(metric, &[name]).absolute(value);
+        count(&names::BUDGET_BLOCKED, standing.blocked);
+        count(&names::BUDGET_SHADOW_BLOCKED, standing.shadow_blocked);
+        count(&names::BUDGET_UNREADABLE, standing.unreadable);
+        count(&names::BUDGET_FORGOTTEN, standing.forgotten);
+        for (threshold, count) in &standing.warnings {
+            let labels = [name, &threshold.to_string()];
+            registry
+                .counter(&names::BUDGET_WARNINGS, &labels)
+                .absolute(*count);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Posts messages to one receiver, as HTTP or as gRPC, over a connection that is kept.
+//! The SDK's threads have no runtime of their own, so the work is done on ours and they
+//! wait for it.
+
+use super::ExporterContext;
+use super::grpc;
+use super::losses::{Failure, Losses, Reason};
+use super::retry::{self, Again, Attempt, Backoff};
+use super::settings::{Destination, Transport};
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_net::endpoint::Protocol;
+use tokengauge_net::tls::{Connector, Invalid};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, watch};
+
+/// Bytes read of an answer.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// How long after its first failure a message is sent again, in timeouts: with the default
+/// of ten seconds, for a minute.
+const RETRY_FOR: u32 = 6;
+
+/// A client for one signal.
+#[derive(Clone, Debug)]
+pub struct Client {
+    to: Arc<Receiver>,
+    runtime: Handle,
+}
+
+#[derive(Debug)]
+struct Receiver {
+    destination: Destination,
+    tls: Option<Connector>,
+    connection: Mutex<Option<Connection>>,
+    losses: Arc<Losses>,
+    /// Whether the process ends: nothing is waited for any more.
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+enum Connection {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+/// A message that was not taken, whatever was tried. The losses get the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("the message was not delivered")]
+pub(super) struct Undelivered;
+
+/// An answer, whole.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) head: http::HeaderMap,
+    pub(super) trailers: http::HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Client {
+    /// No connection yet.
+    ///
+    /// # Errors
+    /// When a file that TLS needs cannot be read.
+    pub fn new(
+        destination: Destination,
+        losses: Arc<Losses>,
+        around: &ExporterContext,
+    ) -> Result<Client, Invalid> {
+        let protocol = match destination.transport {
+            Transport::Grpc => Protocol::Http2,
+            Transport::Http => Protocol::Auto,
+        };
+        let secure = destination.url.scheme() == Some(&http::uri::Scheme::HTTPS);
+        let tls = secure.then(|| Connector::new(&destination.tls, protocol));
+        let receiver = Receiver {
+            tls: tls.transpose()?,
+            destination,
+            connection: Mutex::default(),
+            losses,
+            closing: watch::Sender::new(false),
+        };
+        Ok(Client {
+            to: Arc::new(receiver),
+            runtime: around.runtime.clone(),
+        })
+    }
+
+    /// Where it posts to.
+    pub(super) fn settings(&self) -> Destination {
+        self.to.destination.clone()
+    }
+
+    /// Posts one message, which may be compressed, as often as it takes; gives the body of
+    /// the answer. Every failure is counted in the losses.
+    pub(super) async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
+        let to = Arc::clone(&self.to);
+        let task = self
+            .runtime
+            .spawn(async move { to.deliver(message, gzip).await });
+        task.await.unwrap_or(Err(Undelivered))
+    }
+
+    /// From now on each message is posted once, and what waits for another attempt makes
+    /// its last one at once.
+    pub(super) fn close(&self) {
+        self.to.closing.send_replace(true);
+    }
+
+    /// Ends when [`Client::close`] has been called.
+    pub(super) async fn closed(&self) {
+        let mut closing = self.to.closing.subscribe();
+        // The sender is ours: it is there as long as we are.
+        let _ = closing.wait_for(|closing| *closing).await;
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpClient for Client {
+    /// Takes the exporter's request apart: address, headers and frame are this client's.
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let gzip = request.headers().contains_key(CONTENT_ENCODING);
+        let answer = self.post(request.into_body(), gzip).await?;
+        Ok(Response::new(answer))
+    }
+}
+
+impl Receiver {
+    async fn deliver(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
+        let mut closing = self.closing.subscribe();
+        let mut backoff = Backoff::new(self.destination.timeout.saturating_mul(RETRY_FOR));
+        loop {
+            let last = *closing.borrow();
+            let Attempt { failure, again } = match self.post(&message, gzip).await {
+                Ok(answer) => {
+                    self.losses.arrived();
+                    return Ok(answer);
+                }
+                Err(attempt) => attempt,
+            };
+            let wait = backoff.wait(again, Instant::now()).filter(|_| !last);
+            self.losses.failed(failure);
+            let wait = wait.ok_or(Undelivered)?;
+            let _ = tokio::time::timeout(wait, closing.wait_for(|closing| *closing)).await;
+        }
+    }
+
+    async fn post(&self, message: &Bytes, gzip: bool) -> Result<Bytes, Attempt> {
+        let timeout = self.destination.timeout;
+        let answer = tokio::time::timeout(timeout, self.exchange(message, gzip)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            Err(Failure {
+                reason: Reason::Timeout,
+                message: format!("the receiver did not answer within {timeout:?}"),
+            })
+        });
+        let answer = answer.map_err(|failure| Attempt {
+            failure,
+            again: Again::After(Duration::ZERO),
+        })?;
+        let body = match self.destination.transport {
+            Transport::Grpc => grpc::judge(&answer)?,
+            Transport::Http => judge(answer)?,
+        };
+        self.count_rejected(&body);
+        Ok(body)
+    }
+
+    /// The answers to all signals are alike in what they say of rejections.
+    fn count_rejected(&self, body: &Bytes) {
+        let answer = ExportTraceServiceResponse::decode(body.clone());
+        let partial = answer.ok().and_then(|answer| answer.partial_success);
+        let rejected = partial.map_or(0, |partial| partial.rejected_spans);
+        if let Ok(items @ 1..) = usize::try_from(rejected) {
+            let message = "the receiver took the message and left out some of it";
+            let failure = Failure {
+                reason: Reason::Rejected,
+                message: message.to_owned(),
+            };
+            self.losses.lost(failure, items);
+        }
+    }
+
+    /// One exchange; over a new connection where the kept one turns out to be gone.
+    async fn exchange(&self, message: &Bytes, gzip: bool) -> Result<Answer, Failure> {
+        let mut kept = self.connection.lock().await;
+        if let Some(mut connection) = kept.take()
+            && let Ok(answer) = connection.send(self.request(message, gzip)).await
+        {
+            *kept = Some(connection);
+            return Ok(answer);
+        }
+        let mut connection = self.connect().await?;
+        let answer = connection.send(self.request(message, gzip)).await;
+        let answer = answer.map_err(|error| Failure {
+            reason: Reason::Connect,
+            message: format!("the connection to the receiver was lost: {error}"),
+        })?;
+        *kept = Some(connection);
+        Ok(answer)
+    }
+
+    fn request(&self, message: &Bytes, gzip: bool) -> Request<Full<Bytes>> {
+        let body = match self.destination.transport {
+            Transport::Grpc => grpc::frame(message, gzip),
+            Transport::Http => message.clone(),
+        };
+        let mut request = Request::post(self.destination.url.clone())
+            .body(Full::new(body))
+            .expect("a URL is a target");
+        let headers = request.headers_mut();
+        for (name, value) in &self.destination.headers {
+            headers.insert(name, value.clone());
+        }
+        let agent = concat!("tokengauge/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        match self.destination.transport {
+            Transport::Grpc => grpc::headers(headers, gzip, self.destination.timeout),
+            Transport::Http => {
+                let kind = HeaderValue::from_static("application/x-protobuf");
+                headers.insert(CONTENT_TYPE, kind);
+                if gzip {
+                    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                }
+            }
+        }
+        request
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let url = &self.destination.url;
+        let host = url.host().unwrap_or_default();
+        let default = if self.tls.is_some() { 443 } else { 80 };
+        let port = url.port_u16().unwrap_or(default);
+        let unreachable = |error: &dyn std::fmt::Display| Failure {
+            reason: Reason::Connect,
+            message: format!("no connection to {host}:{port}: {error}"),
+        };
+        let address = (host.trim_matches(['[', ']']), port);
+        let tcp = TcpStream::connect(address).await;
+        let tcp = tcp.map_err(|error| unreachable(&error))?;
+        let _ = tcp.set_nodelay(true);
+        let grpc = self.destination.transport == Transport::Grpc;
+        let connected = match &self.tls {
+            None => handshake(tcp, grpc).await,
+            Some(tls) => {
+                let stream = tls.connect(tcp, host).await;
+                let stream = stream.map_err(|error| unreachable(&error))?;
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                handshake(stream, grpc || http2).await
+            }
+        };
+        connected.map_err(|error| unreachable(&error))
+    }
+}
+
+/// The body of an answer that says yes.
+fn judge(answer: Answer) -> Result<Bytes, Attempt> {
+    if answer.status.is_success() {
+        return Ok(answer.body);
+    }
+    let reason = match answer.status {
+        StatusCode::TOO_MANY_REQUESTS => Reason::Throttled,
+        status if status.is_server_error() => Reason::Unavailable,
+        _ => Reason::Refused,
+    };
+    Err(Attempt {
+        failure: Failure {
+            reason,
+            message: format!("the receiver answered {}", answer.status),
+        },
+        again: retry::of_status(answer.status, &answer.head, SystemTime::now()),
+    })
+}
+
+/// Starts a connection, which ends when nobody sends on it any more.
+async fn handshake<S>(stream: S, http2: bool) -> hyper::Result<Connection>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let io = TokioIo::new(stream);
+    if http2 {
+        let (send, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        tokio::spawn(connection);
+        return Ok(Connection::Http2(send));
+    }
+    let (send, connection) = http1::handshake(io).await?;
+    tokio::spawn(connection);
+    Ok(Connection::Http1(send))
+}
+
+impl Connection {
+    async fn send(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
+        let response = match self {
+            Connection::Http2(send) => {
+                send.ready().await?;
+                send.send_request(request).await?
+            }
+            Connection::Http1(send) => {
+                address(&mut request)?;
+                send.ready().await?;
+                send.send_request(request).await?
+            }
+        };
+        whole(response).await
+    }
+}
+
+/// HTTP/1 has the path in the target and the address in `host`.
+fn address(request: &mut Request<Full<Bytes>>) -> Result<(), HttpError> {
+    let authority = request.uri().authority().map(|one| one.as_str().to_owned());
+    let host = HeaderValue::from_str(&authority.unwrap_or_default())?;
+    request.headers_mut().insert(HOST, host);
+    *request.uri_mut() = request.uri().path().parse()?;
+    Ok(())
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Answer, HttpError> {
+    let (parts, body) = response.into_parts();
+    let collected = Limited::new(body, MAX_ANSWER).collect().await?;
+    Ok(Answer {
+        status: parts.status,
+        head: parts.headers,
+        trailers: collected.trailers().cloned().unwrap_or_default(),
+        body: collected.to_bytes(),
+    })
+}

@@ -1,0 +1,253 @@
+//! The names of the GenAI conventions, in one table: those of v1.41
+//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>) and
+//! those of the draft that many receivers were written for, v1.36. The constants of
+//! OpenTelemetry's own crates are deprecated. And what the values are.
+
+use crate::export::otlp::Conventions;
+use tokengauge_core::call::{CallRecord, Dialect, Operation, Outcome};
+
+/// One thing that is exported, and its name in each version. What has no name is not exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    current: Option<&'static str>,
+    draft: Option<&'static str>,
+}
+
+impl Name {
+    const fn both(name: &'static str) -> Name {
+        Name {
+            current: Some(name),
+            draft: Some(name),
+        }
+    }
+
+    const fn since(name: &'static str) -> Name {
+        Name {
+            current: Some(name),
+            draft: None,
+        }
+    }
+
+    /// The name by `conventions`.
+    pub fn by(self, conventions: Conventions) -> Option<&'static str> {
+        match conventions {
+            Conventions::Current => self.current,
+            Conventions::Draft => self.draft,
+        }
+    }
+}
+
+/// What was asked for.
+pub const OPERATION: Name = Name::both("gen_ai.operation.name");
+/// Whose model answers.
+pub const PROVIDER: Name = Name {
+    current: Some("gen_ai.provider.name"),
+    draft: Some("gen_ai.system"),
+};
+/// The model asked for.
+pub const REQUEST_MODEL: Name = Name::both("gen_ai.request.model");
+/// Whether a stream was asked for.
+pub const REQUEST_STREAM: Name = Name::since("gen_ai.request.stream");
+/// The model that answered.
+pub const RESPONSE_MODEL: Name = Name::both("gen_ai.response.model");
+/// The response's own id.
+pub const RESPONSE_ID: Name = Name::both("gen_ai.response.id");
+/// Why each choice ended.
+pub const FINISH_REASONS: Name = Name::both("gen_ai.response.finish_reasons");
+/// From the request to the first frame of the response that carries text, in seconds.
+pub const TIME_TO_FIRST_CHUNK: Name = Name::since("gen_ai.response.time_to_first_chunk");
+/// Tokens of the prompt.
+pub const INPUT_TOKENS: Name = Name::both("gen_ai.usage.input_tokens");
+/// Tokens of the answer.
+pub const OUTPUT_TOKENS: Name = Name::both("gen_ai.usage.output_tokens");
+/// Tokens of the prompt that came from a cache.
+pub const CACHE_READ_TOKENS: Name = Name::since("gen_ai.usage.cache_read.input_tokens");
+/// Tokens of the prompt that went into a cache.
+pub const CACHE_CREATION_TOKENS: Name = Name::since("gen_ai.usage.cache_creation.input_tokens");
+/// Tokens of the answer spent on reasoning.
+pub const REASONING_TOKENS: Name = Name::since("gen_ai.usage.reasoning.output_tokens");
+/// The session, where the agent named one.
+pub const CONVERSATION: Name = Name::both("gen_ai.conversation.id");
+/// Which kind of token a measurement is of.
+pub const TOKEN_TYPE: Name = Name::both("gen_ai.token.type");
+/// Where the upstream is.
+pub const SERVER_ADDRESS: Name = Name::both("server.address");
+/// Its port.
+pub const SERVER_PORT: Name = Name::both("server.port");
+/// What went wrong, in a word.
+pub const ERROR_TYPE: Name = Name::both("error.type");
+/// The status of the answer.
+pub const STATUS_CODE: Name = Name::both("http.response.status_code");
+
+/// How many choices were asked for, where it is not one.
+pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
+/// The seed of the request.
+pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
+/// The sampling temperature.
+pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
+/// Nucleus sampling.
+pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
+/// How many tokens are sampled from.
+pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
+/// The most output tokens.
+pub const REQUEST_MAX_TOKENS: Name = Name::both("gen_ai.request.max_tokens");
+/// The penalty of what came often.
+pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency_penalty");
+/// The penalty of what came at all.
+pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
+/// What ends the answer.
+pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
+/// How embeddings are written.
+pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
+/// Numbers of an embedding.
+pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
+/// What the answer is to be.
+pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
+/// Which of OpenAI's interfaces it is.
+pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
+/// The class of service asked for, where it is not left to OpenAI.
+pub const OPENAI_REQUEST_TIER: Name = Name::both("openai.request.service_tier");
+/// The user, hashed.
+pub const USER: Name = Name::both("user.id");
+/// The method of the request.
+pub const METHOD: Name = Name::both("http.request.method");
+/// The path of the request, names and identifiers in it replaced.
+pub const URL_PATH: Name = Name::both("url.path");
+/// The path as a template.
+pub const ROUTE: Name = Name::both("http.route");
+
+/// The version of the names, for those who translate between versions.
+pub fn schema_url(conventions: Conventions) -> &'static str {
+    match conventions {
+        Conventions::Current => "https://opentelemetry.io/schemas/1.41.0",
+        Conventions::Draft => "https://opentelemetry.io/schemas/1.36.0",
+    }
+}
+
+/// A method that the conventions know; one word for all others.
+pub fn method(sent: &str) -> &str {
+    const KNOWN: [&str; 10] = [
+        "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY",
+    ];
+    if KNOWN.contains(&sent) {
+        sent
+    } else {
+        "_OTHER"
+    }
+}
+
+/// Which of OpenAI's interfaces a dialect is.
+pub fn openai_api(dialect: Dialect) -> Option<&'static str> {
+    match dialect {
+        Dialect::OpenaiChat => Some("chat_completions"),
+        Dialect::OpenaiResponses => Some("responses"),
+        _ => None,
+    }
+}
+
+/// What went wrong, in a word of a bounded list: the same for spans and metrics. A status
+/// where that is all that happened; what a body calls its error has no bound.
+pub fn error_type(record: &CallRecord) -> Option<String> {
+    let word = || record.outcome.as_str().to_owned();
+    match record.outcome {
+        Outcome::Complete | Outcome::ClientCancelled => None,
+        Outcome::HttpError => Some(record.status.map_or_else(word, |status| status.to_string())),
+        Outcome::ErrorEvent => Some(word()),
+        // Words of our own.
+        _ => Some(record.error_type.clone().unwrap_or_else(word)),
+    }
+}
+
+/// The operation as the conventions call it, else as we do; nothing where it is none.
+pub fn operation(operation: Operation) -> Option<&'static str> {
+    match operation {
+        Operation::Chat => Some("chat"),
+        Operation::TextCompletion => Some("text_completion"),
+        Operation::GenerateContent => Some("generate_content"),
+        Operation::Embeddings => Some("embeddings"),
+        Operation::Realtime => Some("realtime"),
+        Operation::Rerank => Some("rerank"),
+        Operation::Retrieve | Operation::Unknown => None,
+    }
+}
+
+/// Providers by the end of their host's name.
+const HOSTS: &[(&str, &str)] = &[
+    ("api.openai.com", "openai"),
+    (".openai.azure.com", "azure.ai.openai"),
+    (".services.ai.azure.com", "azure.ai.inference"),
+    ("api.anthropic.com", "anthropic"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("aiplatform.googleapis.com", "gcp.vertex_ai"),
+    ("api.mistral.ai", "mistral_ai"),
+    ("api.cohere.com", "cohere"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.perplexity.ai", "perplexity"),
+    ("api.x.ai", "x_ai"),
+    ("api.moonshot.ai", "moonshot_ai"),
+];
+
+/// Whose model answers: by the upstream's host where that is known, else whose shapes are
+/// on the wire, as the conventions have it for what imitates another's.
+pub fn provider(record: &CallRecord) -> &'static str {
+    let host = record
+        .endpoint
+        .as_deref()
+        .map(|endpoint| address(endpoint).0);
+    let host = host.unwrap_or_default();
+    let known = HOSTS.iter().find(|(end, _)| host.ends_with(end));
+    known.map_or_else(|| by_dialect(record.dialect), |(_, name)| name)
+}
+
+fn by_dialect(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::OpenaiChat
+        | Dialect::OpenaiCompletions
+        | Dialect::OpenaiResponses
+        | Dialect::OpenaiRealtime
+        | Dialect::OpenaiMedia
+        | Dialect::Embeddings => "openai",
+        Dialect::Anthropic | Dialect::AnthropicComplete => "anthropic",
+        Dialect::Gemini | Dialect::GeminiInteractions | Dialect::GeminiLive => "gcp.gemini",
+        Dialect::MistralConversations => "mistral_ai",
+        Dialect::LmStudio | Dialect::LlamaCpp | Dialect::EngineGenerate => "_OTHER",
+        Dialect::BedrockConverse | Dialect::BedrockInvoke => "aws.bedrock",
+        Dialect::Ollama => "ollama",
+        Dialect::CohereV1 | Dialect::CohereV2 | Dialect::Rerank => "cohere",
+        Dialect::Tgi => "huggingface",
+        Dialect::Unknown => "_OTHER",
+    }
+}
+
+/// Host and port of an endpoint.
+pub fn address(endpoint: &str) -> (&str, Option<u16>) {
+    match endpoint.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && !port.ends_with(']') => {
+            (host.trim_matches(['[', ']']), port.parse().ok())
+        }
+        _ => (endpoint.trim_matches(['[', ']']), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_chooses_between_the_versions_names() {
+        let names = |name: Name| (name.by(Conventions::Current), name.by(Conventions::Draft));
+        let provider = (Some("gen_ai.provider.name"), Some("gen_ai.system"));
+        assert_eq!(names(PROVIDER), provider);
+        assert_eq!(names(CACHE_READ_TOKENS).1, None);
+        assert_eq!(names(INPUT_TOKENS).0, names(INPUT_TOKENS).1);
+    }
+
+    #[test]
+    fn an_endpoint_is_an_address_and_a_port() {
+        assert_eq!(address("10.0.0.1:8000"), ("10.0.0.1", Some(8000)));
+        assert_eq!(address("[::1]:80"), ("::1", Some(80)));
+        assert_eq!(address("[::1]"), ("::1", None));
+        assert_eq!(address("api.openai.com"), ("api.openai.com", None));
+    }
+}

@@ -1,0 +1,275 @@
+//! What an exporter could not deliver: counted by reason, logged at most once a minute.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a failure is logged.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Counts losses: of which exporter, why, and how many.
+pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
+
+/// Why something did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Too much waited already.
+    Full,
+    /// The receiver could not be reached.
+    Connect,
+    /// The receiver took too long.
+    Timeout,
+    /// The receiver asked for less.
+    Throttled,
+    /// The receiver did not want it: a key, a path, a limit.
+    Refused,
+    /// The receiver is in trouble.
+    Unavailable,
+    /// The receiver took the message and left out some of it.
+    Rejected,
+}
+
+impl Reason {
+    /// The word used in labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Full => "full",
+            Reason::Connect => "connect",
+            Reason::Timeout => "timeout",
+            Reason::Throttled => "throttled",
+            Reason::Refused => "refused",
+            Reason::Unavailable => "unavailable",
+            Reason::Rejected => "rejected",
+        }
+    }
+}
+
+/// Why an export failed, and what the receiver said: never its body, which may quote ours.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// In a word.
+    pub reason: Reason,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// The losses of one exporter.
+pub struct Losses {
+    exporter: &'static str,
+    count: Arc<Count>,
+    clock: fn() -> Instant,
+    told: Mutex<Option<Instant>>,
+    /// Lost in all.
+    items: AtomicU64,
+    /// Why the export under way failed last: the exporters' own errors do not say.
+    last: Mutex<Option<Failure>>,
+}
+
+impl Losses {
+    /// None so far. `clock` is the monotonic clock; it only spaces out what is logged.
+    pub fn new(exporter: &'static str, count: Arc<Count>, clock: fn() -> Instant) -> Losses {
+        Losses {
+            exporter,
+            count,
+            clock,
+            told: Mutex::default(),
+            items: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
+    }
+
+    /// An attempt failed: it may be made again.
+    pub fn failed(&self, failure: Failure) {
+        self.tell(&failure);
+        *self.last.lock() = Some(failure);
+    }
+
+    /// What was sent has arrived: how earlier attempts failed does not matter any more.
+    pub fn arrived(&self) {
+        self.last.lock().take();
+    }
+
+    /// `items` did not arrive, after every attempt.
+    pub fn gave_up(&self, items: usize) {
+        let mut last = self.last.lock();
+        let failure = last.take().unwrap_or(Failure {
+            reason: Reason::Timeout,
+            message: "the export took too long".to_owned(),
+        });
+        drop(last);
+        self.lost(failure, items);
+    }
+
+    /// `items` are lost.
+    pub fn lost(&self, failure: Failure, items: usize) {
+        (self.count)(self.exporter, failure.reason.as_str(), items as u64);
+        self.items.fetch_add(items as u64, Ordering::Relaxed);
+        self.tell(&failure);
+    }
+
+    /// Logs that exports fail, and what has been lost so far.
+    fn tell(&self, failure: &Failure) {
+        let now = (self.clock)();
+        let mut told = self.told.lock();
+        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
+        if told.is_none_or(due) {
+            *told = Some(now);
+            tracing::warn!(
+                exporter = self.exporter,
+                reason = failure.reason.as_str(),
+                lost = self.items.load(Ordering::Relaxed),
+                message = failure.message,
+                "export failed; calls go on"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Losses")
+            .field("exporter", &self.exporter)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bound on what waits for an exporter: the queues of the SDK drop without saying so,
+/// so they are never let get full.
+#[derive(Debug)]
+pub struct Gate {
+    inside: Mutex<Inside>,
+    most: usize,
+    losses: Arc<Losses>,
+}
+
+/// What has entered and not left.
+#[derive(Debug, Default)]
+struct Inside {
+    items: usize,
+    closed: bool,
+}
+
+impl Gate {
+    /// Lets in `most` items at a time.
+    pub fn new(most: usize, losses: Arc<Losses>) -> Gate {
+        Gate {
+            inside: Mutex::default(),
+            most,
+            losses,
+        }
+    }
+
+    fn inside(&self) -> parking_lot::MutexGuard<'_, Inside> {
+        self.inside.lock()
+    }
+
+    /// Whether `items` may wait too; counts them as lost where not.
+    pub fn enter(&self, items: usize) -> bool {
+        let mut inside = self.inside();
+        let enters = !inside.closed && inside.items.saturating_add(items) <= self.most;
+        if enters {
+            inside.items += items;
+            return true;
+        }
+        let message = if inside.closed {
+            "the exporter has ended"
+        } else {
+            "too many wait"
+        };
+        drop(inside);
+        let failure = Failure {
+            reason: Reason::Full,
+            message: message.to_owned(),
+        };
+        self.losses.lost(failure, items);
+        false
+    }
+
+    /// `items` have been exported, or not.
+    pub fn leave(&self, items: usize, arrived: bool) {
+        let mut inside = self.inside();
+        // What was inside when the gate closed is counted.
+        if inside.closed {
+            return;
+        }
+        inside.items = inside.items.saturating_sub(items);
+        drop(inside);
+        if !arrived {
+            self.losses.gave_up(items);
+        }
+    }
+
+    /// Nobody exports any more: what is still inside is lost. Says whether that was nothing.
+    pub fn close(&self) -> bool {
+        let mut inside = self.inside();
+        inside.closed = true;
+        let items = std::mem::take(&mut inside.items);
+        drop(inside);
+        if items > 0 {
+            self.losses.gave_up(items);
+        }
+        items == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Counted = Arc<Mutex<Vec<(&'static str, u64)>>>;
+
+    fn losses() -> (Arc<Losses>, Counted) {
+        let counted = Counted::default();
+        let into = Arc::clone(&counted);
+        let count = move |exporter, reason, items| {
+            assert_eq!(exporter, "otlp_traces");
+            into.lock().push((reason, items));
+        };
+        let losses = Losses::new("otlp_traces", Arc::new(count), Instant::now);
+        (Arc::new(losses), counted)
+    }
+
+    #[test]
+    fn what_is_over_the_bound_is_lost_and_counted_and_what_left_makes_room() {
+        let (losses, counted) = losses();
+        let gate = Gate::new(4, losses);
+        assert!(gate.enter(2) && gate.enter(2));
+        assert!(!gate.enter(2));
+        gate.leave(2, true);
+        assert!(gate.enter(1) && gate.enter(1) && !gate.enter(1));
+        assert_eq!(*counted.lock(), [("full", 2), ("full", 1)]);
+    }
+
+    #[test]
+    fn an_export_that_was_given_up_is_counted_with_its_last_reason() {
+        let (losses, counted) = losses();
+        let gate = Gate::new(10, Arc::clone(&losses));
+        assert!(gate.enter(5));
+        losses.failed(Failure {
+            reason: Reason::Throttled,
+            message: "429".to_owned(),
+        });
+        gate.leave(5, false);
+        gate.enter(3);
+        gate.leave(3, false);
+        let counted = counted.lock().clone();
+        assert_eq!(counted, [("throttled", 5), ("timeout", 3)]);
+    }
+
+    #[test]
+    fn what_is_inside_when_the_gate_closes_is_lost_once() {
+        let (losses, counted) = losses();
+        let gate = Gate::new(10, losses);
+        assert!(gate.enter(4) && gate.enter(2));
+        gate.leave(2, true);
+        assert!(!gate.close());
+        gate.leave(4, false);
+        assert!(!gate.enter(1));
+        assert!(gate.close(), "nothing is left");
+        let counted = counted.lock().clone();
+        assert_eq!(counted, [("timeout", 4), ("full", 1)]);
+    }
+}

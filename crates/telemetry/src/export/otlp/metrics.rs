@@ -1,0 +1,183 @@
+//! Metrics on their way: every series of the registry, as it is, under dotted names, and
+//! the histograms of the GenAI conventions. Nothing is recorded twice: what `/metrics`
+//! shows is what goes out.
+
+use super::ExporterContext;
+use super::client::Client;
+use super::conventions;
+use super::gen_ai::GenAi;
+use super::losses::{Gate, Losses};
+use super::message::{self, Span};
+use super::settings::Settings;
+use crate::export::otlp::Conventions;
+use crate::export::prometheus::Prometheus;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::{ResourceMetrics, ScopeMetrics};
+use opentelemetry_proto::tonic::resource::v1;
+use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
+use opentelemetry_sdk::Resource;
+use parking_lot::Mutex;
+use prost::Message;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_meter::{FinishedCall, Meter, Subscriber};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Sends metrics.
+pub struct Metrics {
+    client: Client,
+    gate: Gate,
+    resource: v1::Resource,
+    gen_ai: GenAi,
+    conventions: Conventions,
+    interval: Duration,
+    delta: bool,
+    clock: fn() -> Instant,
+    wall: fn() -> SystemTime,
+    runtime: Handle,
+    /// What was sent last, where only what is new goes out.
+    sent: Mutex<message::Sent>,
+    source: Mutex<Option<Source>>,
+}
+
+/// Where the series are, and who sends them now and then.
+struct Source {
+    series: Arc<Prometheus>,
+    meter: Arc<Meter>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Nothing is sent before the series are known.
+    pub(super) fn new(
+        client: Client,
+        losses: Arc<Losses>,
+        resource: &Resource,
+        settings: &Settings,
+        conventions: Conventions,
+        around: &ExporterContext,
+    ) -> Arc<Metrics> {
+        let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
+        Arc::new(Metrics {
+            client,
+            // One message at a time, whatever its size.
+            gate: Gate::new(usize::MAX, losses),
+            resource: v1::Resource {
+                attributes,
+                ..v1::Resource::default()
+            },
+            gen_ai: GenAi::new(conventions, around.max_models),
+            conventions,
+            interval: settings.interval,
+            delta: settings.delta,
+            clock: around.clock,
+            wall: around.wall,
+            runtime: around.runtime.clone(),
+            sent: Mutex::new(message::Sent::since((around.wall)())),
+            source: Mutex::default(),
+        })
+    }
+
+    /// From now on the series go out, every interval.
+    pub(super) fn begin(self: &Arc<Self>, series: Arc<Prometheus>, meter: Arc<Meter>) {
+        let theirs = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            let mut ticks = tokio::time::interval(theirs.interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            // The first comes at once, when there is nothing to tell.
+            ticks.tick().await;
+            loop {
+                tokio::select! {
+                    _ = ticks.tick() => theirs.send().await,
+                    () = theirs.client.closed() => break,
+                };
+            }
+        });
+        let source = Source {
+            series,
+            meter,
+            task: Some(task),
+        };
+        *self.source() = Some(source);
+    }
+
+    fn source(&self) -> parking_lot::MutexGuard<'_, Option<Source>> {
+        self.source.lock()
+    }
+
+    /// Sends everything as it is now; says whether it arrived.
+    async fn send(&self) -> bool {
+        let Some((request, points)) = self.request() else {
+            return true;
+        };
+        let message = request.encode_to_vec();
+        let (message, gzip) = match self.client.settings().gzip {
+            true => (compressed(&message), true),
+            false => (message, false),
+        };
+        if !self.gate.enter(points) {
+            return false;
+        }
+        let sent = self.client.post(Bytes::from(message), gzip).await.is_ok();
+        self.gate.leave(points, sent);
+        sent
+    }
+
+    /// The message, and how many points it has.
+    fn request(&self) -> Option<(ExportMetricsServiceRequest, usize)> {
+        let now = (self.clock)();
+        let source = self.source();
+        let source = source.as_ref()?;
+        source.series.refresh(now, &source.meter.figures(now));
+        let mut sent = self.sent.lock();
+        let mut span = Span::new(&mut sent, (self.wall)(), self.delta);
+        let mut metrics = message::of_registry(source.series.registry(), &mut span);
+        metrics.extend(self.gen_ai.metrics(&mut span));
+        let points = span.points();
+        let scope = ScopeMetrics {
+            scope: Some(message::scope()),
+            metrics,
+            schema_url: conventions::schema_url(self.conventions).to_owned(),
+        };
+        let resource = ResourceMetrics {
+            resource: Some(self.resource.clone()),
+            scope_metrics: vec![scope],
+            ..ResourceMetrics::default()
+        };
+        let resource_metrics = vec![resource];
+        Some((ExportMetricsServiceRequest { resource_metrics }, points))
+    }
+
+    /// Sends everything a last time, within `patience`. Blocks.
+    pub(super) fn shutdown(&self, patience: Duration) -> bool {
+        self.client.close();
+        let task = self.source().as_mut().and_then(|source| source.task.take());
+        let last = async {
+            // What is under way comes first: deltas that are lost are not sent again.
+            if let Some(task) = task {
+                let _ = task.await;
+            }
+            self.send().await
+        };
+        let last = async { tokio::time::timeout(patience, last).await };
+        let sent = self.runtime.block_on(last).unwrap_or(false);
+        self.gate.close() && sent
+    }
+}
+
+impl Subscriber for Metrics {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        self.gen_ai.finished(finished_call);
+    }
+}
+
+fn compressed(message: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let done = encoder.write_all(message).and_then(|()| encoder.finish());
+    done.expect("writing to memory does not fail")
+}

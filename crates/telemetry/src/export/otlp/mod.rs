@@ -1,0 +1,221 @@
+//! OTLP: finished calls as traces and logs, and metrics, to where the standard variables say. Nothing
+//! here is waited for by traffic: what a receiver does not take in time is dropped and
+//! counted.
+
+mod client;
+pub mod conventions;
+mod exporter;
+mod gen_ai;
+mod grpc;
+mod logs;
+mod losses;
+mod message;
+mod metrics;
+mod resource;
+mod retry;
+pub mod settings;
+mod span;
+mod traces;
+
+pub use losses::Count;
+pub use message::dotted;
+
+use crate::export::prometheus::Prometheus;
+use client::Client;
+use logs::Logs;
+use losses::Losses;
+use metrics::Metrics;
+use opentelemetry_sdk::Resource;
+use settings::{Destination, Settings, Signal, Variables};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::trace::Tracer;
+use tokengauge_meter::{Meter, Subscriber};
+use tokio::runtime::Handle;
+use traces::Traces;
+
+/// What waits for an exporter when nothing is named.
+const DEFAULT_QUEUE: usize = 2048;
+
+/// A version of the GenAI conventions of OpenTelemetry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+pub enum Conventions {
+    /// v1.41.
+    #[default]
+    #[serde(rename = "v1.41")]
+    Current,
+    /// The draft of v1.36, before providers had a name of their own.
+    #[serde(rename = "v1.36")]
+    Draft,
+}
+
+/// Why a signal is not exported.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failed(String);
+
+/// What the exporters need of the process.
+pub struct ExporterContext {
+    /// Which names are used.
+    pub conventions: Conventions,
+    /// Whether CLIENT spans carry what Langfuse reads, too.
+    pub langfuse: bool,
+    /// Names this process where the environment does not.
+    pub instance: String,
+    /// Counts what is lost.
+    pub count: Arc<Count>,
+    /// Distinct model names that become attributes of metrics.
+    pub max_models: usize,
+    /// The monotonic clock.
+    pub clock: fn() -> Instant,
+    /// The wall clock.
+    pub wall: fn() -> SystemTime,
+    /// Where connections live.
+    pub runtime: Handle,
+}
+
+/// The exporters that were asked for.
+#[derive(Default)]
+pub struct Otlp {
+    traces: Option<Arc<Traces>>,
+    metrics: Option<Arc<Metrics>>,
+    logs: Option<Arc<Logs>>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+impl Otlp {
+    /// Starts what the variables ask for. What cannot be started is logged, and calls go on
+    /// without it. `call_records` is whether the configuration asks for them as logs.
+    pub fn start(variables: Variables<'_>, call_records: bool, around: &ExporterContext) -> Otlp {
+        let (settings, problems) = Settings::read(variables, call_records);
+        for problem in problems {
+            tracing::warn!(variable = problem.variable, "{}", problem.reason);
+        }
+        let conventions = match settings.newest_names {
+            true => Conventions::Current,
+            false => around.conventions,
+        };
+        let resource = resource::resource(variables, &around.instance);
+        let start = Start {
+            around,
+            resource: &resource,
+        };
+        let metrics = settings.metrics.clone();
+        let metrics = start.signal(Signal::Metrics, metrics, |client, losses| {
+            Ok(Metrics::new(
+                client,
+                losses,
+                &resource,
+                &settings,
+                conventions,
+                around,
+            ))
+        });
+        let traces = start.signal(Signal::Traces, settings.traces, |client, losses| {
+            Traces::start(client, losses, &resource, conventions, around.langfuse)
+        });
+        let logs = start.signal(Signal::Logs, settings.logs, |client, losses| {
+            Logs::start(client, losses, &resource)
+        });
+        let tracer = traces
+            .is_some()
+            .then(|| traces::tracer(settings.propagates));
+        Otlp {
+            traces,
+            metrics,
+            logs,
+            tracer,
+        }
+    }
+
+    /// Those who take finished calls.
+    pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
+        let traces = self
+            .traces
+            .iter()
+            .cloned()
+            .map(|one| one as Arc<dyn Subscriber>);
+        let logs = self
+            .logs
+            .iter()
+            .cloned()
+            .map(|one| one as Arc<dyn Subscriber>);
+        let metrics = self.metrics.iter().cloned();
+        let metrics = metrics.map(|one| one as Arc<dyn Subscriber>);
+        traces.chain(metrics).chain(logs).collect()
+    }
+
+    /// Gives calls their spans, where they are exported.
+    pub fn tracer(&self) -> Option<Arc<Tracer>> {
+        self.tracer.clone()
+    }
+
+    /// From now on the series go out as metrics, where that is asked for.
+    pub fn begin_metrics(&self, series: &Arc<Prometheus>, meter: &Arc<Meter>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.begin(Arc::clone(series), Arc::clone(meter));
+        }
+    }
+
+    /// Sends what waits within `patience` and ends; says whether all of it went out, and
+    /// counts what did not. Metrics go last, since they tell of the others' losses. Blocks.
+    pub fn shutdown(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let most = patience - patience / 4;
+        let sent = std::thread::scope(|scope| {
+            let traces = self.traces.as_deref();
+            let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(most)));
+            let logs = self.logs.as_deref();
+            let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(most)));
+            let all = [traces, logs].into_iter().flatten();
+            // Every one is waited for, whatever the first says.
+            let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
+            sent.into_iter().all(|sent| sent)
+        });
+        let left = until.saturating_duration_since(Instant::now());
+        let metrics = self.metrics.as_ref();
+        metrics.is_none_or(|metrics| metrics.shutdown(left)) && sent
+    }
+}
+
+/// What starting one signal needs.
+struct Start<'a> {
+    around: &'a ExporterContext,
+    resource: &'a Resource,
+}
+
+impl Start<'_> {
+    fn signal<T>(
+        &self,
+        signal: Signal,
+        destination: Option<Destination>,
+        start: impl FnOnce(Client, Arc<Losses>) -> Result<T, Failed>,
+    ) -> Option<T> {
+        let destination = destination?;
+        let exporter = signal.exporter();
+        let to = destination.url.to_string();
+        let ExporterContext { count, clock, .. } = self.around;
+        let losses = Arc::new(Losses::new(exporter, Arc::clone(count), *clock));
+        let client = Client::new(destination, Arc::clone(&losses), self.around);
+        let client = client.map_err(|error| Failed(error.to_string()));
+        match client.and_then(|client| start(client, losses)) {
+            Ok(started) => {
+                let service = self.resource.get(&"service.name".into());
+                let service = service.map(|name| name.to_string()).unwrap_or_default();
+                tracing::info!(exporter, to, service, "exporting");
+                Some(started)
+            }
+            Err(error) => {
+                tracing::error!(exporter, %error, "cannot export; calls go on without it");
+                None
+            }
+        }
+    }
+}
+
+/// The bound that a variable of the SDK sets, as the SDK reads it.
+fn bound(name: &str) -> usize {
+    let named = std::env::var(name).ok();
+    let bound = named.and_then(|value| value.parse().ok());
+    bound.unwrap_or(DEFAULT_QUEUE)
+}

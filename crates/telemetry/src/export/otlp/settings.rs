@@ -1,0 +1,401 @@
+//! What the standard variables of OpenTelemetry ask for
+//! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/> and
+//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Nothing is sent unless
+//! an endpoint or an exporter is named. A value that cannot be used is logged and passed
+//! over, as the specification wants it: telemetry must not keep traffic from starting.
+
+use http::{HeaderName, HeaderValue, Uri};
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokengauge_net::tls::ClientTls;
+
+/// Where a receiver listens when nothing is named.
+const DEFAULT_HTTP: &str = "http://localhost:4318";
+const DEFAULT_GRPC: &str = "http://localhost:4317";
+/// How long one export may take when nothing is named.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often metrics go out when nothing is named.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Looks a variable up.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A variable that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its name.
+    pub variable: String,
+    /// What is wrong, what would be right, and what is done instead. Never the value of a
+    /// header.
+    pub reason: String,
+}
+
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Two spans a call.
+    Traces,
+    /// Every series of the table, and the conventions' histograms.
+    Metrics,
+    /// One log record a call.
+    Logs,
+}
+
+impl Signal {
+    /// As in the variables' names.
+    fn variable(self) -> &'static str {
+        match self {
+            Signal::Traces => "TRACES",
+            Signal::Metrics => "METRICS",
+            Signal::Logs => "LOGS",
+        }
+    }
+
+    /// The path below an endpoint that is for all signals.
+    fn path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+            Signal::Logs => "/v1/logs",
+        }
+    }
+
+    /// The method of the gRPC service.
+    fn method(self) -> &'static str {
+        match self {
+            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+            Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        }
+    }
+
+    /// Its name as an exporter's, in labels and in the log.
+    pub fn exporter(self) -> &'static str {
+        match self {
+            Signal::Traces => "otlp_traces",
+            Signal::Metrics => "otlp_metrics",
+            Signal::Logs => "otlp_logs",
+        }
+    }
+}
+
+/// How the messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A gRPC call over HTTP/2.
+    Grpc,
+    /// A POST of the message.
+    Http,
+}
+
+/// Where a signal goes, and how.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The address and path that the message is posted to.
+    pub url: Uri,
+    /// How it travels.
+    pub transport: Transport,
+    /// Sent along: often a key, so never shown.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How long one attempt to deliver a message may take.
+    pub timeout: Duration,
+    /// Whether messages are compressed with gzip.
+    pub gzip: bool,
+    /// Trusted roots and our own certificate.
+    pub tls: ClientTls,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Where spans go.
+    pub traces: Option<Destination>,
+    /// Where metrics go.
+    pub metrics: Option<Destination>,
+    /// How often.
+    pub interval: Duration,
+    /// Whether metrics tell what came since the last time, not since the start.
+    pub delta: bool,
+    /// Where call records go.
+    pub logs: Option<Destination>,
+    /// Whether `traceparent` is read and written.
+    pub propagates: bool,
+    /// Whether the newest names are asked for, whatever the configuration says.
+    pub newest_names: bool,
+}
+
+impl Settings {
+    /// Reads the variables, and says which of them cannot be used. `call_records` is
+    /// whether the configuration asks for call records as logs.
+    pub fn read(variables: Variables<'_>, call_records: bool) -> (Settings, Vec<Problem>) {
+        let problems = RefCell::default();
+        let reader = Reader {
+            variables,
+            problems: &problems,
+        };
+        if reader.truth("OTEL_SDK_DISABLED") {
+            return (Settings::default(), Vec::new());
+        }
+        let interval = reader.text("OTEL_METRIC_EXPORT_INTERVAL");
+        let interval = interval.map(|value| ("OTEL_METRIC_EXPORT_INTERVAL".to_owned(), value));
+        let settings = Settings {
+            traces: reader.destination(Signal::Traces, true),
+            metrics: reader.destination(Signal::Metrics, true),
+            interval: reader.milliseconds(interval, DEFAULT_INTERVAL),
+            delta: reader.delta(),
+            logs: reader.destination(Signal::Logs, call_records),
+            propagates: reader.propagates(),
+            newest_names: reader.newest_names(),
+        };
+        (settings, problems.into_inner())
+    }
+}
+
+struct Reader<'a> {
+    variables: Variables<'a>,
+    problems: &'a RefCell<Vec<Problem>>,
+}
+
+impl Reader<'_> {
+    fn problem(&self, variable: &str, reason: impl Into<String>) {
+        let problem = Problem {
+            variable: variable.to_owned(),
+            reason: reason.into(),
+        };
+        let mut problems = self.problems.borrow_mut();
+        // One variable for all signals is read for each of them.
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// An empty variable counts as unset, as the specification has it.
+    fn text(&self, name: &str) -> Option<String> {
+        let value = (self.variables)(name)?.trim().to_owned();
+        (!value.is_empty()).then_some(value)
+    }
+
+    fn truth(&self, name: &str) -> bool {
+        self.text(name)
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// The signal's own variable, else the one for all signals: its name and value.
+    fn of_signal(&self, signal: Signal, what: &str) -> Option<(String, String)> {
+        let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.variable());
+        let all = format!("OTEL_EXPORTER_OTLP_{what}");
+        let named = |name: String| self.text(&name).map(|value| (name, value));
+        named(own).or_else(|| named(all))
+    }
+
+    /// Where `signal` goes. `wanted` is whether an endpoint alone is enough to send it.
+    fn destination(&self, signal: Signal, wanted: bool) -> Option<Destination> {
+        let endpoint = self.of_signal(signal, "ENDPOINT");
+        let exporter = format!("OTEL_{}_EXPORTER", signal.variable());
+        let asked = match self.text(&exporter).as_deref() {
+            None => wanted && endpoint.is_some(),
+            Some("otlp") => true,
+            Some("none") => false,
+            Some(other) => {
+                let reason = format!("`{other}` is neither `otlp` nor `none`; nothing is sent");
+                self.problem(&exporter, reason);
+                false
+            }
+        };
+        if !asked {
+            return None;
+        }
+        let transport = self.transport(signal);
+        Some(Destination {
+            url: self.url(signal, transport, endpoint)?,
+            transport,
+            headers: self.headers(signal),
+            timeout: self.milliseconds(self.of_signal(signal, "TIMEOUT"), DEFAULT_TIMEOUT),
+            gzip: self.gzip(signal),
+            tls: self.tls(signal)?,
+        })
+    }
+
+    fn transport(&self, signal: Signal) -> Transport {
+        match self.of_signal(signal, "PROTOCOL") {
+            Some((_, protocol)) if protocol == "grpc" => Transport::Grpc,
+            Some((name, other)) if other != "http/protobuf" => {
+                let reason = "is neither `grpc` nor `http/protobuf`; the latter is taken";
+                self.problem(&name, format!("`{other}` {reason}"));
+                Transport::Http
+            }
+            _ => Transport::Http,
+        }
+    }
+
+    /// The signal's own endpoint is taken as it is; to the one for all signals the path is
+    /// added. For gRPC only the address counts.
+    fn url(
+        &self,
+        signal: Signal,
+        transport: Transport,
+        endpoint: Option<(String, String)>,
+    ) -> Option<Uri> {
+        let (name, base) = endpoint.unwrap_or_else(|| {
+            let grpc = transport == Transport::Grpc;
+            let default = if grpc { DEFAULT_GRPC } else { DEFAULT_HTTP };
+            ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), default.to_owned())
+        });
+        let own = name.contains(signal.variable());
+        let base = match (transport, base.contains("://")) {
+            (Transport::Grpc, false) if self.insecure(signal) => format!("http://{base}"),
+            (Transport::Grpc, false) => format!("https://{base}"),
+            _ => base,
+        };
+        let url = post_to(signal, transport, own, &base);
+        if url.is_none() {
+            let reason = "must be a URL such as `http://collector:4318`; nothing is sent";
+            self.problem(&name, reason);
+        }
+        url
+    }
+
+    fn insecure(&self, signal: Signal) -> bool {
+        self.of_signal(signal, "INSECURE")
+            .is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// `key=value,key=value`, values percent-encoded.
+    fn headers(&self, signal: Signal) -> Vec<(HeaderName, HeaderValue)> {
+        let Some((name, list)) = self.of_signal(signal, "HEADERS") else {
+            return Vec::new();
+        };
+        let members = list.split(',').filter(|member| !member.trim().is_empty());
+        let headers: Vec<_> = members.map(header).collect();
+        if headers.iter().any(Option::is_none) {
+            let reason = "must be a list such as `api-key=…,tenant=…`; what is not is left out";
+            self.problem(&name, reason);
+        }
+        headers.into_iter().flatten().collect()
+    }
+
+    fn gzip(&self, signal: Signal) -> bool {
+        match self.of_signal(signal, "COMPRESSION") {
+            Some((_, value)) if value == "gzip" => true,
+            Some((name, other)) if other != "none" => {
+                let reason = format!("`{other}` is neither `gzip` nor `none`; the latter is taken");
+                self.problem(&name, reason);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// A receiver that must not be spoken to without a certificate is not spoken to.
+    fn tls(&self, signal: Signal) -> Option<ClientTls> {
+        let file = |what| {
+            let named = self.of_signal(signal, what);
+            named.map(|(_, file)| PathBuf::from(file))
+        };
+        let (certificate, key) = (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY"));
+        if certificate.is_some() != key.is_some() {
+            let reason = "goes with OTEL_EXPORTER_OTLP_CLIENT_KEY; nothing is sent with one alone";
+            self.problem("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", reason);
+            return None;
+        }
+        Some(ClientTls {
+            ca: file("CERTIFICATE"),
+            identity: certificate.zip(key),
+            server_name: None,
+        })
+    }
+
+    fn milliseconds(&self, named: Option<(String, String)>, default: Duration) -> Duration {
+        let Some((name, value)) = named else {
+            return default;
+        };
+        match value.parse() {
+            Ok(milliseconds) if milliseconds > 0 => Duration::from_millis(milliseconds),
+            _ => {
+                let taken = default.as_millis();
+                let reason = format!("`{value}` is no number of milliseconds; {taken} is taken");
+                self.problem(&name, reason);
+                default
+            }
+        }
+    }
+
+    fn delta(&self) -> bool {
+        let name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+        let value = self.text(name).map(|value| value.to_ascii_lowercase());
+        match value.as_deref() {
+            None | Some("cumulative") => false,
+            // They differ for instruments that there are none of here.
+            Some("delta" | "lowmemory") => true,
+            Some(other) => {
+                let reason = "is none of `cumulative`, `delta`, `lowmemory`; the first is taken";
+                self.problem(name, format!("`{other}` {reason}"));
+                false
+            }
+        }
+    }
+
+    /// The switch that the conventions have for it; its other values are not of GenAI.
+    fn newest_names(&self) -> bool {
+        let named = self
+            .text("OTEL_SEMCONV_STABILITY_OPT_IN")
+            .unwrap_or_default();
+        let mut named = named.split(',').map(str::trim);
+        named.any(|name| name == "gen_ai_latest_experimental")
+    }
+
+    /// Baggage travels untouched whatever is named here.
+    fn propagates(&self) -> bool {
+        let name = "OTEL_PROPAGATORS";
+        let Some(list) = self.text(name) else {
+            return true;
+        };
+        let named: Vec<_> = list.split(',').map(str::trim).collect();
+        let known = ["tracecontext", "baggage", "none"];
+        for other in named.iter().filter(|name| !known.contains(name)) {
+            let reason = "is none of `tracecontext`, `baggage`, `none`; it is passed over";
+            self.problem(name, format!("`{other}` {reason}"));
+        }
+        named.contains(&"tracecontext")
+    }
+}
+
+/// The address and path to post to.
+fn post_to(signal: Signal, transport: Transport, own: bool, base: &str) -> Option<Uri> {
+    let parsed: Uri = base.parse().ok()?;
+    let (scheme, authority) = (parsed.scheme_str()?, parsed.authority()?);
+    let path = match transport {
+        Transport::Grpc => signal.method().to_owned(),
+        Transport::Http if own => parsed.path().to_owned(),
+        Transport::Http => format!("{}{}", parsed.path().trim_end_matches('/'), signal.path()),
+    };
+    let url = format!("{scheme}://{authority}{path}").parse().ok()?;
+    ["http", "https"].contains(&scheme).then_some(url)
+}
+
+fn header(member: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (key, value) = member.split_once('=')?;
+    let mut value = HeaderValue::from_bytes(&decoded(value.trim())?).ok()?;
+    value.set_sensitive(true);
+    Some((key.trim().to_ascii_lowercase().parse().ok()?, value))
+}
+
+/// Undoes percent-encoding.
+pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let pair = [bytes.next()?, bytes.next()?];
+        let digits = std::str::from_utf8(&pair).ok()?;
+        decoded.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    Some(decoded)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! `/metrics`: finished calls as Prometheus series.
+
+use super::exemplar::Trace;
+use super::labels::{Models, UNKNOWN};
+use super::names;
+use super::process;
+use super::registry::{Counter, Histogram, Registry, Threshold};
+use super::series::{Identity, Series, THROUGHPUT, Watching, record_known};
+use super::text::{self, Format};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokengauge_core::call::Outcome;
+use tokengauge_core::observer::FailureKind;
+use tokengauge_meter::settings::Measure;
+use tokengauge_meter::{FinishedCall, MeterStats, Stream, Subscriber, TokenObserver};
+use tokengauge_proxy::settings::Route;
+
+/// The workload of calls that belong to none.
+const NO_WORKLOAD: &str = "none";
+
+/// Brings series up to a moment that are only known when asked for.
+type Ask = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
+
+/// The Prometheus exporter.
+pub struct Prometheus {
+    registry: Registry,
+    models: Models,
+    no_workload: Arc<str>,
+    /// As many as routes and upstreams times models: both are bounded.
+    series: RwLock<HashMap<Identity, Arc<Series>>>,
+    head_overhead: Histogram,
+    chunk_overhead: Histogram,
+    asked: Mutex<Vec<Ask>>,
+}
+
+impl Prometheus {
+    /// An exporter for calls on `routes`, whose series exist from now on.
+    pub fn new(routes: &[Arc<Route>], measure: &Measure) -> Arc<Prometheus> {
+        Prometheus::with_thresholds(routes, measure, &[])
+    }
+
+    /// The same with bounds beside those of the table.
+    pub fn with_thresholds(
+        routes: &[Arc<Route>],
+        measure: &Measure,
+        thresholds: &[Threshold],
+    ) -> Arc<Prometheus> {
+        let registry = Registry::new(thresholds);
+        let overhead = |phase| registry.histogram(&names::PROXY_OVERHEAD, &[phase]);
+        let prometheus = Prometheus {
+            head_overhead: overhead("head"),
+            chunk_overhead: overhead("chunk"),
+            models: Models::new(measure.max_models),
+            no_workload: NO_WORKLOAD.into(),
+            series: RwLock::default(),
+            asked: Mutex::default(),
+            registry,
+        };
+        let registry = &prometheus.registry;
+        let version = [env!("CARGO_PKG_VERSION")];
+        registry.gauge(&names::BUILD_INFO, &version).set(1.0);
+        prometheus.add_routes(routes, measure);
+        Arc::new(prometheus)
+    }
+
+    /// The series of `routes` exist from now on. Those that exist keep what they count.
+    pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
+        let registry = &self.registry;
+        for route in routes {
+            let place = [&*route.upstream.name, &*route.name];
+            registry.gauge(&names::STREAMS_IN_FLIGHT, &place);
+            registry.gauge(&names::STREAMS_STALLED, &place);
+            registry.counter(&names::RATE_LIMITED, &place);
+            let upstream = [place[0]];
+            if !registry.has(&names::UPSTREAM_WARMING, &upstream) {
+                let cold = measure.warm_up_calls > 0 || !measure.warm_up_for.is_zero();
+                let warming = registry.gauge(&names::UPSTREAM_WARMING, &upstream);
+                warming.set(f64::from(u8::from(cold)));
+            }
+            self.series(self.identity(
+                &route.name,
+                &route.upstream.name,
+                route.workload.as_ref(),
+                UNKNOWN.into(),
+            ));
+        }
+    }
+
+    /// Takes away the series of routes and upstreams that nobody asks for any more:
+    /// `configured` knows route and upstream, or an upstream alone.
+    pub fn forget(&self, configured: impl Fn(Option<&str>, &str) -> bool) {
+        let mut series = self.series.write();
+        series.retain(|place, _| configured(Some(&place.route), &place.upstream));
+        self.registry.retain(|labels| match labels.of("upstream") {
+            Some(upstream) => configured(labels.of("route"), upstream),
+            None => true,
+        });
+    }
+
+    /// All series, for those who have some of their own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Asks for figures before every scrape. `ask` must be quick and must not wait.
+    pub fn before_scrape(&self, ask: impl Fn(&Registry, Instant) + Send + Sync + 'static) {
+        let mut asked = self.asked.lock();
+        asked.push(Box::new(ask));
+    }
+
+    /// Counts what an exporter could not write.
+    pub fn export_failures(&self, exporter: &'static str, reason: &'static str) -> Counter {
+        let values = [exporter, reason];
+        self.registry.counter(&names::EXPORT_FAILURES, &values)
+    }
+
+    /// Everything as it is at `now`.
+    pub fn render(&self, now: Instant, figures: &MeterStats, format: Format) -> String {
+        self.refresh(now, figures);
+        text::render(&self.registry, format)
+    }
+
+    /// Brings what is only known when asked up to `now`.
+    pub fn refresh(&self, now: Instant, figures: &MeterStats) {
+        let registry = &self.registry;
+        for (place, rates) in &figures.throughput {
+            let workload = place.workload.as_ref().unwrap_or(&self.no_workload);
+            let labels = [&place.upstream, &place.route, &place.model, workload];
+            let labels = labels.map(|label| &**label);
+            let values = [rates.now, rates.peak, rates.sustained];
+            for (metric, value) in THROUGHPUT.into_iter().zip(values) {
+                registry.gauge(metric, &labels).set(value);
+            }
+        }
+        for (metric, streams) in [
+            (&names::STREAMS_IN_FLIGHT, &figures.in_flight),
+            (&names::STREAMS_STALLED, &figures.stalled),
+        ] {
+            for (route, upstream, streams) in streams {
+                let gauge = registry.gauge(metric, &[upstream, route]);
+                gauge.set(f64::from(*streams));
+            }
+        }
+        for (upstream, warming) in &figures.warming {
+            let gauge = registry.gauge(&names::UPSTREAM_WARMING, &[upstream]);
+            gauge.set(f64::from(u8::from(*warming)));
+        }
+        for (metric, value) in [
+            (&names::METER_LAGGED_FRAMES, figures.lagged_frames),
+            (&names::METER_SKIPPED_BODIES, figures.skipped_bodies),
+            (&names::METER_DROPPED_CALLS, figures.dropped_findings),
+            (&names::METER_PANICS, figures.panics),
+            (&names::SERIES_COLLAPSED, self.models.collapsed()),
+        ] {
+            registry.counter(metric, &[]).absolute(value);
+        }
+        let held = registry.gauge(&names::METER_QUEUE_BYTES, &[]);
+        held.set(figures.held_bytes as f64);
+        if let Some(process) = process::figures() {
+            refresh_process(registry, &process);
+        }
+        let asked = self.asked.lock();
+        asked.iter().for_each(|ask| ask(registry, now));
+    }
+
+    fn identity(
+        &self,
+        route: &Arc<str>,
+        upstream: &Arc<str>,
+        workload: Option<&Arc<str>>,
+        model: Arc<str>,
+    ) -> Identity {
+        Identity {
+            upstream: Arc::clone(upstream),
+            route: Arc::clone(route),
+            workload: Arc::clone(workload.unwrap_or(&self.no_workload)),
+            model,
+        }
+    }
+
+    fn series(&self, identity: Identity) -> Arc<Series> {
+        let known = self.series.read();
+        if let Some(series) = known.get(&identity) {
+            return Arc::clone(series);
+        }
+        drop(known);
+        let mut all = self.series.write();
+        let fresh = || Arc::new(Series::new(&self.registry, identity.clone()));
+        Arc::clone(all.entry(identity.clone()).or_insert_with(fresh))
+    }
+}
+
+impl Subscriber for Prometheus {
+    fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
+        let model = self.models.label(stream.model, stream.accepted);
+        let series =
+            self.series(self.identity(stream.route, stream.upstream, stream.workload, model));
+        Some(Box::new(Watching { series }))
+    }
+
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let record = &finished_call.record;
+        let model = record
+            .model
+            .as_deref()
+            .or(record.model_requested.as_deref());
+        let accepted = record.status.is_some_and(|status| status < 300);
+        let model = self.models.label_finished(model, accepted);
+        let workload = record.workload.as_deref().map(Arc::from);
+        let (route, upstream) = (
+            record.route.as_str().into(),
+            record.upstream.as_str().into(),
+        );
+        let series = self.series(self.identity(&route, &upstream, workload.as_ref(), model));
+        series.finished(&self.registry, finished_call);
+        let refused = record.error_type.as_deref() == Some(FailureKind::RateLimited.as_str());
+        if refused && record.outcome == Outcome::Rejected {
+            let limited = self
+                .registry
+                .counter(&names::RATE_LIMITED, &[&record.upstream, &record.route]);
+            limited.increment(1);
+        }
+        let trace = Trace::of(finished_call);
+        let seconds = |cost: Option<Duration>| cost.map(|cost| cost.as_secs_f64());
+        record_known(
+            &self.head_overhead,
+            seconds(finished_call.head_overhead),
+            trace,
+        );
+        record_known(
+            &self.chunk_overhead,
+            seconds(finished_call.chunk_overhead),
+            trace,
+        );
+    }
+}
+
+fn refresh_process(registry: &Registry, process: &process::Process) {
+    let set = |metric, value: u64| registry.gauge(metric, &[]).set(value as f64);
+    set(&names::PROCESS_RESIDENT_MEMORY, process.resident_bytes);
+    set(&names::PROCESS_OPEN_FDS, process.open_files);
+    set(&names::PROCESS_THREADS, process.threads);
+    let cpu = registry.sum(&names::PROCESS_CPU_SECONDS, &[]);
+    cpu.absolute(process.cpu_seconds);
+}

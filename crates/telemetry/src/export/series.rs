@@ -1,0 +1,281 @@
+//! The series of one upstream, route, model and workload, with handles held, so that
+//! no chunk looks anything up.
+
+use super::exemplar::Trace;
+use super::labels::{concurrency, context, status_class, streamed};
+use super::names::{self, Metric};
+use super::registry::{Counter, Histogram, Registry, Sum};
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge_core::call::{
+    CallRecord, Channel, OperationClass, Outcome, Source, TpsUnavailable, Usage,
+};
+use tokengauge_meter::FinishedCall;
+
+/// The labels that tell series apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub upstream: Arc<str>,
+    pub route: Arc<str>,
+    pub model: Arc<str>,
+    pub workload: Arc<str>,
+}
+
+impl Identity {
+    /// In the order of the table.
+    fn values(&self) -> [&Arc<str>; 4] {
+        [&self.upstream, &self.route, &self.model, &self.workload]
+    }
+}
+
+/// The series of one upstream, route, model and workload.
+pub struct Series {
+    identity: Identity,
+    output: [Counter; 3],
+    stalls: Counter,
+    decode_tokens: Counter,
+    priced_output: Counter,
+    decode_seconds: Sum,
+    ttft_upstream: Histogram,
+    first_answer: Histogram,
+    inter_token: Histogram,
+    per_token: Histogram,
+    ratio: Histogram,
+    reported_speed: Histogram,
+}
+
+/// Outcomes that are certain to come sooner or later, with streamed and status: their
+/// series exist before they do, or `rate()` misses the first.
+const EXPECTED: [(Outcome, &str, &str); 8] = [
+    (Outcome::Complete, "true", "2xx"),
+    (Outcome::Complete, "false", "2xx"),
+    (Outcome::ClientCancelled, "true", "2xx"),
+    (Outcome::UpstreamReset, "true", "2xx"),
+    (Outcome::HttpError, "false", "4xx"),
+    (Outcome::HttpError, "false", "5xx"),
+    (Outcome::Timeout, "false", "5xx"),
+    (Outcome::Unreachable, "false", "5xx"),
+];
+
+/// Reasons to have no speed: all of them.
+const REASONS: [TpsUnavailable; 10] = [
+    TpsUnavailable::NotStreamed,
+    TpsUnavailable::TooFewTokens,
+    TpsUnavailable::TooFewFrames,
+    TpsUnavailable::Buffered,
+    TpsUnavailable::MultipleChoices,
+    TpsUnavailable::HiddenOutput,
+    TpsUnavailable::AgentLimited,
+    TpsUnavailable::Lagged,
+    TpsUnavailable::Unparsed,
+    TpsUnavailable::EndedEarly,
+];
+
+/// Tokens of streams over wall time, now, at most and in the mean.
+pub const THROUGHPUT: [&Metric; 3] = [
+    &names::OUTPUT_TOKENS_PER_SECOND_NOW,
+    &names::OUTPUT_TOKENS_PER_SECOND_PEAK,
+    &names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
+];
+
+/// Tokens that are only known at the end.
+const INPUT: [&str; 3] = ["input", "any", "reported"];
+const INPUT_COUNTED: [&str; 3] = ["input", "any", "counted"];
+const CACHED_INPUT: [&str; 3] = ["cached_input", "any", "reported"];
+const OUTPUT: [&str; 3] = ["output", "any", "reported"];
+const REASONING: [&str; 3] = ["output", "reasoning", "reported"];
+
+impl Series {
+    pub fn new(registry: &Registry, identity: Identity) -> Series {
+        let own = identity.values().map(|value| &**value);
+        let tokens = |kind: [&str; 3]| with(registry, &names::TOKENS, own, &kind);
+        let output = ["answer", "reasoning", "tool_call"]
+            .map(|channel| tokens(["output", channel, "counted"]));
+        for kind in [INPUT, INPUT_COUNTED, CACHED_INPUT, OUTPUT, REASONING] {
+            tokens(kind);
+        }
+        for (outcome, streamed, status) in EXPECTED {
+            let class = OperationClass::Generation.as_str();
+            let kind = [outcome.as_str(), streamed, status, class];
+            with(registry, &names::REQUESTS, own, &kind);
+        }
+        for reason in REASONS {
+            with(registry, &names::TPS_UNAVAILABLE, own, &[reason.as_str()]);
+        }
+        let histogram = |metric| registry.histogram(metric, &own);
+        for metric in THROUGHPUT {
+            registry.gauge(metric, &own);
+        }
+        Series {
+            output,
+            stalls: registry.counter(&names::STALLS, &own),
+            decode_tokens: registry.counter(&names::DECODE_TOKENS, &own),
+            priced_output: registry.counter(&names::PRICED_OUTPUT_TOKENS, &own),
+            decode_seconds: registry.sum(&names::DECODE_SECONDS, &own),
+            ttft_upstream: histogram(&names::TIME_TO_FIRST_TOKEN_UPSTREAM),
+            first_answer: histogram(&names::TIME_TO_FIRST_ANSWER),
+            inter_token: histogram(&names::INTER_TOKEN_LATENCY),
+            per_token: histogram(&names::TIME_PER_OUTPUT_TOKEN),
+            ratio: histogram(&names::TOKEN_RATIO),
+            reported_speed: histogram(&names::REPORTED_TOKENS_PER_SECOND),
+            identity,
+        }
+    }
+
+    /// Tokens came.
+    fn tokens(&self, channel: Channel, tokens: u64) {
+        self.output[channel as usize].increment(tokens);
+    }
+
+    /// A call is over.
+    pub fn finished(&self, registry: &Registry, finished_call: &FinishedCall) {
+        let record = &finished_call.record;
+        let trace = Trace::of(finished_call);
+        self.request(registry, record, trace);
+        self.speed(registry, finished_call, trace);
+        self.input_and_reported(
+            registry,
+            &record.tokens.reported,
+            record.tokens.normalised.input,
+        );
+        self.stalls.increment(record.stalls);
+        let normalised = record.tokens.normalised.output.filter(|tokens| *tokens > 0);
+        if record.outcome == Outcome::Complete
+            && let (Some(reported), Some(normalised)) = (record.tokens.reported.output, normalised)
+        {
+            let ratio = reported as f64 / normalised as f64;
+            record_known(&self.ratio, Some(ratio), trace);
+        }
+        if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
+            let [upstream, route, model, workload] = self.own();
+            let tokens = record.tokens.source.map_or("none", source_word);
+            let class = record.operation_class;
+            let values = [
+                upstream,
+                route,
+                model,
+                workload,
+                class.as_str(),
+                tokens,
+                price.as_str(),
+            ];
+            registry.sum(&names::COST_USD, &values).add(cost);
+            let output = record.tokens.reported.output;
+            let output = output.or(record.tokens.normalised.output);
+            if class == OperationClass::Generation {
+                self.priced_output.increment(output.unwrap_or(0));
+            }
+        }
+    }
+
+    fn request(&self, registry: &Registry, record: &CallRecord, trace: Option<Trace>) {
+        let own = self.own();
+        let outcome = record.outcome.as_str();
+        let status = status_class(record.status);
+        let class = record.operation_class.as_str();
+        let kind = [outcome, streamed(record.streamed), status, class];
+        with(registry, &names::REQUESTS, own, &kind).increment(1);
+        if let Some(reason) = record.tps.unavailable {
+            with(
+                registry,
+                &names::TPS_UNAVAILABLE,
+                own,
+                &[TpsUnavailable::as_str(reason)],
+            )
+            .increment(1);
+        }
+        if let Some(duration) = record.seconds.duration {
+            let values = self.values(outcome);
+            let durations = registry.histogram(&names::REQUEST_DURATION, &values);
+            record_known(&durations, Some(duration), trace);
+        }
+    }
+
+    fn speed(&self, registry: &Registry, finished_call: &FinishedCall, trace: Option<Trace>) {
+        let record = &finished_call.record;
+        let seconds = &record.seconds;
+        if let Some(ttft) = seconds.ttft {
+            let values = self.values(context(record));
+            let histogram = registry.histogram(&names::TIME_TO_FIRST_TOKEN, &values);
+            record_known(&histogram, Some(ttft), trace);
+        }
+        record_known(&self.ttft_upstream, seconds.ttft_upstream, trace);
+        record_known(&self.first_answer, seconds.first_answer, trace);
+        record_known(&self.reported_speed, record.tps.reported, trace);
+        if let Some(speed) = record.tps.output {
+            let values = self.values(concurrency(finished_call.concurrency));
+            let histogram = registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &values);
+            record_known(&histogram, Some(speed), trace);
+            record_known(&self.per_token, Some(1.0 / speed), trace);
+            let latencies = finished_call
+                .inter_token
+                .iter()
+                .flat_map(|kept| kept.classes());
+            latencies.for_each(|(mean, tokens)| {
+                let exemplar = trace.map(|trace| trace.exemplar(mean));
+                let tokens = u64::from(tokens);
+                self.inter_token.record_many_with(mean, tokens, exemplar);
+            });
+        }
+        if let Some((tokens, seconds)) = finished_call.decode {
+            self.decode_tokens.increment(tokens);
+            self.decode_seconds.add(seconds);
+        }
+    }
+
+    /// What is only known at the end: the prompt's tokens and what the provider reported.
+    fn input_and_reported(&self, registry: &Registry, told: &Usage, ours: Option<u64>) {
+        let add = |tokens: Option<u64>, kind: [&str; 3]| {
+            if let Some(tokens) = tokens {
+                with(registry, &names::TOKENS, self.own(), &kind).increment(tokens);
+            }
+        };
+        add(told.input, INPUT);
+        add(ours, INPUT_COUNTED);
+        add(told.cached_input, CACHED_INPUT);
+        let rest = told
+            .output
+            .map(|all| all.saturating_sub(told.reasoning.unwrap_or(0)));
+        add(rest, OUTPUT);
+        add(told.reasoning, REASONING);
+    }
+
+    fn own(&self) -> [&str; 4] {
+        self.identity.values().map(|value| &**value)
+    }
+
+    fn values<'a>(&'a self, more: &'a str) -> [&'a str; 5] {
+        let [upstream, route, model, workload] = self.own();
+        [upstream, route, model, workload, more]
+    }
+}
+
+fn with(registry: &Registry, metric: &'static Metric, own: [&str; 4], more: &[&str]) -> Counter {
+    let values: Vec<_> = own.iter().chain(more).copied().collect();
+    registry.counter(metric, &values)
+}
+
+pub(super) fn record_known(histogram: &Histogram, value: Option<f64>, trace: Option<Trace>) {
+    if let Some(value) = value {
+        histogram.record_with(value, trace.map(|trace| trace.exemplar(value)));
+    }
+}
+
+fn source_word(source: Source) -> &'static str {
+    match source {
+        Source::Reported => "reported",
+        Source::Counted => "counted",
+        Source::Estimated => "estimated",
+    }
+}
+
+/// Watches one generation for its series.
+pub struct Watching {
+    pub series: Arc<Series>,
+}
+
+impl tokengauge_meter::TokenObserver for Watching {
+    fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
+        self.series.tokens(channel, tokens);
+    }
+}

@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod bpe;
+mod class;
+mod counter;
+#[allow(dead_code, reason = "the build script writes the tables with it")]
+mod hash;
+#[cfg(test)]
+mod oracle;
+mod pending;
+mod pieces;
+mod run;
+#[allow(dead_code, reason = "the build script writes the trie with it")]
+mod trie;
+mod utf8;
+mod vocabulary;
+
+pub use counter::Counter;
+
+/// The o200k_base tokens of a whole text.
+pub fn count(text: &str) -> u64 {
+    let mut counter = Counter::new();
+    counter.push(text);
+    counter.finish()
+}
+
+/// Reads the vocabulary's tables once, so that the first stream does not wait for
+/// them.
+pub fn warm() {
+    vocabulary::touch();
+}

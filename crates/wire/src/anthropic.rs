@@ -1,0 +1,391 @@
+//! Anthropic messages and completions.
+//!
+//! A stream is `message_start`, then per content block `content_block_start`,
+//! `content_block_delta`…, `content_block_stop`, then `message_delta`,
+//! `message_stop`. A whole body is the message itself.
+
+use super::cost::Amount;
+use super::emit::{self, Name};
+use super::json::{Count, List, Text, compact, error_kind, parse};
+use super::{Malformed, Reader, Sink};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Usage};
+
+/// Reads `/v1/messages`, and what Vertex and Bedrock carry of it.
+#[derive(Default)]
+pub struct Messages {
+    usage: Reported,
+    tier: Name,
+    /// The block whose arguments came whole, before any delta.
+    complete_block: Option<u32>,
+}
+
+impl Reader for Messages {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: Wire<'_> = parse(payload)?;
+        match event.kind {
+            Kind::ContentBlockDelta => {
+                self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
+            }
+            Kind::ContentBlockStart => {
+                if let Some(block) = &event.content_block {
+                    self.block(event.index.index().unwrap_or(0), block, sink);
+                }
+            }
+            Kind::MessageStart => {
+                if let Some(message) = &event.message {
+                    self.start(message, sink);
+                }
+            }
+            Kind::MessageDelta => {
+                emit::finish(sink, 0, &event.delta.stop_reason);
+                self.report(event.usage.unwrap_or_default(), sink);
+            }
+            Kind::MessageStop => sink(Event::End),
+            Kind::Error => sink(Event::Error(
+                &event.error.map_or("error".into(), error_kind),
+            )),
+            Kind::Message | Kind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: Message<'_> = parse(payload)?;
+        if let Some(error) = body.error {
+            sink(Event::Error(&error_kind(error)));
+            return Ok(());
+        }
+        body.give(sink);
+        self.report(body.usage.unwrap_or_default(), sink);
+        Ok(())
+    }
+}
+
+impl Messages {
+    fn delta(&mut self, index: u32, delta: &Delta<'_>, sink: Sink<'_>) {
+        let (channel, text) = match delta.kind {
+            DeltaKind::TextDelta => (Channel::Answer, &delta.text),
+            DeltaKind::ThinkingDelta => (Channel::Reasoning, &delta.thinking),
+            DeltaKind::InputJsonDelta if self.complete_block != Some(index) => {
+                (Channel::ToolCall, &delta.partial_json)
+            }
+            DeltaKind::InputJsonDelta | DeltaKind::Other => return,
+        };
+        emit::delta(sink, emit::segment(0, index, channel), text);
+    }
+
+    /// A block that opens; its `input` is `{}` where the arguments follow in deltas.
+    fn block(&mut self, index: u32, block: &Block<'_>, sink: Sink<'_>) {
+        if block.give(index, false, sink) {
+            self.complete_block = Some(index);
+        }
+    }
+
+    /// A message that opens. Its `output_tokens` is a placeholder, unless the message
+    /// has ended already: then all of it is here.
+    fn start(&mut self, message: &Message<'_>, sink: Sink<'_>) {
+        message.give(sink);
+        let mut usage = message.usage.unwrap_or_default();
+        if message.stop_reason.is_empty() {
+            usage.output_tokens = Count(None);
+        }
+        self.report(usage, sink);
+    }
+
+    fn report(&mut self, newer: Reported, sink: Sink<'_>) {
+        self.usage = self.usage.overlaid(newer);
+        if let Some(word) = self.usage.tier() {
+            self.tier.service_tier(sink, word);
+        }
+        emit::usage(sink, self.usage.into());
+        if let Some(usd) = newer.cost.0 {
+            sink(Event::Cost(usd));
+        }
+    }
+}
+
+/// Any event of a stream.
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(rename = "type")]
+    kind: Kind,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Delta<'a>,
+    #[serde(borrow)]
+    content_block: Option<Block<'a>>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    usage: Option<Reported>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    MessageStart,
+    ContentBlockStart,
+    ContentBlockDelta,
+    MessageDelta,
+    MessageStop,
+    Message,
+    Error,
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(default, rename = "type")]
+    kind: DeltaKind,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    partial_json: Text<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DeltaKind {
+    TextDelta,
+    ThinkingDelta,
+    InputJsonDelta,
+    /// Signatures, citations, compactions: not generated text.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// A message, whole or as it opens.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default)]
+    content: List<Block<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+    usage: Option<Reported>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Message<'_> {
+    /// Gives everything but the usage.
+    fn give(&self, sink: Sink<'_>) {
+        Name::default().response_id(sink, &self.id);
+        Name::default().model(sink, &self.model);
+        for (index, block) in (0..).zip(self.content.iter()) {
+            block.give(index, true, sink);
+        }
+        emit::finish(sink, 0, &self.stop_reason);
+    }
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(default, rename = "type")]
+    kind: BlockKind,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BlockKind {
+    Text,
+    Thinking,
+    ToolUse,
+    ServerToolUse,
+    McpToolUse,
+    /// Results of server tools, redacted thinking, compactions.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Block<'_> {
+    /// Gives the block's text; whether it was the arguments of a call. `whole`: an
+    /// empty `input` is the arguments, rather than the place for those to come.
+    fn give(&self, index: u32, whole: bool, sink: Sink<'_>) -> bool {
+        match self.kind {
+            BlockKind::Text => {
+                emit::delta(sink, emit::segment(0, index, Channel::Answer), &self.text);
+            }
+            BlockKind::Thinking => {
+                let segment = emit::segment(0, index, Channel::Reasoning);
+                emit::delta(sink, segment, &self.thinking);
+            }
+            BlockKind::ToolUse | BlockKind::ServerToolUse | BlockKind::McpToolUse => {
+                let input = self.input.map(compact).unwrap_or_default();
+                if !input.is_empty() && (whole || input != "{}") {
+                    emit::delta(sink, emit::segment(0, index, Channel::ToolCall), &input);
+                    return true;
+                }
+            }
+            BlockKind::Other => {}
+        }
+        false
+    }
+}
+
+/// Usage as sent: `input_tokens` leaves out what a cache read or took in.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Reported {
+    input_tokens: Count,
+    cache_creation_input_tokens: Count,
+    cache_creation: Option<Written>,
+    cache_read_input_tokens: Count,
+    output_tokens: Count,
+    output_tokens_details: Option<OutputDetails>,
+    service_tier: Word,
+    /// `fast` has a price of its own.
+    speed: Word,
+    /// OpenRouter's, LiteLLM's.
+    cost: Amount,
+}
+
+/// A word of a usage that has few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Word(Option<&'static str>);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        Ok(Word(match &*text {
+            "" => None,
+            "standard" => Some("standard"),
+            "priority" => Some("priority"),
+            "batch" => Some("batch"),
+            "fast" => Some("fast"),
+            _ => Some("other"),
+        }))
+    }
+}
+
+/// What was written to a cache, by how long it is kept.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Written {
+    ephemeral_1h_input_tokens: Count,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    thinking_tokens: Count,
+}
+
+impl Reported {
+    /// The service tier as prices see it.
+    fn tier(&self) -> Option<&'static str> {
+        let fast = self.speed.0.filter(|speed| *speed == "fast");
+        fast.or(self.service_tier.0)
+    }
+
+    fn overlaid(self, newer: Reported) -> Reported {
+        Reported {
+            input_tokens: newer.input_tokens.or(self.input_tokens),
+            cache_creation_input_tokens: newer
+                .cache_creation_input_tokens
+                .or(self.cache_creation_input_tokens),
+            cache_creation: newer.cache_creation.or(self.cache_creation),
+            cache_read_input_tokens: newer
+                .cache_read_input_tokens
+                .or(self.cache_read_input_tokens),
+            output_tokens: newer.output_tokens.or(self.output_tokens),
+            output_tokens_details: newer.output_tokens_details.or(self.output_tokens_details),
+            service_tier: Word(newer.service_tier.0.or(self.service_tier.0)),
+            speed: Word(newer.speed.0.or(self.speed.0)),
+            cost: newer.cost,
+        }
+    }
+}
+
+impl From<Reported> for Usage {
+    fn from(sent: Reported) -> Self {
+        let cached_input = sent.cache_read_input_tokens.0;
+        let cache_write = sent.cache_creation_input_tokens.0;
+        Usage {
+            input: sent.input_tokens.0.map(|uncached| {
+                uncached
+                    .saturating_add(cached_input.unwrap_or(0))
+                    .saturating_add(cache_write.unwrap_or(0))
+            }),
+            cached_input,
+            cache_write,
+            cache_write_1h: sent
+                .cache_creation
+                .and_then(|w| w.ephemeral_1h_input_tokens.0),
+            output: sent.output_tokens.0,
+            reasoning: sent.output_tokens_details.and_then(|d| d.thinking_tokens.0),
+        }
+    }
+}
+
+/// Reads `/v1/complete`.
+#[derive(Default)]
+pub struct Complete {
+    model: Name,
+    id: Name,
+}
+
+impl Reader for Complete {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: Completion<'_> = parse(payload)?;
+        self.give(&event, sink);
+        if !event.stop_reason.is_empty() {
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: Completion<'_> = parse(payload)?;
+        self.give(&body, sink);
+        Ok(())
+    }
+}
+
+impl Complete {
+    fn give(&mut self, completion: &Completion<'_>, sink: Sink<'_>) {
+        if let Some(error) = completion.error {
+            sink(Event::Error(&error_kind(error)));
+        }
+        self.id.response_id(sink, &completion.id);
+        self.model.model(sink, &completion.model);
+        let segment = emit::segment(0, 0, Channel::Answer);
+        emit::delta(sink, segment, &completion.completion);
+        emit::finish(sink, 0, &completion.stop_reason);
+    }
+}
+
+#[derive(Deserialize)]
+struct Completion<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default)]
+    completion: Text<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}

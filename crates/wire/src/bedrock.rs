@@ -1,0 +1,290 @@
+//! Bedrock: `converse` and `converse-stream` here, `invoke` and
+//! `invoke-with-response-stream` in [`native`].
+
+mod native;
+
+pub use native::Invoke;
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, compact, is_word, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Usage};
+
+/// Reads Converse. Nova speaks the same natively, each event inside an object that
+/// names it.
+#[derive(Default)]
+pub struct Converse;
+
+impl Reader for Converse {
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        match name {
+            "contentBlockDelta" => parse::<BlockDelta<'_>>(payload)?.give(sink),
+            "messageStop" => parse::<MessageStop<'_>>(payload)?.give(sink),
+            "metadata" => parse::<Metadata<'_>>(payload)?.give(sink),
+            _ if is_exception(name) => sink(Event::Error(name)),
+            "" => parse::<Wrapped<'_>>(payload)?.give(sink),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: Body<'_> = parse(payload)?;
+        if let Some(kind) = body.error() {
+            sink(Event::Error(kind));
+        }
+        if let Some(message) = body.output.as_ref().and_then(|o| o.message.as_ref()) {
+            for (index, block) in (0..).zip(message.content.iter()) {
+                block.give(index, sink);
+            }
+        }
+        emit::finish(sink, 0, &body.stop_reason);
+        service_tier(&body.service_tier, sink);
+        emit::usage(sink, body.usage.unwrap_or_default().into());
+        Ok(())
+    }
+}
+
+/// Whether a frame's name is that of an exception, such as `throttlingException`.
+fn is_exception(name: &str) -> bool {
+    name.ends_with("Exception") || name.ends_with("Error")
+}
+
+/// Nova's own streaming: the event's name is a key.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wrapped<'a> {
+    #[serde(borrow)]
+    content_block_delta: Option<BlockDelta<'a>>,
+    #[serde(borrow)]
+    message_stop: Option<MessageStop<'a>>,
+    #[serde(borrow)]
+    metadata: Option<Metadata<'a>>,
+}
+
+impl Wrapped<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        if let Some(delta) = &self.content_block_delta {
+            delta.give(sink);
+        }
+        if let Some(stop) = &self.message_stop {
+            stop.give(sink);
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.give(sink);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockDelta<'a> {
+    #[serde(default)]
+    content_block_index: Count,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+}
+
+/// Citations, signatures and the results of server tools are not generated text.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow)]
+    reasoning_content: Option<ReasoningDelta<'a>>,
+    #[serde(borrow)]
+    tool_use: Option<ToolUseDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ReasoningDelta<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct ToolUseDelta<'a> {
+    #[serde(borrow, default)]
+    input: Text<'a>,
+}
+
+impl BlockDelta<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        let index = self.content_block_index.index().unwrap_or(0);
+        let Some(delta) = &self.delta else {
+            return;
+        };
+        emit::delta(sink, emit::segment(0, index, Channel::Answer), &delta.text);
+        if let Some(reasoning) = &delta.reasoning_content {
+            let segment = emit::segment(0, index, Channel::Reasoning);
+            emit::delta(sink, segment, &reasoning.text);
+        }
+        if let Some(call) = &delta.tool_use {
+            let segment = emit::segment(0, index, Channel::ToolCall);
+            emit::delta(sink, segment, &call.input);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MessageStop<'a> {
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+impl MessageStop<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        emit::finish(sink, 0, &self.stop_reason);
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    usage: Option<Reported>,
+    #[serde(borrow, default)]
+    service_tier: Object<ServiceTier<'a>>,
+}
+
+/// The service tier that was served.
+#[derive(Deserialize)]
+struct ServiceTier<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+}
+
+fn service_tier(tier: &Object<ServiceTier<'_>>, sink: Sink<'_>) {
+    if let Some(tier) = &tier.0 {
+        Name::default().service_tier(sink, &tier.kind);
+    }
+}
+
+impl Metadata<'_> {
+    /// The last event there is.
+    fn give(&self, sink: Sink<'_>) {
+        service_tier(&self.service_tier, sink);
+        emit::usage(sink, self.usage.unwrap_or_default().into());
+        sink(Event::End);
+    }
+}
+
+/// Usage as sent: `inputTokens` leaves out what a cache read or took in.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Reported {
+    input_tokens: Count,
+    output_tokens: Count,
+    cache_read_input_tokens: Count,
+    cache_read_input_token_count: Count,
+    cache_write_input_tokens: Count,
+    cache_write_input_token_count: Count,
+}
+
+impl From<Reported> for Usage {
+    fn from(sent: Reported) -> Self {
+        let cached = sent
+            .cache_read_input_tokens
+            .or(sent.cache_read_input_token_count);
+        let written = sent
+            .cache_write_input_tokens
+            .or(sent.cache_write_input_token_count);
+        let beside = cached.0.unwrap_or(0).saturating_add(written.0.unwrap_or(0));
+        Usage {
+            input: sent
+                .input_tokens
+                .0
+                .map(|count| count.saturating_add(beside)),
+            cached_input: cached.0,
+            cache_write: written.0,
+            output: sent.output_tokens.0,
+            reasoning: None,
+            cache_write_1h: None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(borrow)]
+    output: Option<Output<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+    usage: Option<Reported>,
+    #[serde(borrow, default)]
+    service_tier: Object<ServiceTier<'a>>,
+    /// An error's.
+    #[serde(borrow, default, alias = "Message")]
+    message: Text<'a>,
+    #[serde(borrow, default, rename = "__type")]
+    kind: Text<'a>,
+}
+
+impl Body<'_> {
+    fn error(&self) -> Option<&str> {
+        // A type may come with its namespace: `com.amazon.coral.service#…`.
+        let kind = self.kind.rsplit('#').next().unwrap_or_default();
+        if is_word(kind) {
+            return Some(kind);
+        }
+        (!self.message.is_empty()).then_some("error")
+    }
+}
+
+#[derive(Deserialize)]
+struct Output<'a> {
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    content: List<Block<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Block<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow)]
+    reasoning_content: Option<Reasoning<'a>>,
+    #[serde(borrow)]
+    tool_use: Option<ToolUse<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reasoning<'a> {
+    #[serde(borrow)]
+    reasoning_text: Option<ReasoningDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolUse<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+impl Block<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        emit::delta(sink, emit::segment(0, index, Channel::Answer), &self.text);
+        if let Some(thought) = self
+            .reasoning_content
+            .as_ref()
+            .and_then(|r| r.reasoning_text.as_ref())
+        {
+            let segment = emit::segment(0, index, Channel::Reasoning);
+            emit::delta(sink, segment, &thought.text);
+        }
+        if let Some(input) = self.tool_use.as_ref().and_then(|call| call.input) {
+            let segment = emit::segment(0, index, Channel::ToolCall);
+            emit::delta(sink, segment, &compact(input));
+        }
+    }
+}

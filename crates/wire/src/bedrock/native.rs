@@ -1,0 +1,454 @@
+//! Bedrock `invoke`: each model's own JSON, in a stream base64-encoded inside
+//! `{"bytes": …}`.
+
+use super::super::emit;
+use super::super::event_template::Repeat;
+use super::super::json::{Count, List, Object, Text, parse};
+use super::super::repair::repair;
+use super::super::{Malformed, Reader, Sink, reader};
+use super::is_exception;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokengauge_core::call::{Channel, Dialect, Event, Usage};
+
+/// Room for a chunk that is kept for the next.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// Reads InvokeModel. The first message tells whose JSON it is.
+#[derive(Default)]
+pub struct Invoke {
+    native: Option<Native>,
+    chunk: Vec<u8>,
+    reported: Usage,
+    ended: bool,
+}
+
+impl Reader for Invoke {
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if is_exception(name) {
+            sink(Event::Error(name));
+            return Ok(());
+        }
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.clear();
+        let decoded = match plain(payload) {
+            Some(bytes) => STANDARD.decode_vec(bytes, &mut chunk),
+            None => STANDARD.decode_vec(&*parse::<Outer<'_>>(payload)?.bytes, &mut chunk),
+        };
+        let read = match decoded {
+            Ok(()) => self.repaired_chunk(&chunk, sink),
+            Err(_) => Err(Malformed),
+        };
+        if chunk.capacity() <= KEPT_BYTES {
+            self.chunk = chunk;
+        }
+        read
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        match native(payload)? {
+            Some(mut native) => native.reader.body(payload, sink),
+            None => super::Converse.body(payload, sink),
+        }
+    }
+
+    fn finish(&mut self, sink: Sink<'_>) {
+        if let Some(native) = &mut self.native {
+            native.reader.finish(sink);
+        }
+    }
+}
+
+impl Invoke {
+    /// What the decoder's repair does for other dialects; it cannot see in here.
+    fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if self.chunk(chunk, sink).is_ok() {
+            return Ok(());
+        }
+        self.chunk(&repair(chunk).ok_or(Malformed)?, sink)
+    }
+
+    fn chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if self.native.is_none() {
+            self.native = native(chunk)?;
+        }
+        let native = self.native.as_mut().ok_or(Malformed)?;
+        let reported = &mut self.reported;
+        let mut over = false;
+        let repeated = native.event(chunk, &mut |event| match event {
+            Event::End => over = true,
+            Event::Usage(usage) => {
+                reported.overlay(usage);
+                sink(event);
+            }
+            _ => sink(event),
+        })?;
+        if !repeated && memchr::memmem::find(chunk, METRICS).is_some() {
+            over |= self.metrics(chunk, sink);
+        }
+        if over && !self.ended {
+            self.ended = true;
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    /// Bedrock's own counts, in the last chunk: taken where the model gave none.
+    fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
+        let Ok(Last {
+            metrics: Object(Some(metrics)),
+        }) = serde_json::from_slice(chunk)
+        else {
+            return false;
+        };
+        let mut usage: Usage = metrics.into();
+        usage.overlay(self.reported);
+        if usage != self.reported {
+            emit::usage(sink, usage);
+        }
+        true
+    }
+}
+
+/// The reader of what the messages hold, and its short way.
+struct Native {
+    reader: Box<dyn Reader>,
+    repeat: Repeat,
+}
+
+impl Native {
+    fn of(dialect: Dialect) -> Native {
+        Native {
+            reader: reader(dialect),
+            repeat: Repeat::new(dialect),
+        }
+    }
+
+    /// A family that no other dialect of ours speaks.
+    fn own(reader: impl Reader + 'static) -> Native {
+        Native {
+            reader: Box::new(reader),
+            repeat: Repeat::new(Dialect::Unknown),
+        }
+    }
+
+    /// Reads a message; whether it was the last one but for its text.
+    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
+        if self.repeat.give("", chunk, sink) {
+            return Ok(true);
+        }
+        let read = self.repeat.read(&mut *self.reader, "", chunk, sink);
+        read.map(|()| false)
+    }
+}
+
+/// What is inside `{"bytes":"…","p":"…"}` as Amazon writes it, without escapes. A message
+/// of any other form is parsed.
+fn plain(payload: &[u8]) -> Option<&[u8]> {
+    let rest = payload.strip_prefix(b"{\"bytes\":\"")?;
+    let (bytes, rest) = rest.split_at(memchr::memchr2(b'"', b'\\', rest)?);
+    if rest == b"\"}" {
+        return Some(bytes);
+    }
+    let padding = rest.strip_prefix(b"\",\"p\":\"")?.strip_suffix(b"\"}")?;
+    padding
+        .iter()
+        .all(u8::is_ascii_alphanumeric)
+        .then_some(bytes)
+}
+
+#[derive(Deserialize)]
+struct Outer<'a> {
+    #[serde(borrow)]
+    bytes: Text<'a>,
+}
+
+const METRICS: &[u8] = b"\"amazon-bedrock-invocationMetrics\"";
+
+#[derive(Deserialize)]
+struct Last {
+    #[serde(default, rename = "amazon-bedrock-invocationMetrics")]
+    metrics: Object<Metrics>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metrics {
+    input_token_count: Count,
+    output_token_count: Count,
+    cache_read_input_token_count: Count,
+    cache_write_input_token_count: Count,
+}
+
+impl From<Metrics> for Usage {
+    fn from(sent: Metrics) -> Self {
+        let cached_input = sent.cache_read_input_token_count.0;
+        let cache_write = sent.cache_write_input_token_count.0;
+        let beside = cached_input
+            .unwrap_or(0)
+            .saturating_add(cache_write.unwrap_or(0));
+        Usage {
+            input: sent.input_token_count.0.map(|n| n.saturating_add(beside)),
+            cached_input,
+            cache_write,
+            output: sent.output_token_count.0,
+            reasoning: None,
+            cache_write_1h: None,
+        }
+    }
+}
+
+/// The reader of the JSON that begins like `payload`; `None` where it is an error.
+fn native(payload: &[u8]) -> Result<Option<Native>, Malformed> {
+    let keys: Keys<'_> = parse(payload)?;
+    let family = keys.dialect().map(Native::of).or_else(|| keys.own());
+    match family {
+        Some(native) => Ok(Some(native)),
+        None if keys.message.is_some() => Ok(None),
+        None => Err(Malformed),
+    }
+}
+
+/// The keys that tell the families apart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Keys<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    completion: Option<IgnoredAny>,
+    message_start: Option<IgnoredAny>,
+    content_block_delta: Option<IgnoredAny>,
+    output: Option<IgnoredAny>,
+    output_text: Option<IgnoredAny>,
+    results: Option<IgnoredAny>,
+    generation: Option<IgnoredAny>,
+    outputs: Option<IgnoredAny>,
+    #[serde(default)]
+    choices: List<ChoiceKeys>,
+    text: Option<IgnoredAny>,
+    generations: Option<IgnoredAny>,
+    #[serde(rename = "event_type")]
+    event_type: Option<IgnoredAny>,
+    #[serde(rename = "is_finished")]
+    is_finished: Option<IgnoredAny>,
+    embedding: Option<IgnoredAny>,
+    embeddings: Option<IgnoredAny>,
+    message: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct ChoiceKeys {
+    text: Option<IgnoredAny>,
+}
+
+impl Keys<'_> {
+    /// The dialect of ours that the model speaks.
+    fn dialect(&self) -> Option<Dialect> {
+        if matches!(&*self.kind, "message_start" | "message" | "error") {
+            return Some(Dialect::Anthropic);
+        }
+        if self.completion.is_some() {
+            return Some(Dialect::AnthropicComplete);
+        }
+        if self.message_start.is_some()
+            || self.content_block_delta.is_some()
+            || self.output.is_some()
+        {
+            return Some(Dialect::BedrockConverse);
+        }
+        if let Some(choice) = self.choices.first() {
+            return Some(match choice.text {
+                Some(_) => Dialect::OpenaiCompletions,
+                None => Dialect::OpenaiChat,
+            });
+        }
+        if self.embedding.is_some() || self.embeddings.is_some() {
+            return Some(Dialect::Embeddings);
+        }
+        let cohere = [
+            &self.text,
+            &self.generations,
+            &self.event_type,
+            &self.is_finished,
+        ];
+        cohere
+            .iter()
+            .any(|key| key.is_some())
+            .then_some(Dialect::CohereV1)
+    }
+
+    /// The reader of a family that is spoken here alone.
+    fn own(&self) -> Option<Native> {
+        if self.output_text.is_some() || self.results.is_some() {
+            return Some(Native::own(Titan));
+        }
+        if self.generation.is_some() {
+            return Some(Native::own(Llama));
+        }
+        self.outputs.is_some().then(|| Native::own(Mistral))
+    }
+}
+
+fn answer(sink: Sink<'_>, choice: u32, text: &str) {
+    emit::delta(sink, emit::segment(choice, 0, Channel::Answer), text);
+}
+
+/// Amazon Titan's text models.
+struct Titan;
+
+impl Reader for Titan {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: TitanText<'_> = parse(payload)?;
+        answer(sink, 0, &sent.output_text);
+        emit::finish(sink, 0, &sent.completion_reason);
+        let mut generated = None;
+        for (choice, result) in (0..).zip(sent.results.iter()) {
+            answer(sink, choice, &result.output_text);
+            emit::finish(sink, choice, &result.completion_reason);
+            let sum = |count: u64| count.saturating_add(generated.unwrap_or(0));
+            generated = result.token_count.0.map(sum).or(generated);
+        }
+        let usage = Usage {
+            input: sent.input_text_token_count.0,
+            output: sent.total_output_text_token_count.0.or(generated),
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TitanText<'a> {
+    #[serde(borrow, default)]
+    output_text: Text<'a>,
+    #[serde(borrow, default)]
+    completion_reason: Text<'a>,
+    #[serde(borrow, default)]
+    results: List<TitanResult<'a>>,
+    #[serde(default)]
+    input_text_token_count: Count,
+    #[serde(default)]
+    total_output_text_token_count: Count,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TitanResult<'a> {
+    #[serde(default)]
+    token_count: Count,
+    #[serde(borrow, default)]
+    output_text: Text<'a>,
+    #[serde(borrow, default)]
+    completion_reason: Text<'a>,
+}
+
+/// Meta Llama.
+struct Llama;
+
+impl Reader for Llama {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: Generation<'_> = parse(payload)?;
+        answer(sink, 0, &sent.generation);
+        emit::finish(sink, 0, &sent.stop_reason);
+        let usage = Usage {
+            input: sent.prompt_token_count.0,
+            output: sent.generation_token_count.0,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+/// The generated tokens are counted up from event to event.
+#[derive(Deserialize)]
+struct Generation<'a> {
+    #[serde(borrow, default)]
+    generation: Text<'a>,
+    #[serde(default)]
+    prompt_token_count: Count,
+    #[serde(default)]
+    generation_token_count: Count,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+/// Mistral's first models.
+struct Mistral;
+
+impl Reader for Mistral {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: Outputs<'_> = parse(payload)?;
+        for (choice, output) in (0..).zip(sent.outputs.iter()) {
+            answer(sink, choice, &output.text);
+            emit::finish(sink, choice, &output.stop_reason);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+#[derive(Deserialize)]
+struct Outputs<'a> {
+    #[serde(borrow, default)]
+    outputs: List<Output<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Output<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(payload: &str) -> Result<Vec<String>, Malformed> {
+        let mut said = Vec::new();
+        let sink: Sink<'_> = &mut |event| said.push(format!("{event:?}"));
+        Invoke::default().event("chunk", payload.as_bytes(), sink)?;
+        Ok(said)
+    }
+
+    #[test]
+    fn a_message_is_read_however_its_object_is_written() {
+        let inside = STANDARD.encode(r#"{"generation":" word","stop_reason":null}"#);
+        let plain = read(&format!(r#"{{"bytes":"{inside}","p":"abcd"}}"#)).expect("a message");
+        assert!(plain[0].contains(" word"), "{plain:?}");
+        let escaped = inside.replace('=', r"\u003d");
+        for other in [
+            format!(r#"{{"bytes":"{inside}"}}"#),
+            format!(r#"{{"p":"abcd","bytes":"{inside}"}}"#),
+            format!(r#"{{ "bytes" : "{inside}" , "p" : "a\"b" }}"#),
+            format!(r#"{{"bytes":"{inside}","p":"abcd","more":{{"bytes":"x"}}}}"#),
+            format!(r#"{{"bytes":"{escaped}","p":"abcd"}}"#),
+        ] {
+            assert_eq!(read(&other), Ok(plain.clone()), "{other}");
+        }
+        for bad in [
+            format!(r#"{{"bytes":"{inside}"#),
+            format!(r#"{{"bytes":"{inside}","p":"abcd""#),
+            r#"{"bytes":"***","p":"abcd"}"#.to_owned(),
+        ] {
+            assert_eq!(read(&bad), Err(Malformed), "{bad}");
+        }
+    }
+}

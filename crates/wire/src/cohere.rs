@@ -1,0 +1,399 @@
+//! Cohere chat, v1 and v2, and v1's generate.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Segment, Usage};
+
+const ANSWER: Segment = Segment {
+    choice: 0,
+    index: 0,
+    channel: Channel::Answer,
+};
+const PLAN: Segment = Segment {
+    choice: 0,
+    index: 0,
+    channel: Channel::Reasoning,
+};
+
+/// Reads `/v2/chat`.
+#[derive(Default)]
+pub struct V2 {
+    ended: bool,
+}
+
+impl Reader for V2 {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: V2Event<'_> = parse(payload)?;
+        let index = event.index.index().unwrap_or(0);
+        if !event.id.is_empty() {
+            sink(Event::ResponseId(&event.id));
+        }
+        if let Some(delta) = &event.delta {
+            delta.give(index, sink);
+        }
+        if &*event.kind == "message-end" && !self.ended {
+            self.ended = true;
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: V2Body<'_> = parse(payload)?;
+        let Some(message) = &body.message.0 else {
+            sink(Event::Error("error"));
+            return Ok(());
+        };
+        Name::default().response_id(sink, &body.id);
+        message.give(sink);
+        finish(sink, 0, &body.finish_reason);
+        emit::usage(sink, body.usage.unwrap_or_default().into());
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct V2Event<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow)]
+    delta: Option<V2Delta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct V2Delta<'a> {
+    #[serde(borrow)]
+    message: Option<V2DeltaMessage<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    usage: Option<Reported>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl V2Delta<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        if let Some(error) = self.error {
+            sink(Event::Error(&error_kind(error)));
+        }
+        if let Some(message) = &self.message {
+            message.give(index, sink);
+        }
+        finish(sink, 0, &self.finish_reason);
+        emit::usage(sink, self.usage.unwrap_or_default().into());
+    }
+}
+
+/// In `message-start` the fields hold lists, empty ones.
+#[derive(Deserialize)]
+struct V2DeltaMessage<'a> {
+    #[serde(borrow, default)]
+    content: Object<V2Content<'a>>,
+    #[serde(borrow, default)]
+    tool_plan: Text<'a>,
+    #[serde(borrow, default)]
+    tool_calls: Object<V2ToolCall<'a>>,
+}
+
+impl V2DeltaMessage<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        emit::delta(sink, PLAN, &self.tool_plan);
+        if let Some(content) = &self.content.0 {
+            content.give(index, sink);
+        }
+        if let Some(call) = &self.tool_calls.0 {
+            call.give(index, sink);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct V2Content<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+}
+
+impl V2Content<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        // The plan is the reasoning before the first block.
+        let reasoning = emit::segment(0, index.saturating_add(1), Channel::Reasoning);
+        emit::delta(sink, reasoning, &self.thinking);
+        emit::delta(sink, emit::segment(0, index, Channel::Answer), &self.text);
+    }
+}
+
+#[derive(Deserialize)]
+struct V2ToolCall<'a> {
+    #[serde(borrow)]
+    function: Option<V2Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct V2Function<'a> {
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl V2ToolCall<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        if let Some(sent) = self.function.as_ref().and_then(|f| f.arguments) {
+            emit::delta(sink, call(index), &arguments(sent));
+        }
+    }
+}
+
+fn call(index: u32) -> Segment {
+    emit::segment(0, index, Channel::ToolCall)
+}
+
+/// Why a choice ended. `ERROR`, `ERROR_TOXIC` and `ERROR_LIMIT` are all that the first
+/// version says of an error; the second says it with an `error` mostly.
+fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
+    if reason.starts_with("ERROR") {
+        sink(Event::Error(reason));
+    }
+    emit::finish(sink, choice, reason);
+}
+
+/// A whole answer; where it is an error, `message` is a string.
+#[derive(Deserialize)]
+struct V2Body<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    message: Object<V2Message<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    usage: Option<Reported>,
+}
+
+#[derive(Deserialize)]
+struct V2Message<'a> {
+    #[serde(borrow, default)]
+    tool_plan: Text<'a>,
+    #[serde(borrow, default)]
+    content: List<V2Content<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: List<V2ToolCall<'a>>,
+}
+
+impl V2Message<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        emit::delta(sink, PLAN, &self.tool_plan);
+        for (index, content) in (0..).zip(self.content.iter()) {
+            content.give(index, sink);
+        }
+        for (index, call) in (0..).zip(self.tool_calls.iter()) {
+            call.give(index, sink);
+        }
+    }
+}
+
+/// Usage as sent, v2's `usage` and v1's `meta`: what was processed, and what is billed.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Reported {
+    tokens: Option<Tokens>,
+    billed_units: Option<Tokens>,
+    cached_tokens: Count,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    input_tokens: Count,
+    output_tokens: Count,
+    reasoning_tokens: Count,
+}
+
+impl From<Reported> for Usage {
+    fn from(sent: Reported) -> Self {
+        let tokens = sent.tokens.or(sent.billed_units).unwrap_or_default();
+        Usage {
+            input: tokens.input_tokens.0,
+            cached_input: sent.cached_tokens.0,
+            cache_write: None,
+            output: tokens.output_tokens.0,
+            reasoning: tokens.reasoning_tokens.0,
+            cache_write_1h: None,
+        }
+    }
+}
+
+/// Reads `/v1/chat` and `/v1/generate`.
+#[derive(Default)]
+pub struct V1 {
+    answered: bool,
+    called: bool,
+    ended: bool,
+}
+
+impl Reader for V1 {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: V1Event<'_> = parse(payload)?;
+        match &*event.event_type {
+            // Generate has no event types.
+            "" | "text-generation" | "stream-end" | "stream-start" => {}
+            "tool-calls-chunk" => return self.call_delta(&event, sink),
+            "tool-calls-generation" => return self.calls(&event, sink),
+            _ => return Ok(()),
+        }
+        if !event.text.is_empty() {
+            self.answered = true;
+            let segment = emit::segment(event.index.index().unwrap_or(0), 0, Channel::Answer);
+            emit::delta(sink, segment, &event.text);
+        }
+        if event.is_finished == Some(true) && !self.ended {
+            self.ended = true;
+            self.end(&event, sink);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: V1Body<'_> = parse(payload)?;
+        if !body.message.is_empty() {
+            sink(Event::Error("error"));
+        }
+        body.give(true, true, sink);
+        Ok(())
+    }
+}
+
+impl V1 {
+    /// What the model plans to do, or a piece of a call's arguments.
+    fn call_delta(&mut self, event: &V1Event<'_>, sink: Sink<'_>) -> Result<(), Malformed> {
+        emit::delta(sink, PLAN, &event.text);
+        if let Some(delta) = &event.tool_call_delta {
+            self.called = true;
+            let index = delta.index.index().unwrap_or(0);
+            emit::delta(sink, call(index), &delta.parameters);
+        }
+        Ok(())
+    }
+
+    /// All calls again, or for the first time.
+    fn calls(&mut self, event: &V1Event<'_>, sink: Sink<'_>) -> Result<(), Malformed> {
+        if !self.called {
+            self.called = true;
+            give_calls(&event.tool_calls, sink);
+        }
+        Ok(())
+    }
+
+    /// The end repeats everything that was streamed.
+    fn end(&mut self, event: &V1Event<'_>, sink: Sink<'_>) {
+        if let Some(response) = &event.response {
+            response.give(!self.answered, !self.called, sink);
+        }
+        let repeated = event.response.as_ref().is_some_and(V1Body::finished);
+        if !repeated {
+            finish(sink, 0, &event.finish_reason);
+        }
+        sink(Event::End);
+    }
+}
+
+#[derive(Deserialize)]
+struct V1Event<'a> {
+    #[serde(borrow, default)]
+    event_type: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow)]
+    tool_call_delta: Option<V1CallDelta<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: List<V1Call<'a>>,
+    is_finished: Option<bool>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow)]
+    response: Option<V1Body<'a>>,
+}
+
+#[derive(Deserialize)]
+struct V1CallDelta<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    parameters: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct V1Call<'a> {
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+}
+
+/// A whole answer of chat or generate; where it is an error, there is a `message`.
+#[derive(Deserialize)]
+struct V1Body<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    response_id: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    tool_calls: List<V1Call<'a>>,
+    #[serde(borrow, default)]
+    generations: List<Generation<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    meta: Option<Reported>,
+}
+
+#[derive(Deserialize)]
+struct Generation<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+}
+
+impl V1Body<'_> {
+    fn finished(&self) -> bool {
+        let generated = self.generations.iter().any(|g| !g.finish_reason.is_empty());
+        generated || !self.finish_reason.is_empty()
+    }
+
+    fn give(&self, with_text: bool, with_calls: bool, sink: Sink<'_>) {
+        Name::default().response_id(sink, &self.id);
+        Name::default().response_id(sink, &self.response_id);
+        if with_text {
+            emit::delta(sink, ANSWER, &self.text);
+        }
+        if with_calls {
+            give_calls(&self.tool_calls, sink);
+        }
+        finish(sink, 0, &self.finish_reason);
+        for (choice, generation) in (0..).zip(self.generations.iter()) {
+            if with_text {
+                let segment = emit::segment(choice, 0, Channel::Answer);
+                emit::delta(sink, segment, &generation.text);
+            }
+            finish(sink, choice, &generation.finish_reason);
+        }
+        emit::usage(sink, self.meta.unwrap_or_default().into());
+    }
+}
+
+fn give_calls(calls: &[V1Call<'_>], sink: Sink<'_>) {
+    for (index, sent) in (0..).zip(calls) {
+        let parameters = sent.parameters.map(arguments).unwrap_or_default();
+        emit::delta(sink, call(index), &parameters);
+    }
+}

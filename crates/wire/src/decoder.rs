@@ -1,0 +1,237 @@
+//! From the bytes of a response body to events: encoding, framing, dialect.
+
+use super::body::{Body, Rest, framing_of};
+use super::encoding::Encoding;
+use super::events::Events;
+use super::{Broken, Limits, Sink};
+use std::sync::Arc;
+use tokengauge_core::call::Dialect;
+use tokengauge_core::memory::{Memory, Share};
+
+/// How events are cut out of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// One JSON value per line.
+    Ndjson,
+    /// One JSON value, read whole.
+    Json,
+    /// A JSON array that grows.
+    JsonArray,
+    /// Amazon's binary event stream.
+    AwsEventStream,
+    /// WebSocket frames, either direction.
+    WebSocket,
+}
+
+/// What of a response head decides how its body is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseHead<'a> {
+    /// The status code.
+    pub status: u16,
+    /// `content-type` as sent.
+    pub content_type: Option<&'a str>,
+    /// `content-encoding` as sent.
+    pub content_encoding: Option<&'a str>,
+}
+
+/// What a framing finds.
+pub(super) enum Item<'a> {
+    /// A comment.
+    Comment,
+    /// A wire event: its name where the framing has one, and its payload.
+    Event { name: &'a str, payload: &'a [u8] },
+    /// An error beside the wire events: llama-box's SSE line `error: {…}`.
+    Error { payload: &'a [u8] },
+    /// A wire event that is an error by its framing, with its type.
+    Exception(&'a str),
+    /// A wire event that is damaged.
+    Unparsed,
+}
+
+/// Cuts wire events out of bytes.
+pub(super) trait Splitter: Send {
+    /// Takes the next bytes.
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken>;
+
+    /// The bytes are over: gives what only their end completes.
+    fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
+}
+
+/// An event up to this is read without asking for memory.
+const SHORT: usize = 64 * 1024;
+/// How often a text may be copied while it is read: one with escapes, once as a whole and
+/// once as its longest string. The one thread that reads whole bodies may hold so many
+/// copies of one beyond the memory of all calls.
+pub const COPIES: usize = 2;
+
+/// Whether the memory allows to read what was found. Structures have a bound of their own.
+fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
+    match item {
+        Item::Event { payload, .. } | Item::Error { payload } if payload.len() > SHORT => {
+            parsing.resize(payload.len().saturating_mul(COPIES))
+        }
+        _ => true,
+    }
+}
+
+/// Reads one response body.
+pub struct Decoder {
+    /// Where the body is encoded.
+    encoding: Option<Box<Encoding>>,
+    body: Body,
+    events: Events,
+    /// What reading a long event takes, while it is read.
+    parsing: Share,
+    broken: Option<Broken>,
+}
+
+impl Decoder {
+    /// A decoder for the body behind `head`.
+    pub fn new(dialect: Dialect, head: &ResponseHead<'_>, limits: Limits) -> Self {
+        Decoder::within(&Memory::unbounded(), dialect, head, limits)
+    }
+
+    /// The same, that holds what `memory` allows.
+    pub fn within(
+        memory: &Arc<Memory>,
+        dialect: Dialect,
+        head: &ResponseHead<'_>,
+        limits: Limits,
+    ) -> Self {
+        let declared = head.content_type.and_then(framing_of);
+        let body = Body::undecided(declared, dialect, limits, memory);
+        Decoder::build(
+            Events::new(dialect),
+            body,
+            head.content_encoding,
+            &limits,
+            memory,
+        )
+    }
+
+    /// A decoder for a body whose framing is known. For [`Framing::WebSocket`],
+    /// `encoding` is the `sec-websocket-extensions` that were agreed on.
+    pub fn with_framing(
+        dialect: Dialect,
+        framing: Framing,
+        encoding: Option<&str>,
+        limits: Limits,
+    ) -> Self {
+        let memory = Memory::unbounded();
+        Decoder::with_framing_within(&memory, dialect, framing, encoding, limits)
+    }
+
+    /// The same, that holds what `memory` allows.
+    pub fn with_framing_within(
+        memory: &Arc<Memory>,
+        dialect: Dialect,
+        framing: Framing,
+        encoding: Option<&str>,
+        limits: Limits,
+    ) -> Self {
+        if framing == Framing::WebSocket {
+            let body = Body::websocket(encoding, limits, memory);
+            return Decoder::build(Events::of_socket(dialect), body, None, &limits, memory);
+        }
+        let body = Body::framed(framing, limits, memory);
+        Decoder::build(Events::new(dialect), body, encoding, &limits, memory)
+    }
+
+    fn build(
+        events: Events,
+        body: Body,
+        encoding: Option<&str>,
+        limits: &Limits,
+        memory: &Arc<Memory>,
+    ) -> Self {
+        let (encoding, broken) = match Encoding::new(encoding, limits, memory) {
+            Ok(encoding) => (encoding, None),
+            Err(broken) => (None, Some(broken)),
+        };
+        Decoder {
+            encoding: encoding.map(Box::new),
+            body,
+            events,
+            parsing: Share::empty(memory),
+            broken,
+        }
+    }
+
+    /// Takes the next bytes of the body.
+    ///
+    /// # Errors
+    /// [`Broken`] once the rest of the body cannot be read, and ever after.
+    pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let (body, events, parsing) = (&mut self.body, &mut self.events, &mut self.parsing);
+        let mut refused = false;
+        let mut take = |item: Item<'_>| {
+            if refused || !allowed(parsing, &item) {
+                refused = true;
+            } else {
+                events.take(item, sink);
+            }
+        };
+        let result = match &mut self.encoding {
+            None => body.push(bytes, &mut take),
+            Some(encoding) => encoding.push(bytes, &mut |decoded| body.push(decoded, &mut take)),
+        };
+        let result = if refused { Err(Broken::Memory) } else { result };
+        let _ = self.parsing.resize(0);
+        self.broken = result.err();
+        result
+    }
+
+    /// The body is over.
+    ///
+    /// # Errors
+    /// As for [`Decoder::push`].
+    pub fn finish(&mut self, sink: Sink<'_>) -> Result<(), Broken> {
+        let events = &mut self.events;
+        match self.body.finish() {
+            Rest::Events(mut splitter) => {
+                if self.broken.is_none() {
+                    splitter.finish(&mut |item| events.take(item, sink));
+                }
+                events.finish(sink);
+            }
+            Rest::Whole(body) if self.broken.is_none() => {
+                self.parsing
+                    .resize_anyway(body.len().saturating_mul(COPIES));
+                events.whole(body.as_slice(), sink);
+                let _ = self.parsing.resize(0);
+            }
+            Rest::Unread => events.take(Item::Unparsed, sink),
+            Rest::Whole(_) | Rest::Nothing => {}
+        }
+        self.broken.map_or(Ok(()), Err)
+    }
+
+    /// The dialect, as the wire confirmed or corrected it.
+    pub fn dialect(&self) -> Dialect {
+        self.events.dialect()
+    }
+
+    /// Whether events are given as they arrive. `false`: the whole body is read by
+    /// [`Decoder::finish`]. The body's first bytes may correct what its head said.
+    pub fn is_stream(&self) -> bool {
+        self.body.framing() != Framing::Json
+    }
+
+    /// Wire events so far.
+    pub fn messages(&self) -> u64 {
+        self.events.messages()
+    }
+
+    /// SSE comments so far.
+    pub fn comments(&self) -> u64 {
+        self.events.comments()
+    }
+}
+
+#[cfg(test)]
+mod tests;

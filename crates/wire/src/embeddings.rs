@@ -1,0 +1,142 @@
+//! Embeddings and rerankers of any provider: no text, only what they cost.
+
+use super::cost::Amount;
+use super::emit::{self, Name};
+use super::json::{Count, Text, error_kind};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{EngineReport, Event, Usage};
+
+/// Reads embeddings.
+#[derive(Default)]
+pub struct Embeddings;
+
+impl Reader for Embeddings {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        read(payload, sink)
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        read(payload, sink)
+    }
+}
+
+/// Reads rerankings.
+#[derive(Default)]
+pub struct Rerank;
+
+impl Reader for Rerank {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        read(payload, sink)
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        read(payload, sink)
+    }
+}
+
+fn read(payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+    // Hugging Face's server answers with the bare vectors.
+    if payload.trim_ascii_start().starts_with(b"[") {
+        return Ok(());
+    }
+    let body: Body<'_> = serde_json::from_slice(payload)?;
+    if let Some(error) = body.error {
+        sink(Event::Error(&error_kind(error)));
+    } else if !body.message.is_empty() {
+        sink(Event::Error("error"));
+    }
+    Name::default().response_id(sink, &body.id);
+    Name::default().model(sink, &body.model);
+    let input = body.input();
+    emit::usage(
+        sink,
+        Usage {
+            input: input.0,
+            ..Usage::default()
+        },
+    );
+    if let Some(usd) = body.usage.and_then(|usage| usage.cost.0) {
+        sink(Event::Cost(usd));
+    }
+    body.engine(sink);
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    usage: Option<Tokens>,
+    meta: Option<Meta>,
+    #[serde(rename = "usageMetadata")]
+    usage_metadata: Option<UsageMetadata>,
+    #[serde(default, rename = "inputTextTokenCount")]
+    input_text_token_count: Count,
+    #[serde(default)]
+    prompt_eval_count: Count,
+    /// Nanoseconds, as the other duration.
+    #[serde(default)]
+    total_duration: Count,
+    #[serde(default)]
+    load_duration: Count,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+}
+
+impl Body<'_> {
+    /// Input is all there is, so a total stands for it.
+    fn input(&self) -> Count {
+        let usage = self.usage.unwrap_or_default();
+        let meta = self.meta.unwrap_or_default();
+        let billed = meta.tokens.or(meta.billed_units).unwrap_or_default();
+        let google = self.usage_metadata.unwrap_or_default();
+        usage
+            .prompt_tokens
+            .or(usage.input_tokens)
+            .or(usage.total_tokens)
+            .or(billed.input_tokens)
+            .or(google.prompt_token_count)
+            .or(self.input_text_token_count)
+            .or(self.prompt_eval_count)
+    }
+
+    fn engine(&self, sink: Sink<'_>) {
+        let seconds = |nanoseconds: Count| nanoseconds.0.map(|count| count as f64 / 1e9);
+        if self.total_duration.0.is_some() {
+            sink(Event::Engine(EngineReport {
+                prompt_tokens: self.prompt_eval_count.0,
+                load_seconds: seconds(self.load_duration),
+                total_seconds: seconds(self.total_duration),
+                ..EngineReport::default()
+            }));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    prompt_tokens: Count,
+    input_tokens: Count,
+    total_tokens: Count,
+    cost: Amount,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    tokens: Option<Tokens>,
+    billed_units: Option<Tokens>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct UsageMetadata {
+    prompt_token_count: Count,
+}

@@ -1,0 +1,260 @@
+//! Undoes content encodings on the copy: incrementally, in a fixed buffer, and
+//! only up to a bound. The traffic keeps its compressed bytes.
+
+mod brotli;
+mod codec;
+
+use super::{Broken, Limits};
+use brotli::Brotli;
+use codec::{Codec, Deflate, Zstd};
+use compression_codecs::{DeflateDecoder, GzipDecoder, ZlibDecoder};
+use compression_core::util::{PartialBuffer, WriteBuffer};
+use std::sync::Arc;
+use tokengauge_core::memory::{Memory, Share};
+
+/// What one call of a decompressor may give at most.
+const OUTPUT_BYTES: usize = 16 * 1024;
+/// Event streams shrink 5 to 50 times. A body over this ratio is a bomb, once it
+/// is over `FREE_BYTES`.
+const MAX_RATIO: u64 = 250;
+/// What may come out whatever went in.
+const FREE_BYTES: u64 = 4 << 20;
+/// More encodings on top of each other than this are refused.
+const MAX_STAGES: usize = 3;
+
+/// Takes decoded bytes as they come.
+pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Broken>;
+
+/// The decoders of one body that is encoded, outermost encoding first.
+pub(super) struct Encoding {
+    stages: Vec<Stage>,
+    input: u64,
+    output: u64,
+    limit: u64,
+}
+
+impl Encoding {
+    /// The decoders for a `content-encoding` as sent; `None` where bytes pass as they are.
+    pub(super) fn new(
+        names: Option<&str>,
+        limits: &Limits,
+        memory: &Arc<Memory>,
+    ) -> Result<Option<Self>, Broken> {
+        let mut stages = Vec::new();
+        for name in names.unwrap_or_default().split(',').rev() {
+            stages.extend(Stage::new(name.trim(), memory)?);
+        }
+        if stages.len() > MAX_STAGES {
+            return Err(Broken::Encoding);
+        }
+        Ok((!stages.is_empty()).then_some(Encoding {
+            stages,
+            input: 0,
+            output: 0,
+            limit: limits.decoded_bytes,
+        }))
+    }
+
+    /// Decodes the next bytes.
+    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+        self.input += bytes.len() as u64;
+        let allowed = self
+            .limit
+            .min(FREE_BYTES + MAX_RATIO.saturating_mul(self.input));
+        let output = &mut self.output;
+        run(
+            &mut self.stages,
+            bytes,
+            &mut |decoded| {
+                *output = output.saturating_add(decoded as u64);
+                if *output > allowed {
+                    return Err(Broken::TooLarge);
+                }
+                Ok(())
+            },
+            out,
+        )
+    }
+}
+
+/// Has each stage decode what the one outside it gives; `count` hears how much each gave.
+fn run(
+    stages: &mut [Stage],
+    bytes: &[u8],
+    count: &mut dyn FnMut(usize) -> Result<(), Broken>,
+    out: Output<'_>,
+) -> Result<(), Broken> {
+    match stages.split_first_mut() {
+        None => out(bytes),
+        Some((outer, inner)) => outer.push(bytes, &mut |decoded| {
+            count(decoded.len())?;
+            run(inner, decoded, count, out)
+        }),
+    }
+}
+
+/// One decoder.
+pub(super) struct Stage {
+    codec: Coding,
+    buffer: Box<[u8]>,
+    /// What the decoder and the buffer take of the memory.
+    share: Share,
+    ended: bool,
+    /// A whole body has come: what follows may be no other, and then it is left alone.
+    whole: bool,
+    trailing: bool,
+}
+
+enum Coding {
+    Ready(Box<dyn Codec>),
+    /// `deflate`: zlib by the standard, raw by some; the first two bytes tell.
+    Deflate(Option<u8>),
+}
+
+impl Stage {
+    fn new(name: &str, memory: &Arc<Memory>) -> Result<Option<Self>, Broken> {
+        let codec: Box<dyn Codec> = match name.to_ascii_lowercase().as_str() {
+            "" | "identity" => return Ok(None),
+            "deflate" => return Ok(Some(Stage::with(Coding::Deflate(None), memory))),
+            "gzip" | "x-gzip" => Box::new(Deflate(GzipDecoder::new())),
+            "br" => Box::<Brotli>::default(),
+            "zstd" => Box::new(Zstd::new()?),
+            _ => return Err(Broken::Encoding),
+        };
+        Ok(Some(Stage::with(Coding::Ready(codec), memory)))
+    }
+
+    /// A decoder of raw deflate, as WebSocket's `permessage-deflate` uses it.
+    pub(super) fn raw_deflate(memory: &Arc<Memory>) -> Self {
+        let codec = Box::new(Deflate(DeflateDecoder::new()));
+        Stage::with(Coding::Ready(codec), memory)
+    }
+
+    fn with(codec: Coding, memory: &Arc<Memory>) -> Self {
+        Stage {
+            codec,
+            buffer: Box::default(),
+            share: Share::empty(memory),
+            ended: false,
+            whole: false,
+            trailing: false,
+        }
+    }
+
+    /// Decodes the next bytes. What follows a whole body is either another member
+    /// or frame, or padding that is left alone.
+    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+        if self.trailing || bytes.is_empty() {
+            return Ok(());
+        }
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; OUTPUT_BYTES].into_boxed_slice();
+        }
+        let Coding::Deflate(held) = &mut self.codec else {
+            return self.decode(bytes, out);
+        };
+        let first = held.take();
+        match first.map_or(bytes, |_| &bytes[..1]) {
+            [second] | [_, second, ..] => {
+                let first_byte = first.unwrap_or(bytes[0]);
+                if first.is_none() && bytes.len() == 1 {
+                    *held = Some(first_byte);
+                    return Ok(());
+                }
+                self.codec = Coding::Ready(deflate(first_byte, *second));
+                if first.is_some() {
+                    self.decode(&[first_byte], out)?;
+                }
+                self.decode(bytes, out)
+            }
+            [] => Ok(()),
+        }
+    }
+
+    fn decode(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+        let Coding::Ready(codec) = &mut self.codec else {
+            return Err(Broken::Encoding);
+        };
+        let mut input = PartialBuffer::new(bytes);
+        loop {
+            if self.ended {
+                if input.unwritten().is_empty() {
+                    return Ok(());
+                }
+                codec.reinit().map_err(|_| Broken::Encoding)?;
+            }
+            let mut output = WriteBuffer::new_initialized(&mut self.buffer);
+            let drained = input.unwritten().is_empty();
+            let done = match codec.decode(&mut input, &mut output) {
+                Ok(done) => done,
+                // Asked once too often whether anything is left to give.
+                Err(_) if drained => return Ok(()),
+                Err(_) if self.whole => {
+                    self.trailing = true;
+                    return Ok(());
+                }
+                Err(_) => return Err(Broken::Encoding),
+            };
+            let (full, written) = (output.has_no_spare_space(), output.written_len());
+            if !self.share.resize(OUTPUT_BYTES + codec.held()) {
+                return Err(Broken::Memory);
+            }
+            self.ended = done;
+            self.whole |= done;
+            out(&self.buffer[..written])?;
+            if !done && !full && input.unwritten().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// RFC 1950: the low four bits of the first byte are 8 and both bytes, as a number,
+/// divide by 31. Raw deflate that begins like that is about one in a thousand.
+fn deflate(first: u8, second: u8) -> Box<dyn Codec> {
+    let header = u16::from(first) << 8 | u16::from(second);
+    if first & 0x0f == 8 && first >> 4 <= 7 && header % 31 == 0 {
+        Box::new(Deflate(ZlibDecoder::new()))
+    } else {
+        Box::new(Deflate(DeflateDecoder::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Raw deflate: a stored block with `hi`, the last one.
+    const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
+
+    fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, Broken> {
+        let mut encoding =
+            Encoding::new(Some("deflate"), &Limits::default(), &Memory::unbounded())?
+                .expect("decoders");
+        let mut all = Vec::new();
+        for piece in body.chunks(cut) {
+            encoding.push(piece, &mut |bytes| {
+                all.extend_from_slice(bytes);
+                Ok(())
+            })?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn what_follows_a_whole_body_and_is_no_other_is_left_alone_however_it_is_cut() {
+        // Its first byte could begin another body.
+        let trailed = [BODY, b"\0\x01\x02\x03\x04 no deflate"].concat();
+        for cut in 1..trailed.len() {
+            assert_eq!(decoded(&trailed, cut), Ok(b"hi".to_vec()), "cut by {cut}");
+        }
+        for cut in 1..BODY.len() {
+            assert_eq!(
+                decoded(&[BODY, BODY].concat(), cut),
+                Ok(b"hihi".to_vec()),
+                "cut by {cut}"
+            );
+        }
+        assert_eq!(decoded(b"\0\x01\x02\x03\x04", 1), Err(Broken::Encoding));
+    }
+}

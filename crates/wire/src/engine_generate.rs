@@ -1,0 +1,262 @@
+//! What inference engines serve beside OpenAI's paths: llama.cpp's `/completion` and `/infill`,
+//! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`. Their
+//! members tell them apart.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, error_kind, parse};
+use super::openai_chat::Timings;
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::hash::{DefaultHasher, Hasher};
+use tokengauge_core::call::{Channel, Event, Usage};
+
+/// Generations of one response that are distinguished.
+const MAX_CHOICES: usize = 256;
+
+/// An event, or a body that was not streamed.
+#[derive(Deserialize)]
+struct Generated<'a> {
+    #[serde(default)]
+    index: Count,
+    /// llama.cpp.
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    #[serde(borrow)]
+    stop: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    stop_type: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(default)]
+    tokens_predicted: Count,
+    #[serde(default)]
+    tokens_evaluated: Count,
+    #[serde(borrow, default)]
+    timings: Object<Timings<'a>>,
+    /// SGLang.
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    output_ids: Option<List<Ignored>>,
+    #[serde(borrow, default)]
+    meta_info: Object<MetaInfo<'a>>,
+    /// Triton.
+    #[serde(borrow)]
+    text_output: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    model_name: Text<'a>,
+    /// vLLM.
+    #[serde(borrow, default)]
+    request_id: Text<'a>,
+    #[serde(borrow)]
+    choices: Option<List<Choice<'a>>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct MetaInfo<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Object<FinishReason<'a>>,
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    #[serde(default)]
+    cached_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct FinishReason<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+}
+
+/// Tokens without their text.
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    token_ids: Option<List<Ignored>>,
+}
+
+type Ignored = serde::de::IgnoredAny;
+
+/// Reads engines' own APIs.
+#[derive(Default)]
+pub struct EngineGenerate {
+    model: Name,
+    id: Name,
+    /// By generation: what of a text that is sent again and again has come.
+    sent: Vec<Sent>,
+    /// Tokens whose ids came.
+    ids: u64,
+}
+
+/// The beginning of a text that has come.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    bytes: usize,
+    hash: u64,
+    usage: Usage,
+    /// Whether each event has what is new alone.
+    incremental: bool,
+}
+
+impl Reader for EngineGenerate {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: Generated<'_> = parse(payload)?;
+        self.one(0, &event, sink)
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if !payload.trim_ascii_start().starts_with(b"[") {
+            return self.event("", payload, sink);
+        }
+        // Several prompts.
+        let bodies: List<Generated<'_>> = parse(payload)?;
+        for (position, body) in bodies.iter().enumerate() {
+            self.one(position, body, sink)?;
+        }
+        Ok(())
+    }
+}
+
+impl EngineGenerate {
+    fn one(
+        &mut self,
+        position: usize,
+        event: &Generated<'_>,
+        sink: Sink<'_>,
+    ) -> Result<(), Malformed> {
+        let index = event.index.index().unwrap_or(position as u32);
+        if index as usize >= MAX_CHOICES {
+            return Ok(());
+        }
+        let answer = emit::segment(index, 0, Channel::Answer);
+        self.model.model(sink, &event.model);
+        self.model.model(sink, &event.model_name);
+        if let Some(error) = event.error {
+            sink(Event::Error(&error_kind(error)));
+        } else if let Some(meta) = &event.meta_info.0 {
+            self.sglang(index, event, meta, sink);
+        } else if let Some(text) = &event.content {
+            emit::delta(sink, answer, text);
+            self.llama_cpp(index, event, sink);
+        } else if let Some(text) = &event.text_output {
+            emit::delta(sink, answer, text);
+        } else if let Some(choices) = &event.choices {
+            self.id.response_id(sink, &event.request_id);
+            self.token_ids(choices, sink);
+        } else {
+            return Err(Malformed);
+        }
+        Ok(())
+    }
+
+    /// Each event has the whole text so far, or, as its server was asked, what is new.
+    fn sglang(&mut self, index: u32, event: &Generated<'_>, meta: &MetaInfo<'_>, sink: Sink<'_>) {
+        let text = event.text.as_deref().unwrap_or("");
+        let ids = event.output_ids.as_ref().map(|ids| ids.len() as u64);
+        let generated = meta.completion_tokens.0;
+        let sent = self.sent(index);
+        sent.incremental |= ids.zip(generated).is_some_and(|(ids, all)| ids < all);
+        let known = sent.bytes;
+        let repeats = text
+            .get(..known)
+            .is_some_and(|begin| hash(begin) == sent.hash);
+        let new = if repeats && !sent.incremental {
+            &text[known..]
+        } else {
+            text
+        };
+        emit::delta(sink, emit::segment(index, 0, Channel::Answer), new);
+        (sent.bytes, sent.hash) = (text.len(), hash(text));
+        sent.usage = Usage {
+            input: meta.prompt_tokens.0,
+            cached_input: meta.cached_tokens.0,
+            output: generated,
+            ..Usage::default()
+        };
+        self.id.response_id(sink, &meta.id);
+        self.report(sink);
+        if let Some(reason) = &meta.finish_reason.0 {
+            emit::finish(sink, index, &reason.kind);
+        }
+    }
+
+    /// Several generations of a request are reported one by one.
+    fn report(&self, sink: Sink<'_>) {
+        let sum = |of: fn(&Usage) -> Option<u64>| {
+            let known: Vec<u64> = self
+                .sent
+                .iter()
+                .filter_map(|sent| of(&sent.usage))
+                .collect();
+            (!known.is_empty()).then(|| known.iter().fold(0_u64, |sum, n| sum.saturating_add(*n)))
+        };
+        let usage = Usage {
+            input: sum(|usage| usage.input),
+            cached_input: sum(|usage| usage.cached_input),
+            output: sum(|usage| usage.output),
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+    }
+
+    /// The last event has the counts; a body has nothing but it.
+    fn llama_cpp(&mut self, index: u32, event: &Generated<'_>, sink: Sink<'_>) {
+        if event.stop.is_none_or(|stop| stop.get() != "true") {
+            return;
+        }
+        self.sent(index).usage = Usage {
+            input: event.tokens_evaluated.0,
+            output: event.tokens_predicted.0,
+            ..Usage::default()
+        };
+        self.report(sink);
+        if let Some(timings) = &event.timings.0 {
+            sink(Event::Engine(timings.report()));
+        }
+        let reason = match &*event.stop_type {
+            "" => "stop",
+            reason => reason,
+        };
+        emit::finish(sink, index, reason);
+        sink(Event::End);
+    }
+
+    fn sent(&mut self, index: u32) -> &mut Sent {
+        let at = index as usize;
+        if self.sent.len() <= at {
+            self.sent.resize(at + 1, Sent::default());
+        }
+        &mut self.sent[at]
+    }
+
+    fn token_ids(&mut self, choices: &[Choice<'_>], sink: Sink<'_>) {
+        for (position, choice) in choices.iter().enumerate() {
+            let ids = choice.token_ids.as_ref().map_or(0, |ids| ids.len());
+            self.ids = self.ids.saturating_add(ids as u64);
+            let index = choice.index.index().unwrap_or(position as u32);
+            if (index as usize) < MAX_CHOICES {
+                emit::finish(sink, index, &choice.finish_reason);
+            }
+        }
+        let usage = Usage {
+            output: Some(self.ids).filter(|ids| *ids > 0),
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}

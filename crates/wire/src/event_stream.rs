@@ -1,0 +1,78 @@
+//! Amazon's binary event stream: length, headers, payload, each frame checked by two sums.
+
+mod frame;
+
+use super::decoder::{Item, Splitter};
+use super::{Broken, Limits, buffer};
+use frame::{Frame, Prelude};
+use std::sync::Arc;
+use tokengauge_core::memory::{Buffer, Memory};
+
+/// What is read of a piece at once, behind the beginning of a frame.
+const FRAME_BYTES: usize = 64 * 1024;
+
+/// Cuts a stream into its frames.
+pub(super) struct EventStream {
+    limit: usize,
+    held: Buffer,
+}
+
+impl EventStream {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
+        EventStream {
+            limit: limits.event_bytes,
+            held: buffer(memory, limits.event_bytes + FRAME_BYTES),
+        }
+    }
+
+    /// Gives every whole frame; how many bytes they took.
+    fn frames(&self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, Broken> {
+        let mut taken = 0;
+        while let Some(prelude) = Prelude::of(&bytes[taken..]) {
+            let length = prelude.frame_length(self.limit)?;
+            let Some(frame) = bytes.get(taken..taken + length) else {
+                break;
+            };
+            each(Frame::read(frame).map_or(Item::Unparsed, item));
+            taken += length;
+        }
+        Ok(taken)
+    }
+}
+
+/// What a frame is, by its headers.
+fn item(frame: Frame<'_>) -> Item<'_> {
+    match frame.text(":message-type") {
+        Some("exception") => Item::Exception(frame.text(":exception-type").unwrap_or("exception")),
+        Some("error") => Item::Exception(frame.text(":error-code").unwrap_or("error")),
+        _ => Item::Event {
+            name: frame.text(":event-type").unwrap_or_default(),
+            payload: frame.payload,
+        },
+    }
+}
+
+impl Splitter for EventStream {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+        if self.held.is_empty() {
+            let taken = self.frames(bytes, each)?;
+            return Ok(self.held.extend(&bytes[taken..])?);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(FRAME_BYTES));
+            self.held.extend(now)?;
+            let taken = self.frames(self.held.as_slice(), each)?;
+            self.held.drop_front(taken);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        if !self.held.is_empty() {
+            each(Item::Unparsed);
+            self.held.clear();
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What wire events mean: by the dialect that the path named, unless the first of
+//! them show another.
+
+use super::decoder::Item;
+use super::event_template::Repeat;
+use super::repair::repair;
+use super::{Reader, Sink, json, reader, sniff, socket_reader};
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Dialect, Event};
+
+/// Events that may correct the dialect, counted from the first.
+const EVENTS_SNIFFED: u64 = 4;
+
+/// Reads wire events by their dialect, and counts them.
+pub(super) struct Events {
+    dialect: Dialect,
+    reader: Box<dyn Reader>,
+    messages: u64,
+    comments: u64,
+    sniffed: u64,
+    repeat: Repeat,
+}
+
+impl Events {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Events::read_by(dialect, reader(dialect))
+    }
+
+    /// The messages of a WebSocket.
+    pub(super) fn of_socket(dialect: Dialect) -> Self {
+        Events::read_by(dialect, socket_reader(dialect))
+    }
+
+    fn read_by(dialect: Dialect, reader: Box<dyn Reader>) -> Self {
+        Events {
+            dialect,
+            reader,
+            messages: 0,
+            comments: 0,
+            sniffed: 0,
+            repeat: Repeat::new(dialect),
+        }
+    }
+
+    /// The dialect, as the wire confirmed or corrected it.
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Wire events so far.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Comments so far.
+    pub(super) fn comments(&self) -> u64 {
+        self.comments
+    }
+
+    /// The stream is over.
+    pub(super) fn finish(&mut self, sink: Sink<'_>) {
+        self.reader.finish(sink);
+    }
+
+    /// Reads what a framing found.
+    pub(super) fn take(&mut self, item: Item<'_>, sink: Sink<'_>) {
+        match item {
+            Item::Comment => self.comments += 1,
+            Item::Event { name, payload } => {
+                self.message(sink);
+                self.event(name, payload, sink);
+            }
+            Item::Error { payload } => sink(Event::Error(&error_line(payload))),
+            Item::Exception(word) => {
+                self.message(sink);
+                sink(Event::Error(if json::is_word(word) {
+                    word
+                } else {
+                    "exception"
+                }));
+            }
+            Item::Unparsed => {
+                self.message(sink);
+                sink(Event::Unparsed);
+            }
+        }
+    }
+
+    fn message(&mut self, sink: Sink<'_>) {
+        self.messages += 1;
+        sink(Event::Message);
+    }
+
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
+        if payload.first() == Some(&b'[') && payload.trim_ascii() == b"[DONE]" {
+            return sink(Event::End);
+        }
+        if self.repeat.give(name, payload, sink) {
+            return;
+        }
+        json::begin();
+        self.confirm(name, payload);
+        let result = self.repeat.read(&mut *self.reader, name, payload, sink);
+        if result.is_err() {
+            self.again(name, payload, sink);
+        }
+    }
+
+    /// Reads an event that could not be read, once it has been repaired.
+    fn again(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
+        let repaired = repair(payload);
+        if repaired.is_none_or(|payload| self.reader.event(name, &payload, sink).is_err()) {
+            sink(Event::Unparsed);
+        }
+    }
+
+    /// Reads a body that was not streamed.
+    pub(super) fn whole(&mut self, body: &[u8], sink: Sink<'_>) {
+        let payload = body.trim_ascii();
+        json::begin();
+        self.confirm("", payload);
+        let repaired = repair(payload);
+        let payload = repaired.as_deref().unwrap_or(payload);
+        if serde_json::from_slice::<&RawValue>(payload).is_err() && payload.contains(&b'\n') {
+            return self.lines(payload, sink);
+        }
+        self.message(sink);
+        if self.reader.body(payload, sink).is_err() {
+            sink(Event::Unparsed);
+        }
+    }
+
+    /// A body that was not declared as lines, but is.
+    fn lines(&mut self, body: &[u8], sink: Sink<'_>) {
+        for line in body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
+            if !line.is_empty() {
+                self.take(
+                    Item::Event {
+                        name: "",
+                        payload: line,
+                    },
+                    sink,
+                );
+            }
+        }
+        self.reader.finish(sink);
+    }
+
+    /// Lets the first events overrule what the path said.
+    fn confirm(&mut self, name: &str, payload: &[u8]) {
+        if self.sniffed >= EVENTS_SNIFFED {
+            return;
+        }
+        self.sniffed += 1;
+        let Some(seen) = sniff::sniff(name, payload) else {
+            return;
+        };
+        self.sniffed = EVENTS_SNIFFED;
+        if sniff::overrules(seen, self.dialect) {
+            self.dialect = seen;
+            self.reader = reader(seen);
+            self.repeat = Repeat::new(seen);
+        }
+    }
+}
+
+fn error_line(payload: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    let line: Option<Line<'_>> = serde_json::from_slice(payload).ok();
+    let error = line.and_then(|line| line.error);
+    error.map_or_else(
+        || "error".into(),
+        |error| json::error_kind(error).into_owned(),
+    )
+}

@@ -1,0 +1,326 @@
+//! Gemini `generateContent` and `streamGenerateContent`.
+//!
+//! Streamed or not, every message has the same shape: candidates with parts, and the
+//! usage so far. There is no terminator; a finish reason stands for it.
+
+use super::emit::{self, Name};
+use super::event_template::Counts;
+use super::json::{Count, List, Text, compact, error_kind, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Segment, Usage};
+
+/// Candidates beyond this many are not read.
+const MAX_CANDIDATES: usize = 128;
+
+/// Reads Gemini, in any of its three framings.
+#[derive(Default)]
+pub struct Gemini {
+    model: Name,
+    id: Name,
+    tier: Name,
+    candidates: Vec<(u32, Parts)>,
+    ended: bool,
+}
+
+impl Reader for Gemini {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let chunk: Chunk<'_> = parse(payload)?;
+        if self.give(&chunk, sink) && !self.ended {
+            self.ended = true;
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if payload.trim_ascii_start().starts_with(b"[") {
+            let chunks: List<Chunk<'_>> = parse(payload)?;
+            for chunk in chunks.iter() {
+                self.give(chunk, sink);
+            }
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = parse(payload)?;
+        self.give(&chunk, sink);
+        Ok(())
+    }
+}
+
+impl Gemini {
+    /// Gives what is in a chunk; whether it ends the response.
+    fn give(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) -> bool {
+        if let Some(error) = chunk.error {
+            sink(Event::Error(&error_kind(error)));
+        }
+        self.id.response_id(sink, &chunk.response_id);
+        self.model.model(sink, &chunk.model_version);
+        let mut ended = false;
+        for candidate in chunk.candidates.iter() {
+            let choice = candidate.index.index().unwrap_or(0);
+            self.candidate(choice, candidate, sink);
+            emit::finish(sink, choice, &candidate.finish_reason);
+            ended |= !candidate.finish_reason.is_empty();
+        }
+        if let Some(feedback) = &chunk.prompt_feedback {
+            emit::finish(sink, 0, &feedback.block_reason);
+            ended |= !feedback.block_reason.is_empty();
+        }
+        if let Some(usage) = &chunk.usage_metadata {
+            self.tier.service_tier(sink, &usage.service_tier);
+            self.tier.service_tier(sink, &usage.traffic_type);
+            emit::usage(sink, usage.usage());
+        }
+        ended
+    }
+
+    fn candidate(&mut self, choice: u32, candidate: &Candidate<'_>, sink: Sink<'_>) {
+        let Some(content) = &candidate.content else {
+            return;
+        };
+        if let Some(parts) = self.parts(choice) {
+            for part in content.parts.iter() {
+                parts.give(choice, part, sink);
+            }
+        }
+    }
+
+    fn parts(&mut self, choice: u32) -> Option<&mut Parts> {
+        let known = self.candidates.iter().position(|(of, _)| *of == choice);
+        let at = match known {
+            Some(at) => at,
+            None if self.candidates.len() < MAX_CANDIDATES => {
+                self.candidates.push((choice, Parts::default()));
+                self.candidates.len() - 1
+            }
+            None => return None,
+        };
+        self.candidates.get_mut(at).map(|(_, parts)| parts)
+    }
+}
+
+/// Where one candidate's parts stand. Text parts in a row, over any number of chunks,
+/// are one text; whatever comes between them begins another.
+#[derive(Default)]
+pub(super) struct Parts {
+    next: u32,
+    run: Option<(Channel, u32)>,
+    /// A call whose arguments are still coming.
+    call: Option<u32>,
+}
+
+impl Parts {
+    pub(super) fn give(&mut self, choice: u32, part: &Part<'_>, sink: Sink<'_>) {
+        if let Some(call) = &part.function_call {
+            self.call(choice, call, sink);
+        } else if let Some(code) = &part.executable_code {
+            let index = self.begin();
+            emit::delta(sink, arguments(choice, index), &code.code);
+        } else if part.code_execution_result.is_some() || part.inline_data.is_some() {
+            self.run = None;
+        } else if !part.text.is_empty() {
+            let channel = match part.thought {
+                Some(true) => Channel::Reasoning,
+                _ => Channel::Answer,
+            };
+            let index = self.text(channel);
+            emit::delta(sink, emit::segment(choice, index, channel), &part.text);
+        }
+    }
+
+    fn text(&mut self, channel: Channel) -> u32 {
+        match self.run {
+            Some((same, index)) if same == channel => index,
+            _ => {
+                let index = self.begin();
+                self.run = Some((channel, index));
+                index
+            }
+        }
+    }
+
+    /// Begins a text of its own.
+    fn begin(&mut self) -> u32 {
+        self.run = None;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Arguments come as one object or, on Vertex, value by value: then only the
+    /// values are text, their paths are addresses.
+    pub(super) fn call(&mut self, choice: u32, call: &FunctionCall<'_>, sink: Sink<'_>) {
+        let index = match self.call.take() {
+            Some(open) if call.name.is_empty() => open,
+            _ => self.begin(),
+        };
+        if call.will_continue == Some(true) {
+            self.call = Some(index);
+        }
+        let segment = arguments(choice, index);
+        if let Some(args) = call.args {
+            emit::delta(sink, segment, &compact(args));
+        }
+        for partial in call.partial_args.iter() {
+            emit::delta(sink, segment, &partial.string_value);
+            for value in [partial.number_value, partial.bool_value] {
+                emit::delta(sink, segment, value.map_or("", RawValue::get));
+            }
+        }
+    }
+}
+
+fn arguments(choice: u32, index: u32) -> Segment {
+    emit::segment(choice, index, Channel::ToolCall)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    candidates: List<Candidate<'a>>,
+    #[serde(borrow)]
+    usage_metadata: Option<UsageMetadata<'a>>,
+    #[serde(borrow, default)]
+    model_version: Text<'a>,
+    #[serde(borrow, default)]
+    response_id: Text<'a>,
+    #[serde(borrow)]
+    prompt_feedback: Option<PromptFeedback<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    /// A word, or a number where the agent asked for numeric enumerations.
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Content<'a> {
+    #[serde(borrow, default)]
+    pub(super) parts: List<Part<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+    #[serde(borrow)]
+    executable_code: Option<ExecutableCode<'a>>,
+    code_execution_result: Option<IgnoredAny>,
+    inline_data: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FunctionCall<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    partial_args: List<PartialArg<'a>>,
+    will_continue: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartialArg<'a> {
+    #[serde(borrow, default)]
+    string_value: Text<'a>,
+    #[serde(borrow)]
+    number_value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    bool_value: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ExecutableCode<'a> {
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback<'a> {
+    #[serde(borrow, default)]
+    block_reason: Text<'a>,
+}
+
+/// Usage as sent: thoughts are beside the candidates, cached input is in the prompt, what
+/// tools put into the prompt is beside it and billed like it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UsageMetadata<'a> {
+    #[serde(default)]
+    prompt_token_count: Count,
+    #[serde(default)]
+    cached_content_token_count: Count,
+    /// Gemini Live says "response".
+    #[serde(default, alias = "responseTokenCount")]
+    candidates_token_count: Count,
+    #[serde(default)]
+    thoughts_token_count: Count,
+    #[serde(default)]
+    tool_use_prompt_token_count: Count,
+    /// The Gemini API's name for the service tier.
+    #[serde(borrow, default)]
+    pub(super) service_tier: Text<'a>,
+    /// Vertex's.
+    #[serde(borrow, default)]
+    pub(super) traffic_type: Text<'a>,
+}
+
+/// The counts of [`UsageMetadata`], as they are written before their values.
+pub(super) const COUNTS: [&str; 5] = [
+    "\"promptTokenCount\":",
+    "\"cachedContentTokenCount\":",
+    "\"candidatesTokenCount\":",
+    "\"thoughtsTokenCount\":",
+    "\"toolUsePromptTokenCount\":",
+];
+
+/// What the values of [`COUNTS`] say.
+pub(super) fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
+    Usage {
+        input: sum(prompt, tools),
+        cached_input: cached,
+        cache_write: None,
+        output: sum(answer, thoughts),
+        reasoning: thoughts,
+        cache_write_1h: None,
+    }
+}
+
+/// The sum of what is known; unknown where nothing is.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (None, None) => None,
+        _ => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
+    }
+}
+
+impl UsageMetadata<'_> {
+    pub(super) fn usage(&self) -> Usage {
+        usage([
+            self.prompt_token_count.0,
+            self.cached_content_token_count.0,
+            self.candidates_token_count.0,
+            self.thoughts_token_count.0,
+            self.tool_use_prompt_token_count.0,
+        ])
+    }
+}

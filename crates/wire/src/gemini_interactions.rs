@@ -1,0 +1,218 @@
+//! Gemini's Interactions, streamed or not, in its steps and in the contents it had before them.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::openai_json::TextOrList;
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Usage};
+
+#[derive(Deserialize)]
+struct StreamEvent<'a> {
+    #[serde(borrow, default)]
+    event_type: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Object<Part<'a>>,
+    #[serde(borrow, default, alias = "content")]
+    step: Object<Part<'a>>,
+    #[serde(borrow)]
+    interaction: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A step, a content, or what is new of one.
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    /// What a step holds: the parts of an answer, or one of a summary.
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    summary: List<Words<'a>>,
+    #[serde(borrow, alias = "partial_arguments")]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Words<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+}
+
+/// A whole interaction: the body, or what the first and last events carry.
+#[derive(Deserialize)]
+struct Interaction<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    #[serde(borrow, default, alias = "outputs")]
+    steps: List<Part<'a>>,
+    #[serde(default)]
+    usage: Object<InteractionUsage>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Thoughts and tools' prompts stand beside the other counts.
+#[derive(Deserialize)]
+struct InteractionUsage {
+    #[serde(default)]
+    total_input_tokens: Count,
+    #[serde(default)]
+    total_cached_tokens: Count,
+    #[serde(default)]
+    total_output_tokens: Count,
+    #[serde(default, alias = "total_reasoning_tokens")]
+    total_thought_tokens: Count,
+    #[serde(default)]
+    total_tool_use_tokens: Count,
+}
+
+/// Reads interactions.
+#[derive(Default)]
+pub struct Interactions {
+    id: Name,
+    model: Name,
+    tier: Name,
+    streamed: bool,
+}
+
+impl Reader for Interactions {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        let index = event.index.index().unwrap_or(0);
+        match &*event.event_type {
+            "step.delta" | "content.delta" => self.delta(index, event.delta.0.as_ref(), sink),
+            // A call can come whole.
+            "step.start" | "content.start" => {
+                let begun = event.step.0.as_ref().filter(|part| !part.is_empty_call());
+                self.delta(index, begun, sink);
+            }
+            "interaction.completed" | "interaction.complete" => {
+                let raw = event.interaction.ok_or(Malformed)?;
+                self.whole(&serde_json::from_str(raw.get())?, sink);
+                sink(Event::End);
+            }
+            "interaction.created" | "interaction.start" => {
+                let raw = event.interaction.ok_or(Malformed)?;
+                let interaction: Interaction<'_> = serde_json::from_str(raw.get())?;
+                self.names(&interaction, sink);
+            }
+            "error" => sink(Event::Error(
+                &event.error.map(error_kind).unwrap_or("error".into()),
+            )),
+            "" => return Err(Malformed),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.whole(&parse(payload)?, sink);
+        Ok(())
+    }
+}
+
+impl Interactions {
+    fn names(&mut self, interaction: &Interaction<'_>, sink: Sink<'_>) {
+        self.id.response_id(sink, &interaction.id);
+        self.model.model(sink, &interaction.model);
+        self.tier.service_tier(sink, &interaction.service_tier);
+    }
+
+    fn delta(&mut self, index: u32, part: Option<&Part<'_>>, sink: Sink<'_>) {
+        let Some(part) = part else { return };
+        let streamed = &mut self.streamed;
+        part.give(&mut |channel, text| {
+            *streamed |= !text.is_empty();
+            emit::delta(sink, emit::segment(0, index, channel), text);
+        });
+    }
+
+    fn whole(&mut self, interaction: &Interaction<'_>, sink: Sink<'_>) {
+        self.names(interaction, sink);
+        let steps = interaction.steps.iter().filter(|_| !self.streamed);
+        for (index, step) in steps.enumerate() {
+            step.give(&mut |channel, text| {
+                emit::delta(sink, emit::segment(0, index as u32, channel), text);
+            });
+        }
+        if let Some(usage) = &interaction.usage.0 {
+            emit::usage(sink, usage.sum());
+        }
+        emit::finish(sink, 0, &interaction.status);
+        if let Some(error) = interaction.error.filter(|error| error.get() != "null") {
+            sink(Event::Error(&error_kind(error)));
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Gives its texts. Signatures, pictures and what tools said are none.
+    fn give(&self, each: &mut dyn FnMut(Channel, &str)) {
+        match &*self.r#type {
+            "text" => each(Channel::Answer, &self.text),
+            "model_output" => self.content(Channel::Answer, each),
+            "thought" | "thought_summary" => {
+                each(Channel::Reasoning, &self.text);
+                self.content(Channel::Reasoning, each);
+                self.summary
+                    .iter()
+                    .for_each(|words| each(Channel::Reasoning, &words.text));
+            }
+            "function_call"
+            | "arguments_delta"
+            | "code_execution_call"
+            | "mcp_server_tool_call" => {
+                let text = self.arguments.map(arguments).unwrap_or_default();
+                each(Channel::ToolCall, &text);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is a call whose arguments are still to come.
+    fn is_empty_call(&self) -> bool {
+        let text = self.arguments.map(arguments).unwrap_or_default();
+        self.r#type.ends_with("_call") && text == "{}"
+    }
+
+    fn content(&self, channel: Channel, each: &mut dyn FnMut(Channel, &str)) {
+        let Some(raw) = self.content else { return };
+        if raw.get().starts_with('{') {
+            let words: Words<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+            return each(channel, &words.text);
+        }
+        let parts: TextOrList<'_, Words<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+        match &parts {
+            TextOrList::Text(text) => each(channel, text),
+            TextOrList::List(parts) => parts.iter().for_each(|part| each(channel, &part.text)),
+        }
+    }
+}
+
+impl InteractionUsage {
+    fn sum(&self) -> Usage {
+        let beside =
+            |count: Count, other: Count| Some(count.0?.saturating_add(other.0.unwrap_or(0)));
+        Usage {
+            input: beside(self.total_input_tokens, self.total_tool_use_tokens),
+            cached_input: self.total_cached_tokens.0,
+            output: beside(self.total_output_tokens, self.total_thought_tokens),
+            reasoning: self.total_thought_tokens.0,
+            ..Usage::default()
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Asking for usage on the agent's behalf, and hiding that from the agent.
+//!
+//! [`rewrite_request`] adds `stream_options.include_usage` where the agent said
+//! nothing about it. OpenAI then ends the stream with an event that has usage and
+//! no choices, and puts `"usage":null` into every other; [`UsageFilter`] takes both
+//! out again. It reads server-sent events as they are: not compressed.
+
+use bytes::Bytes;
+use memchr::{memchr, memchr2, memmem};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use tokengauge_core::observer::Filter;
+
+/// A larger event passes as it is.
+const MAX_HELD: usize = 64 * 1024;
+
+/// A member of an object, `null` included; `None` where it is absent.
+#[derive(Clone, Copy, Default)]
+struct Member<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Member(Some(raw)))
+    }
+}
+
+/// The members of a request that say how it wants to be answered.
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow, default)]
+    stream: Member<'a>,
+    #[serde(borrow, default)]
+    stream_options: Member<'a>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions<'a> {
+    #[serde(borrow, default)]
+    include_usage: Member<'a>,
+}
+
+/// The request body that also asks for usage; every other byte is the agent's.
+/// `None`, leave it alone, where it asks for no stream, has an opinion on usage
+/// already, or cannot be read.
+pub fn rewrite_request(body: &[u8]) -> Option<Bytes> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let request: Request<'_> = serde_json::from_slice(body).ok()?;
+    let stream = request.stream.0.filter(|raw| raw.get() == "true")?.get();
+    let Some(options) = request.stream_options.0.map(RawValue::get) else {
+        let end = offset(body, stream)? + stream.len();
+        return replaced(
+            body,
+            end,
+            end,
+            r#","stream_options":{"include_usage":true}"#,
+        );
+    };
+    let start = offset(body, options)?;
+    if options == "null" {
+        let end = start + options.len();
+        return replaced(body, start, end, r#"{"include_usage":true}"#);
+    }
+    let inside = options.strip_prefix('{')?.trim_ascii_start();
+    let parsed: StreamOptions<'_> = serde_json::from_str(options).ok()?;
+    match (parsed.include_usage.0, inside) {
+        (Some(_), _) => None,
+        (None, "}") => replaced(body, start + 1, start + 1, r#""include_usage":true"#),
+        (None, _) => replaced(body, start + 1, start + 1, r#""include_usage":true,"#),
+    }
+}
+
+/// Where `part`, a slice of `whole`, begins in it.
+fn offset(whole: &[u8], part: &str) -> Option<usize> {
+    (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)
+}
+
+fn replaced(body: &[u8], start: usize, end: usize, with: &str) -> Option<Bytes> {
+    let parts = [body.get(..start)?, with.as_bytes(), body.get(end..)?];
+    Some(Bytes::from(parts.concat()))
+}
+
+/// Takes the usage that only we asked for out of a stream. Every cut of the same
+/// bytes gives the same bytes; at most one event is held back.
+#[derive(Debug, Default)]
+pub struct UsageFilter {
+    /// The event at hand, its line ends included.
+    held: Vec<u8>,
+    line_bytes: usize,
+    after_cr: bool,
+    /// The last event that ended was taken out: so is what still belongs to its end.
+    taken_out: bool,
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// Nothing but white space has come.
+    #[default]
+    Start,
+    /// Events are held until they are whole.
+    Hold,
+    /// This event is too large to hold.
+    PassEvent,
+    /// These are not events.
+    PassAll,
+}
+
+impl Filter for UsageFilter {
+    fn push(&mut self, bytes: Bytes) -> Bytes {
+        let mut blank = 0;
+        if self.mode == Mode::Start {
+            // Kept alive with white space: passes at once.
+            let first = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
+            let Some(first) = first else { return bytes };
+            let is_json = matches!(bytes[first], b'{' | b'[');
+            self.mode = if is_json { Mode::PassAll } else { Mode::Hold };
+            blank = first;
+        }
+        if self.mode == Mode::PassAll {
+            return bytes;
+        }
+        let mut out = Vec::with_capacity(bytes.len());
+        out.extend_from_slice(&bytes[..blank]);
+        self.lines(&bytes[blank..], &mut out);
+        match out == bytes {
+            true => bytes,
+            false => Bytes::from(out),
+        }
+    }
+
+    fn finish(&mut self) -> Bytes {
+        let mut out = Vec::new();
+        self.event(&mut out);
+        Bytes::from(out)
+    }
+}
+
+impl UsageFilter {
+    fn lines(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
+            rest = &rest[1..];
+            if !self.held.is_empty() || self.mode == Mode::PassEvent {
+                self.keep(b"\n", out);
+            } else if !self.taken_out {
+                out.push(b'\n');
+            }
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+            let crlf = rest[end..].starts_with(b"\r\n");
+            let behind = end + if crlf { 2 } else { 1 };
+            self.after_cr = rest[end] == b'\r' && behind == rest.len() && !crlf;
+            let is_blank = self.line_bytes + end == 0;
+            self.line_bytes = 0;
+            self.keep(&rest[..behind], out);
+            if is_blank {
+                self.event(out);
+            }
+            rest = &rest[behind..];
+        }
+        self.line_bytes += rest.len();
+        self.keep(rest, out);
+    }
+
+    fn keep(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if self.mode == Mode::PassEvent {
+            out.extend_from_slice(bytes);
+        } else {
+            self.held.extend_from_slice(bytes);
+            if self.held.len() > MAX_HELD {
+                self.mode = Mode::PassEvent;
+                out.append(&mut self.held);
+            }
+        }
+    }
+
+    /// An event is whole: lets it go, or what is to be left of it.
+    fn event(&mut self, out: &mut Vec<u8>) {
+        let edit = edit(&self.held);
+        self.taken_out = edit == Edit::TakeOut;
+        match edit {
+            Edit::Leave => out.extend_from_slice(&self.held),
+            Edit::Cut(start, end) => {
+                out.extend_from_slice(&self.held[..start]);
+                out.extend_from_slice(&self.held[end..]);
+            }
+            Edit::TakeOut => {}
+        }
+        self.held.clear();
+        if self.mode == Mode::PassEvent {
+            self.mode = Mode::Hold;
+        }
+    }
+}
+
+/// What is to be done to an event.
+#[derive(Debug, PartialEq, Eq)]
+enum Edit {
+    Leave,
+    /// Take out these of its bytes.
+    Cut(usize, usize),
+    TakeOut,
+}
+
+fn edit(event: &[u8]) -> Edit {
+    // The cheap question first: most events of a backend without the option say no.
+    if memmem::find(event, b"\"usage\"").is_none() {
+        return Edit::Leave;
+    }
+    let Some((start, payload)) = only_data(event) else {
+        return Edit::Leave;
+    };
+    let (usage, choices) = match serde_json::from_slice::<Chunk<'_>>(payload) {
+        Ok(Chunk {
+            usage: Member(Some(usage)),
+            choices,
+        }) => (usage.get(), choices.0),
+        _ => return Edit::Leave,
+    };
+    if usage == "null" {
+        let member = offset(payload, usage).and_then(|at| member(payload, at, at + usage.len()));
+        return member.map_or(Edit::Leave, |(from, to)| {
+            Edit::Cut(start + from, start + to)
+        });
+    }
+    let inside = choices.and_then(|choices| choices.get().strip_prefix('['));
+    match inside.map(str::trim_ascii_start) {
+        Some("]") if usage.starts_with('{') => Edit::TakeOut,
+        _ => Edit::Leave,
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    usage: Member<'a>,
+    #[serde(borrow, default)]
+    choices: Member<'a>,
+}
+
+/// The one `data` of an event and where it begins; `None` where there are several.
+fn only_data(event: &[u8]) -> Option<(usize, &[u8])> {
+    let mut found = None;
+    let mut at = 0;
+    while at < event.len() {
+        let end = memchr2(b'\n', b'\r', &event[at..]).map_or(event.len(), |end| at + end);
+        if event[at..end].starts_with(b"data:") {
+            if found.is_some() {
+                return None;
+            }
+            found = Some((at + 5, &event[at + 5..end]));
+        }
+        at = end + 1;
+    }
+    found.filter(|(_, payload)| payload.trim_ascii().first() == Some(&b'{'))
+}
+
+/// Where a member begins and ends whose value is at `start..end`, with the comma
+/// that parts it from the others.
+fn member(payload: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
+    let key = memmem::rfind(&payload[..start], b"\"usage\"")?;
+    let before = payload[..key].trim_ascii_end();
+    match before.last() {
+        Some(b',') => Some((before.len() - 1, end)),
+        Some(b'{') => {
+            let comma = memchr(b',', &payload[end..]);
+            let close = memchr(b'}', &payload[end..])?;
+            Some((
+                key,
+                end + comma
+                    .filter(|comma| *comma < close)
+                    .map_or(0, |comma| comma + 1),
+            ))
+        }
+        _ => None,
+    }
+}

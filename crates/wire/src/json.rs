@@ -1,0 +1,429 @@
+//! What the readers of JSON have in common.
+
+use super::Malformed;
+use super::repair::repair;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+/// Reads JSON. Checking the text once as a whole is faster than each string of it.
+pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Malformed> {
+    let text = std::str::from_utf8(payload).map_err(|_| Malformed)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+/// A JSON value without white space, keys in the order sent, only mandatory escapes.
+pub fn compact(value: &RawValue) -> String {
+    let bytes = value.get().as_bytes();
+    let mut out = String::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b'"' {
+            let end = string_end(bytes, at);
+            push_string(&value.get()[at..end], &mut out);
+            at = end;
+        } else {
+            if !bytes[at].is_ascii_whitespace() {
+                out.push(char::from(bytes[at]));
+            }
+            at += 1;
+        }
+    }
+    out
+}
+
+/// The arguments of a call: a string as it is, an object as its compact text.
+pub fn arguments(value: &RawValue) -> Cow<'_, str> {
+    if value.get().starts_with(['{', '[']) {
+        return Cow::Owned(compact(value));
+    }
+    match serde_json::from_str::<Text<'_>>(value.get()) {
+        Ok(text) => text.0,
+        // A lone surrogate, which a raw value does not mind.
+        Err(_) => repair(value.get().as_bytes())
+            .and_then(|repaired| serde_json::from_slice(&repaired).ok())
+            .map_or(Cow::Borrowed(""), Cow::Owned),
+    }
+}
+
+/// The index behind the string literal that begins at `start`.
+pub fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = bytes
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
+        at += found;
+        if bytes[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+fn push_string(literal: &str, out: &mut String) {
+    let plain = serde_json::from_str::<String>(literal)
+        .ok()
+        .and_then(|text| serde_json::to_string(&text).ok());
+    out.push_str(plain.as_deref().unwrap_or(literal));
+}
+
+/// A text, borrowed where it has no escapes. A number is its digits; anything else
+/// that is not a string is the empty text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Text)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(number.to_string()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| Cow::Borrowed(""))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| Cow::Borrowed(""))
+    }
+}
+
+/// A count. Some providers send `28.0`; what is not a number at all is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count(pub(crate) Option<u64>);
+
+impl Count {
+    /// This count where it is known, else the other.
+    pub fn or(self, other: Count) -> Count {
+        Count(self.0.or(other.0))
+    }
+
+    /// As a position.
+    pub fn index(self) -> Option<u32> {
+        self.0.and_then(|index| u32::try_from(index).ok())
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CountVisitor).map(Count)
+    }
+}
+
+struct CountVisitor;
+
+impl<'de> Visitor<'de> for CountVisitor {
+    type Value = Option<u64>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(u64::try_from(number).ok())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok((number >= 0.0).then_some(number as u64))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| None)
+    }
+}
+
+/// Bytes of structures that one event or body may become: thousands of the largest. Texts
+/// are not among them; they are no longer than what they are read from.
+const STRUCTURE_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// What is left of them. `Deserialize` cannot be given it another way.
+    static STRUCTURE: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
+}
+
+/// An event or a body is read from here on.
+pub fn begin() {
+    STRUCTURE.set(STRUCTURE_BYTES);
+}
+
+/// Collects a list, as far as one event or body may become structures.
+pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+    mut items: A,
+) -> Result<Vec<T>, A::Error> {
+    let mut list = Vec::new();
+    while let Some(item) = items.next_element()? {
+        if list.len() == list.capacity() {
+            let more = list.len().max(FEW);
+            let left = STRUCTURE.get().checked_sub(more * size_of::<T>().max(1));
+            STRUCTURE.set(left.ok_or_else(|| A::Error::custom("too many items"))?);
+            list.reserve_exact(more);
+        }
+        list.push(item);
+    }
+    Ok(list)
+}
+
+/// Items that a list has room for from the first on.
+const FEW: usize = 1;
+
+/// A list; anything else in its place is the empty list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List(Vec::new())
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(ListVisitor(PhantomData))
+            .map(List)
+    }
+}
+
+struct ListVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        collect(items)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_map(entries).map(|_| Vec::new())
+    }
+}
+
+/// An object; anything else in its place is nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object<T>(pub(crate) Option<T>);
+
+impl<T> Default for Object<T> {
+    fn default() -> Self {
+        Object(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(ObjectVisitor(PhantomData))
+            .map(Object)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(entries)).map(Some)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+/// What an error inside a body says of its kind. Its message is never read: it
+/// quotes prompts.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ErrorObject<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+/// The kind of error that `error`, an object or a plain message, tells.
+pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
+    let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+    [object.kind, object.status, object.code]
+        .into_iter()
+        .find(|word| is_word(word) && &**word != "error")
+        .map_or(Cow::Borrowed("error"), |word| word.0)
+}
+
+/// Whether `text` is a name rather than prose.
+pub fn is_word(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:#/".contains(&byte);
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> &RawValue {
+        serde_json::from_str(json).expect("valid JSON")
+    }
+
+    #[test]
+    fn compact_keeps_order_and_numbers_and_unescapes_what_need_not_be_escaped() {
+        let value = raw(r#"{ "z" : [1.0, 1e5 , "a\u00e9\/\n\u0001\"" ],  "a": "é b" }"#);
+        assert_eq!(
+            compact(value),
+            "{\"z\":[1.0,1e5,\"aé/\\n\\u0001\\\"\"],\"a\":\"é b\"}"
+        );
+    }
+
+    #[test]
+    fn a_text_without_escapes_is_borrowed() {
+        let text: Text<'_> = serde_json::from_str(r#""plain""#).expect("valid");
+        assert!(matches!(text.0, Cow::Borrowed("plain")));
+    }
+
+    #[test]
+    fn odd_types_are_read_as_far_as_they_make_sense() {
+        for (json, text, count) in [
+            ("28.0", "28", Some(28)),
+            ("3", "3", Some(3)),
+            ("-3", "-3", None),
+            ("null", "", None),
+            ("{\"a\":[1]}", "", None),
+            ("[1,[2]]", "", None),
+            ("\"7\"", "7", None),
+        ] {
+            let read: Text<'_> = serde_json::from_str(json).expect("valid");
+            assert_eq!(&*read, text, "{json}");
+            assert_eq!(
+                serde_json::from_str::<Count>(json).expect("valid").0,
+                count,
+                "{json}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_is_named_by_its_type_then_status_then_code() {
+        assert_eq!(
+            error_kind(raw(r#"{"code":429,"type":"slow_down"}"#)),
+            "slow_down"
+        );
+        assert_eq!(
+            error_kind(raw(r#"{"code":404,"status":"NOT_FOUND"}"#)),
+            "NOT_FOUND"
+        );
+        assert_eq!(error_kind(raw(r#"{"code":500,"message":"secret"}"#)), "500");
+        assert_eq!(error_kind(raw(r#""secret""#)), "error");
+        assert_eq!(
+            error_kind(raw(r#"{"code":"You may not say secret"}"#)),
+            "error"
+        );
+    }
+}

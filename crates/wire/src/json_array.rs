@@ -1,0 +1,140 @@
+//! A JSON array that grows: Gemini's stream without `alt=sse`.
+
+use super::decoder::{Item, Splitter};
+use super::{Broken, Limits, buffer};
+use memchr::memchr2;
+use std::sync::Arc;
+use tokengauge_core::memory::{Buffer, Memory};
+
+/// Cuts the elements out of an array, each as soon as it is whole.
+pub(super) struct JsonArray {
+    limit: usize,
+    element: Buffer,
+    place: Place,
+    depth: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before the array's `[`.
+    Before,
+    /// Between elements.
+    Between,
+    /// In an element, outside a string.
+    Element,
+    /// In a string of an element.
+    Text,
+    /// Behind a backslash in a string.
+    Escape,
+    /// Behind the array's `]`.
+    After,
+}
+
+impl JsonArray {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
+        let limit = limits.event_bytes;
+        let element = buffer(memory, limit);
+        JsonArray {
+            limit,
+            element,
+            place: Place::Before,
+            depth: 0,
+        }
+    }
+
+    /// Whether an element ends before or with `byte`, and the place behind it.
+    fn step(&mut self, byte: u8) -> (Place, End) {
+        match (self.place, byte) {
+            (Place::Before, b'[') => (Place::Between, End::No),
+            (Place::Between, b']') => (Place::After, End::No),
+            (Place::Between, b',' | b' ' | b'\t' | b'\r' | b'\n') => (Place::Between, End::No),
+            (Place::Between | Place::Element, b'"') => (Place::Text, End::No),
+            (Place::Between | Place::Element, b'{' | b'[') => {
+                self.depth = self.depth.saturating_add(1);
+                (Place::Element, End::No)
+            }
+            (Place::Element, b']') if self.depth == 0 => (Place::After, End::Before),
+            (Place::Element, b',') if self.depth == 0 => (Place::Between, End::Before),
+            (Place::Element, b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                match self.depth {
+                    0 => (Place::Between, End::With),
+                    _ => (Place::Element, End::No),
+                }
+            }
+            (Place::Between, _) => (Place::Element, End::No),
+            (Place::Text, b'\\') => (Place::Escape, End::No),
+            (Place::Text, b'"') => (Place::Element, End::No),
+            (Place::Escape, _) => (Place::Text, End::No),
+            (place, _) => (place, End::No),
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum End {
+    No,
+    Before,
+    With,
+}
+
+impl Splitter for JsonArray {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+        let mut start = 0;
+        let mut next = 0;
+        while next < bytes.len() {
+            if self.place == Place::Text {
+                let skipped = memchr2(b'"', b'\\', &bytes[next..]);
+                next = skipped.map_or(bytes.len(), |skipped| next + skipped);
+            }
+            let Some(byte) = bytes.get(next) else { break };
+            let at = next;
+            next += 1;
+            let was_between = matches!(self.place, Place::Before | Place::Between);
+            let (place, end) = self.step(*byte);
+            self.place = place;
+            if was_between {
+                start = at;
+            }
+            if end == End::No {
+                continue;
+            }
+            let stop = if end == End::With { at + 1 } else { at };
+            // The bound is that of an element, whether it came in one piece or in many.
+            if self.element.len() + (stop - start) > self.limit {
+                return Err(Broken::TooLarge);
+            }
+            if self.element.is_empty() {
+                each(Item::Event {
+                    name: "",
+                    payload: bytes[start..stop].trim_ascii(),
+                });
+            } else {
+                self.element.extend(&bytes[start..stop])?;
+                each(Item::Event {
+                    name: "",
+                    payload: self.element.as_slice().trim_ascii(),
+                });
+                self.element.clear();
+            }
+            start = stop;
+        }
+        if matches!(self.place, Place::Element | Place::Text | Place::Escape) {
+            self.element.extend(&bytes[start..])?;
+        }
+        if self.element.len() > self.limit {
+            return Err(Broken::TooLarge);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        if !self.element.is_empty() {
+            each(Item::Event {
+                name: "",
+                payload: self.element.as_slice(),
+            });
+            self.element.clear();
+        }
+    }
+}

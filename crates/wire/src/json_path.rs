@@ -1,0 +1,223 @@
+//! Members of a JSON body by their path, in one pass over it, with nothing else kept.
+
+use super::json::Text;
+use super::request::word;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cell::RefCell;
+use std::fmt;
+
+/// Names on the longest path.
+const MAX_DEPTH: usize = 8;
+/// Members that hold what people and models write: never a name of anything.
+const CONVERSATION: &[&str] = &[
+    "contents",
+    "input",
+    "inputs",
+    "instructions",
+    "message",
+    "messages",
+    "prompt",
+    "query",
+    "suffix",
+    "system",
+    "systemInstruction",
+    "system_instruction",
+    "tools",
+];
+
+/// The names from the body down to a member, such as `metadata.thread`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPath(Box<[Box<str>]>);
+
+impl JsonPath {
+    /// Reads names with dots between them.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<JsonPath, &'static str> {
+        let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
+        if names.iter().any(|name| name.trim().is_empty()) {
+            return Err("is no path such as \"metadata.thread\": a name in it is empty");
+        }
+        if names.len() > MAX_DEPTH {
+            return Err("has more than 8 names");
+        }
+        if CONVERSATION.contains(&&*names[0]) {
+            return Err("leads into the conversation, which is recorded in no form");
+        }
+        Ok(JsonPath(names))
+    }
+
+    /// The member of the body that it leads into.
+    pub fn first(&self) -> &str {
+        &self.0[0]
+    }
+}
+
+/// What stands at each of `paths` in `body`: a string or a number, not empty, without
+/// control characters, cut at 200 characters. An object that was written as a string is
+/// one.
+pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
+    let found = RefCell::new(vec![None; paths.len()]);
+    let wanted = paths.iter().map(|path| &*path.0).enumerate().collect();
+    let walk = Walk {
+        wanted,
+        found: &found,
+    };
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    // What was found before the body turned out to be broken counts.
+    let _ = walk.deserialize(&mut reader);
+    found.into_inner()
+}
+
+/// Goes down to where `wanted` leads, each with its number, and skips the rest.
+struct Walk<'p, 'f> {
+    wanted: Vec<(usize, &'p [Box<str>])>,
+    found: &'f RefCell<Vec<Option<String>>>,
+}
+
+impl Walk<'_, '_> {
+    fn text(&self, text: &str) {
+        let mut found = self.found.borrow_mut();
+        for (number, rest) in &self.wanted {
+            if rest.is_empty() {
+                found[*number] = word(text);
+            }
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            let below = self.wanted.iter().filter_map(|(number, path)| {
+                let (first, rest) = path.split_first()?;
+                (**first == *key).then_some((*number, rest))
+            });
+            let wanted: Vec<_> = below.collect();
+            if wanted.is_empty() {
+                entries.next_value::<IgnoredAny>()?;
+            } else {
+                let found = self.found;
+                entries.next_value_seed(Walk { wanted, found })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        IgnoredAny.visit_seq(items).map(|_| ())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        if text.starts_with('{') && self.wanted.iter().any(|(_, rest)| !rest.is_empty()) {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            let _ = self.deserialize(&mut reader);
+        } else {
+            self.text(text);
+        }
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
+        self.text(&number.to_string());
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
+        self.text(&number.to_string());
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        self.text(&number.to_string());
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picked(paths: &[&str], body: &str) -> Vec<Option<String>> {
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|path| JsonPath::parse(path).expect("a path"))
+            .collect();
+        pick(&paths.iter().collect::<Vec<_>>(), body.as_bytes())
+    }
+
+    #[test]
+    fn members_are_found_at_any_depth_and_nowhere_else() {
+        let body = r#"{"messages":[{"thread":"no","metadata":{"thread":"no"}}],"thread":7,
+            "metadata":{"other":{"thread":"no"},"thread":"t-1","deep":{"er":{"id":"d"}},
+            "packed":"{\"session\":\"p\"}"},"flag":true,"none":null,"list":["no"]}"#;
+        let paths = [
+            "metadata.thread",
+            "thread",
+            "metadata.deep.er.id",
+            "metadata.packed.session",
+        ];
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            picked(&paths, body),
+            [some("t-1"), some("7"), some("d"), some("p")]
+        );
+        let nothing = [
+            "flag",
+            "none",
+            "list",
+            "metadata.deep",
+            "metadata.packed.other",
+            "absent",
+        ];
+        assert_eq!(picked(&nothing, body), vec![None; nothing.len()]);
+    }
+
+    #[test]
+    fn values_are_bounded_and_a_broken_body_gives_what_came_before() {
+        let long = format!(r#"{{"a":"{}","b":"x\ny","c":"#, "é".repeat(300));
+        assert_eq!(
+            picked(&["a", "b", "c"], &long),
+            [Some("é".repeat(200)), None, None]
+        );
+        assert_eq!(picked(&["a"], "[1]"), [None]);
+    }
+
+    #[test]
+    fn no_path_leads_into_the_conversation() {
+        for text in [
+            "messages",
+            "messages.content",
+            "system",
+            "input.0",
+            "",
+            "a..b",
+            "a.b.c.d.e.f.g.h.i",
+        ] {
+            assert!(JsonPath::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod anthropic;
+mod bedrock;
+mod body;
+mod cohere;
+mod cost;
+mod decoder;
+mod detect;
+mod embeddings;
+mod emit;
+mod encoding;
+mod engine_generate;
+mod error_body;
+mod event_stream;
+mod event_template;
+mod events;
+mod gemini;
+mod gemini_interactions;
+mod gemini_live;
+pub mod inject;
+mod json;
+mod json_array;
+mod json_path;
+mod lm_studio;
+mod mistral_conversations;
+mod named;
+mod ndjson;
+mod ollama;
+mod openai_chat;
+mod openai_completions;
+mod openai_json;
+mod openai_media;
+mod openai_realtime;
+mod openai_responses;
+mod openai_responses_socket;
+mod openai_usage;
+mod repair;
+mod request;
+mod sniff;
+mod socket_requests;
+mod sse;
+mod strict;
+mod tgi;
+mod websocket;
+
+use std::sync::Arc;
+use tokengauge_core::call::{Dialect, Event};
+use tokengauge_core::memory::{Buffer, Full, Memory};
+
+pub use decoder::{COPIES, Decoder, Framing, ResponseHead};
+pub use detect::{Detected, detect, detect_socket};
+pub use detect::{is_gemini_live, percent_decoded, reads_forms_as_json};
+pub use error_body::error_body;
+pub use json_path::{JsonPath, pick};
+pub use named::HeadModels;
+pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
+pub use socket_requests::{SocketRequest, SocketRequests};
+pub use strict::BodyHead;
+pub use strict::{content_encoding, decoded, differences};
+
+/// Takes events as they are found.
+pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);
+
+/// Bounds of one decoder, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// One wire event of a stream.
+    pub event_bytes: usize,
+    /// A body that is read whole, after decompression.
+    pub body_bytes: usize,
+    /// Everything that comes out of decompressing one body.
+    pub decoded_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            event_bytes: 8 << 20,
+            body_bytes: 16 << 20,
+            decoded_bytes: 1 << 30,
+        }
+    }
+}
+
+/// Why the rest of a body cannot be read. It is forwarded all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// The content encoding is unknown or its bytes are not valid.
+    #[error("the content encoding is unknown or invalid")]
+    Encoding,
+    /// The framing cannot find the next event any more.
+    #[error("the framing is invalid")]
+    Framing,
+    /// A wire event, a body or what came out of decompression is over its bound.
+    #[error("over a bound on what is read")]
+    TooLarge,
+    /// All measuring together holds as much as it may.
+    #[error("over the bound on what all measuring holds")]
+    Memory,
+}
+
+impl From<Full> for Broken {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Limit => Broken::TooLarge,
+            Full::Memory => Broken::Memory,
+        }
+    }
+}
+
+/// Bytes of what has not come whole that a decoder holds unaccounted for, in each of its
+/// buffers: part of what an open stream may cost.
+const FREE_BYTES: usize = 16 * 1024;
+
+/// A buffer for what has not come whole, of at most `limit` bytes.
+fn buffer(memory: &Arc<Memory>, limit: usize) -> Buffer {
+    Buffer::with_free(memory, limit, FREE_BYTES)
+}
+
+/// A wire event or body that is not what its dialect says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not what the dialect says it is")]
+pub struct Malformed;
+
+impl From<serde_json::Error> for Malformed {
+    fn from(_: serde_json::Error) -> Self {
+        Malformed
+    }
+}
+
+/// Reads one dialect. Gets whole wire events, never pieces of one.
+///
+/// A reader that returns [`Malformed`] has given nothing to the sink: the payload
+/// may be repaired (lone surrogates, invalid UTF-8) and given to it a second time.
+pub trait Reader: Send {
+    /// One event of a stream: its name where the framing has one (else empty), and
+    /// its payload. [`Event::Message`] has been given already, and `[DONE]` never
+    /// arrives here.
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
+
+    /// A whole body that was not streamed. [`Event::Message`] has been given already.
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
+
+    /// The stream is over: gives what only its end decides.
+    fn finish(&mut self, _sink: Sink<'_>) {}
+}
+
+/// A fresh reader of what comes over a WebSocket.
+fn socket_reader(dialect: Dialect) -> Box<dyn Reader> {
+    match dialect {
+        Dialect::OpenaiResponses => Box::<openai_responses_socket::ResponsesSocket>::default(),
+        _ => reader(dialect),
+    }
+}
+
+/// A fresh reader of `dialect`.
+fn reader(dialect: Dialect) -> Box<dyn Reader> {
+    match dialect {
+        Dialect::OpenaiChat => Box::<openai_chat::Chat>::default(),
+        Dialect::OpenaiCompletions => Box::<openai_completions::Completions>::default(),
+        Dialect::OpenaiResponses => Box::<openai_responses::Responses>::default(),
+        Dialect::OpenaiRealtime => Box::<openai_realtime::Realtime>::default(),
+        Dialect::Anthropic => Box::<anthropic::Messages>::default(),
+        Dialect::AnthropicComplete => Box::<anthropic::Complete>::default(),
+        Dialect::Gemini => Box::<gemini::Gemini>::default(),
+        Dialect::BedrockConverse => Box::<bedrock::Converse>::default(),
+        Dialect::BedrockInvoke => Box::<bedrock::Invoke>::default(),
+        Dialect::Ollama => Box::<ollama::Ollama>::default(),
+        Dialect::CohereV1 => Box::<cohere::V1>::default(),
+        Dialect::CohereV2 => Box::<cohere::V2>::default(),
+        Dialect::Tgi => Box::<tgi::Tgi>::default(),
+        Dialect::GeminiInteractions => Box::<gemini_interactions::Interactions>::default(),
+        Dialect::GeminiLive => Box::<gemini_live::GeminiLive>::default(),
+        Dialect::MistralConversations => Box::<mistral_conversations::Conversations>::default(),
+        Dialect::LmStudio => Box::<lm_studio::LmStudio>::default(),
+        Dialect::LlamaCpp | Dialect::EngineGenerate => {
+            Box::<engine_generate::EngineGenerate>::default()
+        }
+        Dialect::OpenaiMedia => Box::<openai_media::OpenaiMedia>::default(),
+        Dialect::Embeddings => Box::<embeddings::Embeddings>::default(),
+        Dialect::Rerank => Box::<embeddings::Rerank>::default(),
+        Dialect::Unknown => Box::new(Unread),
+    }
+}
+
+/// Reads nothing: what is not known is forwarded, not measured.
+struct Unread;
+
+impl Reader for Unread {
+    fn event(&mut self, _: &str, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
+
+    fn body(&mut self, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
+        Err(Malformed)
+    }
+}

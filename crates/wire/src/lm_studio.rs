@@ -1,0 +1,154 @@
+//! LM Studio's own chat, `/api/v1/chat`, streamed or not.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+
+#[derive(Deserialize)]
+struct StreamEvent<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    model_instance_id: Text<'a>,
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    /// The body, as it is where nothing is streamed.
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Chat<'a> {
+    #[serde(borrow, default)]
+    model_instance_id: Text<'a>,
+    #[serde(borrow, default)]
+    response_id: Text<'a>,
+    #[serde(borrow, default)]
+    output: List<Item<'a>>,
+    #[serde(borrow, default)]
+    stats: Object<Stats<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Stats<'a> {
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    total_output_tokens: Count,
+    #[serde(default)]
+    reasoning_output_tokens: Count,
+    #[serde(borrow)]
+    model_load_time_seconds: Option<&'a RawValue>,
+}
+
+/// Reads LM Studio's own chat.
+#[derive(Default)]
+pub struct LmStudio {
+    model: Name,
+    id: Name,
+    /// Texts begun: each message, reasoning or call is one.
+    texts: u32,
+    streamed: bool,
+}
+
+impl Reader for LmStudio {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        self.model.model(sink, &event.model_instance_id);
+        match &*event.r#type {
+            "reasoning.start" | "message.start" | "tool_call.start" => self.texts += 1,
+            "reasoning.delta" => self.give(Channel::Reasoning, &event.content, sink),
+            "message.delta" => self.give(Channel::Answer, &event.content, sink),
+            "tool_call.arguments" => {
+                let text = event.arguments.map(arguments).unwrap_or_default();
+                self.give(Channel::ToolCall, &text, sink);
+            }
+            "error" => sink(Event::Error(
+                &event.error.map(error_kind).unwrap_or("error".into()),
+            )),
+            "chat.end" => {
+                let chat: Chat<'_> = serde_json::from_str(event.result.ok_or(Malformed)?.get())?;
+                self.whole(&chat, sink);
+                sink(Event::End);
+            }
+            "" => return Err(Malformed),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.whole(&parse(payload)?, sink);
+        Ok(())
+    }
+}
+
+impl LmStudio {
+    fn give(&mut self, channel: Channel, text: &str, sink: Sink<'_>) {
+        self.streamed |= !text.is_empty();
+        emit::delta(sink, emit::segment(0, self.texts, channel), text);
+    }
+
+    fn whole(&mut self, chat: &Chat<'_>, sink: Sink<'_>) {
+        self.model.model(sink, &chat.model_instance_id);
+        self.id.response_id(sink, &chat.response_id);
+        // The end of a stream has all of it again.
+        let items = chat.output.iter().filter(|_| !self.streamed);
+        for (index, item) in items.enumerate() {
+            let (channel, text) = match &*item.r#type {
+                "message" => (Channel::Answer, (&*item.content).into()),
+                "reasoning" => (Channel::Reasoning, (&*item.content).into()),
+                "tool_call" => (
+                    Channel::ToolCall,
+                    item.arguments.map(arguments).unwrap_or_default(),
+                ),
+                _ => continue,
+            };
+            emit::delta(sink, emit::segment(0, index as u32, channel), &text);
+        }
+        if let Some(stats) = &chat.stats.0 {
+            stats.give(sink);
+        }
+        if let Some(error) = chat.error {
+            sink(Event::Error(&error_kind(error)));
+        }
+    }
+}
+
+impl Stats<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        let usage = Usage {
+            input: self.input_tokens.0,
+            output: self.total_output_tokens.0,
+            reasoning: self.reasoning_output_tokens.0,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        let load = self.model_load_time_seconds;
+        if let Some(seconds) = load.and_then(|seconds| seconds.get().parse().ok()) {
+            sink(Event::Engine(EngineReport {
+                load_seconds: Some(seconds),
+                ..EngineReport::default()
+            }));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Mistral's conversations, streamed or not.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Object, Text, arguments, is_word, parse};
+use super::openai_json::TextOrList;
+use super::openai_usage::ChatUsage;
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event};
+
+/// Parts of one output that are distinguished.
+const PARTS: u32 = 1024;
+
+/// An event of a stream.
+#[derive(Deserialize)]
+struct StreamEvent<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    conversation_id: Text<'a>,
+    #[serde(default)]
+    output_index: Count,
+    #[serde(default)]
+    content_index: Count,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+/// A body that was not streamed.
+#[derive(Deserialize)]
+struct Conversation<'a> {
+    #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
+    conversation_id: Text<'a>,
+    #[serde(borrow, default)]
+    outputs: List<Output<'a>>,
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
+}
+
+#[derive(Deserialize)]
+struct Output<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// A part of what a model said: text, or thinking made of texts.
+#[derive(Default, Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: TextOrList<'a, Thought<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Thought<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+}
+
+/// Reads conversations.
+#[derive(Default)]
+pub struct Conversations {
+    id: Name,
+    model: Name,
+}
+
+impl Reader for Conversations {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        self.id.response_id(sink, &event.conversation_id);
+        let output = event
+            .output_index
+            .index()
+            .unwrap_or(0)
+            .saturating_mul(PARTS);
+        match &*event.r#type {
+            "message.output.delta" => {
+                self.model.model(sink, &event.model);
+                let part = event.content_index.index().unwrap_or(0).min(PARTS - 1);
+                content(output.saturating_add(part), event.content, sink);
+            }
+            "function.call.delta" => {
+                self.model.model(sink, &event.model);
+                call(output, event.arguments, sink);
+            }
+            "conversation.response.done" => {
+                if let Some(usage) = &event.usage.0 {
+                    usage.give(sink);
+                }
+                emit::finish(sink, 0, "stop");
+                sink(Event::End);
+            }
+            "conversation.response.error" => {
+                let known = is_word(&event.code);
+                sink(Event::Error(if known { &event.code } else { "error" }));
+            }
+            "" => return Err(Malformed),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: Conversation<'_> = parse(payload)?;
+        // OpenAI's conversations have the same path and generate nothing.
+        if &*body.object != "conversation.response" {
+            return Ok(());
+        }
+        self.id.response_id(sink, &body.conversation_id);
+        for (index, output) in body.outputs.iter().enumerate() {
+            self.model.model(sink, &output.model);
+            let index = (index as u32).saturating_mul(PARTS);
+            match &*output.r#type {
+                "message.output" => content(index, output.content, sink),
+                "function.call" => call(index, output.arguments, sink),
+                _ => {}
+            }
+        }
+        if let Some(usage) = &body.usage.0 {
+            usage.give(sink);
+        }
+        emit::finish(sink, 0, "stop");
+        Ok(())
+    }
+}
+
+fn call(index: u32, raw: Option<&RawValue>, sink: Sink<'_>) {
+    let text = raw.map(arguments).unwrap_or_default();
+    emit::delta(sink, emit::segment(0, index, Channel::ToolCall), &text);
+}
+
+/// Gives a text, a part, or several of them.
+fn content(index: u32, raw: Option<&RawValue>, sink: Sink<'_>) {
+    let Some(raw) = raw else { return };
+    if raw.get().starts_with('{') {
+        let one: Part<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        return one.give(index, sink);
+    }
+    let parts: TextOrList<'_, Part<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+    match &parts {
+        TextOrList::Text(text) => {
+            emit::delta(sink, emit::segment(0, index, Channel::Answer), text);
+        }
+        TextOrList::List(parts) => {
+            for (at, part) in parts.iter().enumerate() {
+                part.give(index.saturating_add(at as u32), sink);
+            }
+        }
+    }
+}
+
+impl Part<'_> {
+    fn give(&self, index: u32, sink: Sink<'_>) {
+        emit::delta(sink, emit::segment(0, index, Channel::Answer), &self.text);
+        let reasoning = emit::segment(0, index, Channel::Reasoning);
+        match &self.thinking {
+            TextOrList::Text(text) => emit::delta(sink, reasoning, text),
+            TextOrList::List(thoughts) => {
+                for thought in thoughts {
+                    emit::delta(sink, reasoning, &thought.text);
+                }
+            }
+        }
+    }
+}

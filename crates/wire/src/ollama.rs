@@ -1,0 +1,142 @@
+//! Ollama's own chat and generate: one JSON object per line, or a single one.
+
+use super::emit::{self, Name};
+use super::json::{Count, List, Text, arguments, error_kind, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+
+/// Reads `/api/chat` and `/api/generate`.
+#[derive(Default)]
+pub struct Ollama {
+    model: Name,
+    calls: u32,
+}
+
+impl Reader for Ollama {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let line: Line<'_> = parse(payload)?;
+        self.give(&line, sink);
+        if line.done == Some(true) {
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let body: Line<'_> = parse(payload)?;
+        self.give(&body, sink);
+        Ok(())
+    }
+}
+
+impl Ollama {
+    fn give(&mut self, line: &Line<'_>, sink: Sink<'_>) {
+        if let Some(error) = line.error {
+            sink(Event::Error(&error_kind(error)));
+        }
+        self.model.model(sink, &line.model);
+        let reasoning = emit::segment(0, 0, Channel::Reasoning);
+        let answer = emit::segment(0, 0, Channel::Answer);
+        emit::delta(sink, reasoning, &line.thinking);
+        emit::delta(sink, answer, &line.response);
+        if let Some(message) = &line.message {
+            emit::delta(sink, reasoning, &message.thinking);
+            emit::delta(sink, answer, &message.content);
+            for call in message.tool_calls.iter() {
+                self.call(call, sink);
+            }
+        }
+        emit::finish(sink, 0, &line.done_reason);
+        if line.done == Some(true) {
+            line.report(sink);
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall<'_>, sink: Sink<'_>) {
+        let segment = emit::segment(0, self.calls, Channel::ToolCall);
+        self.calls += 1;
+        if let Some(sent) = call.function.as_ref().and_then(|f| f.arguments) {
+            emit::delta(sink, segment, &arguments(sent));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow, default)]
+    response: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    done: Option<bool>,
+    #[serde(borrow, default)]
+    done_reason: Text<'a>,
+    /// Durations are in nanoseconds.
+    #[serde(default)]
+    total_duration: Count,
+    #[serde(default)]
+    load_duration: Count,
+    #[serde(default)]
+    prompt_eval_count: Count,
+    #[serde(default)]
+    prompt_eval_duration: Count,
+    #[serde(default)]
+    eval_count: Count,
+    #[serde(default)]
+    eval_duration: Count,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Line<'_> {
+    fn report(&self, sink: Sink<'_>) {
+        let usage = Usage {
+            input: self.prompt_eval_count.0,
+            output: self.eval_count.0,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        let engine = EngineReport {
+            prompt_tokens: self.prompt_eval_count.0,
+            prompt_seconds: seconds(self.prompt_eval_duration),
+            output_tokens: self.eval_count.0,
+            output_seconds: seconds(self.eval_duration),
+            load_seconds: seconds(self.load_duration),
+            total_seconds: seconds(self.total_duration),
+        };
+        if engine != EngineReport::default() {
+            sink(Event::Engine(engine));
+        }
+    }
+}
+
+fn seconds(nanoseconds: Count) -> Option<f64> {
+    nanoseconds.0.map(|count| count as f64 / 1e9)
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    tool_calls: List<ToolCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}

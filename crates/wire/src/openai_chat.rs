@@ -1,0 +1,406 @@
+//! OpenAI chat completions and everything that imitates them: Azure, Groq, Mistral,
+//! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
+
+use super::emit::{known, segment};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::openai_json::TextOrList;
+use super::openai_usage::{ChatUsage, Identity};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use tokengauge_core::call::{Channel, EngineReport, Event, Segment};
+
+/// Tool calls distinguished in one response; later ones continue the last.
+const MAX_CALLS: usize = 1024;
+/// Choices distinguished in one response.
+const MAX_CHOICES: usize = 1024;
+
+/// A chunk of a stream, or a whole body.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    #[serde(borrow, default)]
+    choices: List<Choice<'a>>,
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
+    #[serde(default)]
+    x_groq: Object<Box<Groq>>,
+    #[serde(borrow, default)]
+    timings: Object<Box<Timings<'a>>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Groq {
+    #[serde(default)]
+    usage: Object<ChatUsage>,
+}
+
+impl Function<'_> {
+    fn text(&self) -> Cow<'_, str> {
+        self.arguments.map_or(Cow::Borrowed(""), arguments)
+    }
+}
+
+/// llama.cpp's own measurement, in milliseconds.
+#[derive(Deserialize)]
+pub(super) struct Timings<'a> {
+    #[serde(default)]
+    prompt_n: Count,
+    #[serde(borrow)]
+    prompt_ms: Option<&'a RawValue>,
+    #[serde(default)]
+    predicted_n: Count,
+    #[serde(borrow)]
+    predicted_ms: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Object<Message<'a>>,
+    #[serde(borrow, default)]
+    message: Object<Box<Message<'a>>>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+}
+
+/// A delta, or a whole message.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    content: TextOrList<'a, Part<'a>>,
+    #[serde(borrow, default)]
+    refusal: Text<'a>,
+    #[serde(borrow, default)]
+    audio: Object<Box<Audio<'a>>>,
+    #[serde(borrow, default)]
+    reasoning_content: Text<'a>,
+    #[serde(borrow, default)]
+    reasoning: Text<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: List<Detail<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: List<ToolCall<'a>>,
+    #[serde(borrow, default)]
+    function_call: Object<Box<Function<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Audio<'a> {
+    #[serde(borrow, default)]
+    transcript: Text<'a>,
+}
+
+/// A part of Mistral's content: text, or thinking made of parts.
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: TextOrList<'a, Thought<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Thought<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Detail<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    summary: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    function: Object<Function<'a>>,
+    #[serde(borrow, default)]
+    custom: Object<Custom<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Custom<'a> {
+    #[serde(borrow, default)]
+    input: Text<'a>,
+}
+
+/// Reads chat completions.
+#[derive(Default)]
+pub struct Chat {
+    identity: Identity,
+    choices: Vec<ChoiceState>,
+    calls: Vec<Call>,
+    /// Whether it is a whole body that is read.
+    whole: bool,
+}
+
+/// What is remembered of a choice.
+#[derive(Clone, Copy, Default)]
+struct ChoiceState {
+    reasoning: Option<ReasoningField>,
+    streamed: bool,
+}
+
+/// Where a choice's reasoning is read. The same text often arrives in two of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReasoningField {
+    Content,
+    Plain,
+    Details,
+}
+
+/// A tool call that has begun.
+struct Call {
+    choice: u32,
+    index: Option<u32>,
+    id: String,
+}
+
+impl Reader for Chat {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.chunk(&parse(payload)?, sink);
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.whole = true;
+        self.event("", payload, sink)
+    }
+}
+
+impl Chat {
+    fn chunk(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) {
+        self.identity.note(&chunk.id, &chunk.model, sink);
+        self.identity.service_tier(&chunk.service_tier, sink);
+        for (position, choice) in chunk.choices.iter().enumerate() {
+            self.choice(position, choice, sink);
+        }
+        let groq = chunk
+            .x_groq
+            .0
+            .as_ref()
+            .and_then(|groq| groq.usage.0.as_ref());
+        for usage in groq.into_iter().chain(chunk.usage.0.as_deref()) {
+            usage.give(sink);
+        }
+        if let Some(timings) = &chunk.timings.0 {
+            sink(Event::Engine(timings.report()));
+        }
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            sink(Event::Error(&error_kind(error)));
+        }
+    }
+
+    fn choice(&mut self, position: usize, choice: &Choice<'_>, sink: Sink<'_>) {
+        let index = choice
+            .index
+            .0
+            .and_then(|index| u32::try_from(index).ok())
+            .unwrap_or(position as u32);
+        if index as usize >= MAX_CHOICES {
+            return;
+        }
+        if self.choices.len() <= index as usize {
+            self.choices
+                .resize(index as usize + 1, ChoiceState::default());
+        }
+        let streamed = self.choices[index as usize].streamed;
+        match (&choice.delta.0, &choice.message.0) {
+            (Some(delta), message) => {
+                let any = self.message(index, delta, sink);
+                self.choices[index as usize].streamed |= any;
+                // Perplexity sends an empty delta beside a message that is all there is. In a
+                // stream that is known at its end.
+                let last = self.whole || !choice.finish_reason.is_empty();
+                if let Some(message) = message.as_ref().filter(|_| last && !any && !streamed) {
+                    self.message(index, message, sink);
+                }
+            }
+            // A cumulative copy beside deltas, or all there is.
+            (None, Some(message)) if !streamed => {
+                self.message(index, message, sink);
+            }
+            (None, Some(_)) => {}
+            (None, None) => {
+                give(segment(index, 0, Channel::Answer), &choice.text, sink);
+            }
+        }
+        if !choice.finish_reason.is_empty() {
+            sink(Event::Finish {
+                choice: index,
+                reason: &choice.finish_reason,
+            });
+        }
+    }
+
+    /// Gives the texts of a delta or a message; whether there were any.
+    fn message(&mut self, choice: u32, message: &Message<'_>, sink: Sink<'_>) -> bool {
+        let mut any = self.reasoning(choice, message, sink);
+        let answer = |index| segment(choice, index, Channel::Answer);
+        match &message.content {
+            TextOrList::Text(text) => any |= give(answer(0), text, sink),
+            TextOrList::List(parts) => {
+                for part in parts.iter() {
+                    any |= give(answer(0), &part.text, sink);
+                    any |= thinking(choice, &part.thinking, sink);
+                }
+            }
+        }
+        any |= give(answer(1), &message.refusal, sink);
+        if let Some(audio) = &message.audio.0 {
+            any |= give(answer(2), &audio.transcript, sink);
+        }
+        for call in message.tool_calls.iter() {
+            any |= self.tool_call(choice, call, sink);
+        }
+        if let Some(function) = &message.function_call.0 {
+            let segment = segment(choice, 0, Channel::ToolCall);
+            any |= give(segment, &function.text(), sink);
+        }
+        any
+    }
+
+    fn reasoning(&mut self, choice: u32, message: &Message<'_>, sink: Sink<'_>) -> bool {
+        let has_details = || {
+            message
+                .reasoning_details
+                .iter()
+                .any(|d| !d.text.is_empty() || !d.summary.is_empty())
+        };
+        let found = if !message.reasoning_content.is_empty() {
+            ReasoningField::Content
+        } else if !message.reasoning.is_empty() {
+            ReasoningField::Plain
+        } else if has_details() {
+            ReasoningField::Details
+        } else {
+            return false;
+        };
+        let field = self.choices[choice as usize].reasoning.get_or_insert(found);
+        let segment = segment(choice, 0, Channel::Reasoning);
+        match *field {
+            ReasoningField::Content => give(segment, &message.reasoning_content, sink),
+            ReasoningField::Plain => give(segment, &message.reasoning, sink),
+            ReasoningField::Details => {
+                let texts = message
+                    .reasoning_details
+                    .iter()
+                    .flat_map(|d| [&d.text, &d.summary]);
+                texts.fold(false, |any, text| give(segment, text, sink) | any)
+            }
+        }
+    }
+
+    fn tool_call(&mut self, choice: u32, call: &ToolCall<'_>, sink: Sink<'_>) -> bool {
+        let function = call.function.0.as_ref();
+        let named = function.is_some_and(|function| !function.name.is_empty());
+        let index = self.call_index(
+            choice,
+            call.index.0.and_then(|index| u32::try_from(index).ok()),
+            &call.id,
+            named,
+        );
+        let segment = segment(choice, index, Channel::ToolCall);
+        let mut any = false;
+        if let Some(function) = function {
+            any |= give(segment, &function.text(), sink);
+        }
+        if let Some(custom) = &call.custom.0 {
+            any |= give(segment, &custom.input, sink);
+        }
+        any
+    }
+
+    /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on
+    /// later deltas, and some send index 0 for every call but a new id and name.
+    fn call_index(&mut self, choice: u32, index: Option<u32>, id: &str, named: bool) -> u32 {
+        let id = known(id);
+        let known = self.calls.iter().rposition(|call| {
+            call.choice == choice
+                && match index {
+                    Some(_) => call.index == index,
+                    None => id.is_empty() || call.id == id,
+                }
+        });
+        let continues = known.filter(|at| {
+            let begun = &self.calls[*at].id;
+            id.is_empty() || begun.is_empty() || begun == id || !named
+        });
+        let at = continues.unwrap_or_else(|| {
+            if self.calls.len() < MAX_CALLS {
+                self.calls.push(Call {
+                    choice,
+                    index,
+                    id: id.to_owned(),
+                });
+            }
+            self.calls.len() - 1
+        });
+        at as u32 + 1
+    }
+}
+
+impl Timings<'_> {
+    pub(super) fn report(&self) -> EngineReport {
+        EngineReport {
+            prompt_tokens: self.prompt_n.0,
+            prompt_seconds: seconds(self.prompt_ms),
+            output_tokens: self.predicted_n.0,
+            output_seconds: seconds(self.predicted_ms),
+            ..EngineReport::default()
+        }
+    }
+}
+
+/// A number of milliseconds.
+fn seconds(milliseconds: Option<&RawValue>) -> Option<f64> {
+    let number: f64 = milliseconds?.get().parse().ok()?;
+    Some(number / 1e3)
+}
+
+fn thinking(choice: u32, thinking: &TextOrList<'_, Thought<'_>>, sink: Sink<'_>) -> bool {
+    let segment = segment(choice, 0, Channel::Reasoning);
+    match thinking {
+        TextOrList::Text(text) => give(segment, text, sink),
+        TextOrList::List(thoughts) => thoughts.iter().fold(false, |any, thought| {
+            give(segment, &thought.text, sink) | any
+        }),
+    }
+}
+
+/// Gives a piece of text, unless it is empty; whether it was not.
+fn give(segment: Segment, text: &str, sink: Sink<'_>) -> bool {
+    if text.is_empty() {
+        return false;
+    }
+    sink(Event::Delta { segment, text });
+    true
+}

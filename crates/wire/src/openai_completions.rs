@@ -1,0 +1,74 @@
+//! OpenAI text completions, streamed or not.
+
+use super::emit;
+use super::json::{Count, List, Object, Text, error_kind, parse};
+use super::openai_usage::{ChatUsage, Identity};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event};
+
+/// A chunk of a stream, or a whole body.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
+    #[serde(borrow, default)]
+    choices: List<Choice<'a>>,
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+}
+
+/// Reads text completions.
+#[derive(Default)]
+pub struct Completions {
+    identity: Identity,
+}
+
+impl Reader for Completions {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let chunk: Chunk<'_> = parse(payload)?;
+        self.identity.note(&chunk.id, &chunk.model, sink);
+        self.identity.service_tier(&chunk.service_tier, sink);
+        for (position, choice) in chunk.choices.iter().enumerate() {
+            give(choice, position, sink);
+        }
+        if let Some(usage) = &chunk.usage.0 {
+            usage.give(sink);
+        }
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            sink(Event::Error(&error_kind(error)));
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+fn give(choice: &Choice<'_>, position: usize, sink: Sink<'_>) {
+    let index = choice
+        .index
+        .0
+        .and_then(|index| u32::try_from(index).ok())
+        .unwrap_or(position as u32);
+    emit::delta(sink, emit::segment(index, 0, Channel::Answer), &choice.text);
+    emit::finish(sink, index, &choice.finish_reason);
+}

@@ -1,0 +1,83 @@
+//! OpenAI Realtime over WebSocket: what the server sends. Each response of the connection
+//! is a turn, and counts as a choice.
+
+use super::json::{Object, Text, parse};
+use super::openai_responses::{Response, StreamEvent, Texts};
+use super::openai_usage::Identity;
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use tokengauge_core::call::Event;
+
+/// Reads what the server sends.
+#[derive(Default)]
+pub struct Realtime {
+    identity: Identity,
+    texts: Texts,
+    turn: u32,
+    in_turn: bool,
+}
+
+#[derive(Deserialize)]
+struct Session<'a> {
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    model: Text<'a>,
+}
+
+impl Reader for Realtime {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        match &*event.r#type {
+            "session.created" | "session.updated" => {
+                let raw = event.session.ok_or(Malformed)?;
+                let session: Object<Session<'_>> = serde_json::from_str(raw.get())?;
+                let session = session.0.ok_or(Malformed)?;
+                if !session.id.is_empty() {
+                    sink(Event::Session(&session.id));
+                }
+                self.identity.note("", &session.model, sink);
+            }
+            "response.created" => self.begin(sink),
+            "response.done" => {
+                let raw = event.response.ok_or(Malformed)?;
+                let response = serde_json::from_str(raw.get())?;
+                if let Some(usage) = &event.usage.0 {
+                    usage.give(sink);
+                }
+                self.end(&response, sink);
+            }
+            "error" => sink(Event::Error(&event.error_word())),
+            kind if kind.starts_with("response.") => {
+                self.texts.read(self.turn, &event, sink)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+impl Realtime {
+    fn begin(&mut self, sink: Sink<'_>) {
+        self.in_turn = true;
+        sink(Event::TurnStarted);
+    }
+
+    fn end(&mut self, response: &Response<'_>, sink: Sink<'_>) {
+        if !self.in_turn {
+            self.begin(sink);
+        }
+        self.identity.note(&response.id, &response.model, sink);
+        self.identity.service_tier(&response.service_tier, sink);
+        self.texts.copies(self.turn, response, sink);
+        response.outcome(self.turn, sink);
+        sink(Event::TurnEnded);
+        self.in_turn = false;
+        self.turn = self.turn.saturating_add(1);
+        self.texts = Texts::default();
+    }
+}

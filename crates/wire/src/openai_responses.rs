@@ -1,0 +1,509 @@
+//! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
+//! events and in the final response count only where no delta came before them.
+
+use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
+use super::openai_chat::Timings;
+use super::openai_json::TextOrList;
+use super::openai_usage::{Identity, ResponsesUsage};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use tokengauge_core::call::{Channel, Event, Segment};
+
+/// Texts distinguished in one response; later ones are taken for copies.
+const MAX_SEEN: usize = 4096;
+/// Parts of an output item distinguished: content first, summaries behind.
+const PARTS: u32 = 1024;
+/// Where the summaries' places begin.
+const SUMMARIES: u32 = 512;
+
+/// An event of a stream.
+#[derive(Deserialize)]
+pub(super) struct StreamEvent<'a> {
+    #[serde(borrow, default)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow, default)]
+    delta: Text<'a>,
+    #[serde(default)]
+    output_index: Count,
+    #[serde(default)]
+    content_index: Count,
+    #[serde(default)]
+    summary_index: Count,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    refusal: Text<'a>,
+    #[serde(borrow, default)]
+    transcript: Text<'a>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Text<'a>,
+    #[serde(borrow, default)]
+    code: Text<'a>,
+    /// Read only where it is needed.
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    part: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) session: Option<&'a RawValue>,
+    /// xAI's Realtime has it beside the response.
+    #[serde(default)]
+    pub(super) usage: Object<Box<ResponsesUsage>>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    /// llama.cpp's, beside the response.
+    #[serde(borrow, default)]
+    pub(super) timings: Object<Box<Timings<'a>>>,
+}
+
+/// A whole response: the body, or what the first and last events carry.
+#[derive(Deserialize)]
+pub(super) struct Response<'a> {
+    #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) model: Text<'a>,
+    #[serde(borrow, default)]
+    pub(super) service_tier: Text<'a>,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    incomplete_details: Object<Reason<'a>>,
+    /// Realtime's name for it.
+    #[serde(borrow, default)]
+    status_details: Object<Reason<'a>>,
+    #[serde(borrow, default)]
+    output: List<Object<Item<'a>>>,
+    #[serde(default)]
+    pub(super) usage: Object<ResponsesUsage>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    /// xAI's, beside a plain `error` string.
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Reason<'a> {
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// An output item.
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    content: TextOrList<'a, Part<'a>>,
+    #[serde(borrow, default)]
+    summary: List<Part<'a>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input: Text<'a>,
+    #[serde(borrow, default)]
+    code: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    refusal: Text<'a>,
+    #[serde(borrow, default)]
+    transcript: Text<'a>,
+}
+
+/// Reads responses.
+#[derive(Default)]
+pub struct Responses {
+    identity: Identity,
+    texts: Texts,
+}
+
+impl Reader for Responses {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        if self.texts.read(0, &event, sink)? {
+            return Ok(());
+        }
+        match &*event.r#type {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                let response = response(event.response)?;
+                self.identity.note(&response.id, &response.model, sink);
+            }
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.done" => {
+                let response = response(event.response)?;
+                self.whole(&response, sink);
+                if let Some(timings) = &event.timings.0 {
+                    sink(Event::Engine(timings.report()));
+                }
+                sink(Event::End);
+            }
+            "" if event.error.is_none() => return Err(Malformed),
+            "" | "error" => sink(Event::Error(&event.error_word())),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.whole(&parse(payload)?, sink);
+        Ok(())
+    }
+}
+
+impl Responses {
+    fn whole(&mut self, response: &Response<'_>, sink: Sink<'_>) {
+        self.identity.note(&response.id, &response.model, sink);
+        self.identity.service_tier(&response.service_tier, sink);
+        // What is compacted holds what was said before.
+        if &*response.object != "response.compaction" {
+            self.texts.copies(0, response, sink);
+        }
+        response.outcome(0, sink);
+    }
+}
+
+pub(super) fn response(raw: Option<&RawValue>) -> Result<Response<'_>, Malformed> {
+    Ok(serde_json::from_str(raw.ok_or(Malformed)?.get())?)
+}
+
+impl StreamEvent<'_> {
+    pub(super) fn error_word(&self) -> Cow<'_, str> {
+        match self.error {
+            Some(error) => error_kind(error),
+            None if is_word(&self.code) => Cow::Borrowed(&self.code),
+            None => Cow::Borrowed("error"),
+        }
+    }
+
+    /// The complete text of a `done` event.
+    fn complete(&self) -> Cow<'_, str> {
+        let texts = [
+            &self.text,
+            &self.refusal,
+            &self.transcript,
+            &self.input,
+            &self.code,
+        ];
+        match texts.into_iter().find(|text| !text.is_empty()) {
+            Some(text) => Cow::Borrowed(text),
+            None => self.arguments.map_or(Cow::Borrowed(""), arguments),
+        }
+    }
+}
+
+impl Response<'_> {
+    /// Gives usage, status and error.
+    pub(super) fn outcome(&self, choice: u32, sink: Sink<'_>) {
+        if let Some(usage) = &self.usage.0 {
+            usage.give(sink);
+        }
+        if !self.status.is_empty() {
+            let details = self
+                .incomplete_details
+                .0
+                .as_ref()
+                .or(self.status_details.0.as_ref());
+            match details.filter(|d| &*self.status == "incomplete" && !d.reason.is_empty()) {
+                Some(details) => {
+                    let reason = format!("{}:{}", &*self.status, &*details.reason);
+                    sink(Event::Finish {
+                        choice,
+                        reason: &reason,
+                    });
+                }
+                None => sink(Event::Finish {
+                    choice,
+                    reason: &self.status,
+                }),
+            }
+        }
+        let nested = self
+            .status_details
+            .0
+            .as_ref()
+            .and_then(|details| details.error);
+        match self.error.or(nested).filter(|error| error.get() != "null") {
+            Some(error) if error.get().starts_with('"') && is_word(&self.code) => {
+                sink(Event::Error(&self.code));
+            }
+            Some(error) => sink(Event::Error(&error_kind(error))),
+            None => {}
+        }
+    }
+}
+
+/// Where a text stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    choice: u32,
+    item: u32,
+    part: u32,
+    channel: Channel,
+}
+
+impl Place {
+    /// Whether both are texts of one item that went to the same channel.
+    fn is_beside(&self, other: &Place) -> bool {
+        let parts = |place: &Place| (place.choice, place.item, place.channel);
+        parts(self) == parts(other)
+    }
+
+    fn segment(self) -> Segment {
+        Segment {
+            choice: self.choice,
+            index: self.item.saturating_mul(PARTS).saturating_add(self.part),
+            channel: self.channel,
+        }
+    }
+}
+
+/// Which texts have come, so that copies of them do not count again. Some servers number
+/// the parts in deltas and in what is complete differently: so a complete text counts where
+/// nothing came at its place, and where more texts are complete than had deltas.
+#[derive(Default)]
+pub(super) struct Texts {
+    /// Texts that counted.
+    seen: Vec<Place>,
+    /// Texts that an event said are complete.
+    done: Vec<Place>,
+}
+
+impl Texts {
+    /// Reads an event that carries text, or a copy of one; whether it did.
+    pub(super) fn read(
+        &mut self,
+        choice: u32,
+        event: &StreamEvent<'_>,
+        sink: Sink<'_>,
+    ) -> Result<bool, Malformed> {
+        let Some(kind) = event.r#type.strip_prefix("response.") else {
+            return Ok(false);
+        };
+        let item = event.output_index.index().unwrap_or(0);
+        let place = |(channel, part)| Place {
+            choice,
+            item,
+            part,
+            channel,
+        };
+        if let Some(text) = kind.strip_suffix(".delta") {
+            if let Some(place) = event.place(text).map(place)
+                && !event.delta.is_empty()
+            {
+                note(&mut self.seen, place);
+                give(place, &event.delta, sink);
+            }
+        } else if let Some(text) = kind.strip_suffix(".done") {
+            if text == "output_item" {
+                let whole: Object<Item<'_>> = match event.item {
+                    Some(raw) => serde_json::from_str(raw.get())?,
+                    None => Object(None),
+                };
+                let items = whole.0.iter().map(|whole| (item, whole));
+                self.whole(choice, Some(item), items, sink);
+            } else if text == "content_part" {
+                let part: Object<Part<'_>> = match event.part {
+                    Some(raw) => serde_json::from_str(raw.get())?,
+                    None => Object(None),
+                };
+                if let Some(part) = &part.0 {
+                    self.copy(place((part.channel(), event.content())), part.text(), sink);
+                }
+            } else if let Some(place) = event.place(text).map(place) {
+                self.copy(place, &event.complete(), sink);
+            }
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Reads the items of a whole response: what the stream had none of.
+    pub(super) fn copies(&mut self, choice: u32, response: &Response<'_>, sink: Sink<'_>) {
+        let items = response.output.iter().enumerate();
+        let items = items.filter_map(|(at, item)| Some((at as u32, item.0.as_ref()?)));
+        self.whole(choice, None, items, sink);
+    }
+
+    /// Reads whole items: one of a response, or all. Of each channel so many texts count as are
+    /// more than came before.
+    fn whole<'i>(
+        &mut self,
+        choice: u32,
+        only: Option<u32>,
+        items: impl Iterator<Item = (u32, &'i Item<'i>)>,
+        sink: Sink<'_>,
+    ) {
+        let mut texts = Vec::new();
+        for (at, item) in items {
+            item.texts(&mut |part, channel, text| {
+                let place = Place {
+                    choice,
+                    item: at,
+                    part,
+                    channel,
+                };
+                texts.push((place, text.to_owned()));
+            });
+        }
+        let mut missing = [0; 3];
+        for (channel, missing) in CHANNELS.iter().zip(&mut missing) {
+            let within = |place: &Place| {
+                place.choice == choice
+                    && place.channel == *channel
+                    && only.is_none_or(|item| place.item == item)
+            };
+            let came = self.seen.iter().filter(|place| within(place)).count();
+            let sent = texts.iter().filter(|(place, _)| place.channel == *channel);
+            // A summary is of the reasoning that came as it was.
+            let counts = *channel != Channel::Reasoning || came == 0;
+            *missing = if counts {
+                sent.count().saturating_sub(came)
+            } else {
+                0
+            };
+        }
+        for (place, text) in texts {
+            let missing = &mut missing[place.channel as usize];
+            if *missing > 0 && note(&mut self.seen, place) {
+                *missing -= 1;
+                give(place, &text, sink);
+            }
+        }
+    }
+
+    /// Reads a text that is complete.
+    fn copy(&mut self, place: Place, text: &str, sink: Sink<'_>) {
+        if text.is_empty() {
+            return;
+        }
+        note(&mut self.done, place);
+        let beside = |of: &[Place]| of.iter().filter(|other| place.is_beside(other)).count();
+        if beside(&self.done) > beside(&self.seen) && note(&mut self.seen, place) {
+            give(place, text, sink);
+        }
+    }
+}
+
+/// Where generated text may go, by its number.
+const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
+
+/// Remembers a text; whether it is the first at its place.
+fn note(places: &mut Vec<Place>, place: Place) -> bool {
+    let is_known = places.last() == Some(&place) || places.contains(&place);
+    if is_known || places.len() >= MAX_SEEN {
+        return false;
+    }
+    places.push(place);
+    true
+}
+
+impl Part<'_> {
+    /// Its text, of whatever kind.
+    fn text(&self) -> &str {
+        let texts = [&self.text, &self.refusal, &self.transcript];
+        let text = texts.into_iter().find(|text| !text.is_empty());
+        text.map_or("", |text| text)
+    }
+
+    fn channel(&self) -> Channel {
+        match &*self.r#type {
+            "reasoning_text" | "summary_text" => Channel::Reasoning,
+            _ => Channel::Answer,
+        }
+    }
+}
+
+impl Item<'_> {
+    /// Gives its texts that are not empty: part, channel, text.
+    fn texts(&self, each: &mut dyn FnMut(u32, Channel, &str)) {
+        let mut text = |part: u32, channel: Channel, text: &str| {
+            if !text.is_empty() {
+                each(part, channel, text);
+            }
+        };
+        match &*self.r#type {
+            kind @ ("message" | "reasoning") => {
+                let channel = if kind == "message" {
+                    Channel::Answer
+                } else {
+                    Channel::Reasoning
+                };
+                match &self.content {
+                    TextOrList::Text(content) => text(0, channel, content),
+                    TextOrList::List(parts) => {
+                        for (part, content) in parts.iter().enumerate() {
+                            text(part as u32, channel, content.text());
+                        }
+                    }
+                }
+                for (part, summary) in self.summary.iter().enumerate() {
+                    text(SUMMARIES + part as u32, Channel::Reasoning, &summary.text);
+                }
+            }
+            "function_call" | "mcp_call" => {
+                let sent = self.arguments.map_or(Cow::Borrowed(""), arguments);
+                text(0, Channel::ToolCall, &sent);
+            }
+            "custom_tool_call" => text(0, Channel::ToolCall, &self.input),
+            "code_interpreter_call" => text(0, Channel::ToolCall, &self.code),
+            _ => {}
+        }
+    }
+}
+
+impl StreamEvent<'_> {
+    /// The part of the item's content.
+    fn content(&self) -> u32 {
+        self.content_index.index().unwrap_or(0).min(SUMMARIES - 1)
+    }
+
+    /// Which text of its item an event is of, by the middle of its name. The place
+    /// only tells texts apart: some servers number deltas and items differently.
+    fn place(&self, text: &str) -> Option<(Channel, u32)> {
+        let content = || self.content();
+        let summary = || SUMMARIES + self.summary_index.index().unwrap_or(0).min(SUMMARIES - 1);
+        match text {
+            "output_text" | "text" | "refusal" => Some((Channel::Answer, content())),
+            "output_audio_transcript"
+            | "output_audio.transcript"
+            | "audio_transcript"
+            | "audio.transcript" => Some((Channel::Answer, content())),
+            "reasoning_text" | "reasoning" => Some((Channel::Reasoning, content())),
+            "reasoning_summary_text" | "reasoning_summary" => Some((Channel::Reasoning, summary())),
+            "function_call_arguments"
+            | "custom_tool_call_input"
+            | "mcp_call_arguments"
+            | "mcp_call.arguments"
+            | "code_interpreter_call_code"
+            | "code_interpreter_call.code" => Some((Channel::ToolCall, 0)),
+            _ => None,
+        }
+    }
+}
+
+fn give(place: Place, text: &str, sink: Sink<'_>) {
+    let segment = place.segment();
+    sink(Event::Delta { segment, text });
+}

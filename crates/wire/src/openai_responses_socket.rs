@@ -1,0 +1,93 @@
+//! OpenAI responses over WebSocket: the events of the stream over HTTP, one a message. Each
+//! response of the connection is a turn, and counts as a choice.
+
+use super::json::parse;
+use super::openai_responses::{Response, StreamEvent, Texts, response};
+use super::openai_usage::Identity;
+use super::{Malformed, Reader, Sink};
+use tokengauge_core::call::Event;
+
+/// Reads what the server sends.
+#[derive(Default)]
+pub struct ResponsesSocket {
+    identity: Identity,
+    texts: Texts,
+    turn: u32,
+    in_turn: bool,
+    /// Whether the last turn ended with an error: its response may end once more.
+    failed: bool,
+}
+
+impl Reader for ResponsesSocket {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: StreamEvent<'_> = parse(payload)?;
+        match &*event.r#type {
+            "response.created" => {
+                let response = response(event.response)?;
+                self.begin(sink);
+                self.identity.note(&response.id, &response.model, sink);
+            }
+            "response.in_progress" | "response.queued" => {
+                let response = response(event.response)?;
+                self.identity.note(&response.id, &response.model, sink);
+            }
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.done" => {
+                let response = response(event.response)?;
+                self.whole(&event, &response, sink);
+            }
+            "error" => self.error(&event, sink),
+            "" if event.error.is_some() => self.error(&event, sink),
+            _ => {
+                self.texts.read(self.turn, &event, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
+}
+
+impl ResponsesSocket {
+    fn begin(&mut self, sink: Sink<'_>) {
+        self.in_turn = true;
+        self.failed = false;
+        sink(Event::TurnStarted);
+    }
+
+    fn end(&mut self, sink: Sink<'_>) {
+        sink(Event::TurnEnded);
+        self.in_turn = false;
+        self.turn = self.turn.saturating_add(1);
+        self.texts = Texts::default();
+    }
+
+    fn whole(&mut self, event: &StreamEvent<'_>, response: &Response<'_>, sink: Sink<'_>) {
+        if !self.in_turn && self.failed {
+            return;
+        }
+        if !self.in_turn {
+            self.begin(sink);
+        }
+        self.identity.note(&response.id, &response.model, sink);
+        self.identity.service_tier(&response.service_tier, sink);
+        self.texts.copies(self.turn, response, sink);
+        response.outcome(self.turn, sink);
+        if let Some(timings) = &event.timings.0 {
+            sink(Event::Engine(timings.report()));
+        }
+        sink(Event::End);
+        self.end(sink);
+    }
+
+    fn error(&mut self, event: &StreamEvent<'_>, sink: Sink<'_>) {
+        sink(Event::Error(&event.error_word()));
+        self.end(sink);
+        self.failed = true;
+    }
+}

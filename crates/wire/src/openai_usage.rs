@@ -1,0 +1,173 @@
+//! What the OpenAI family's dialects share: usage, and the names of a response.
+
+use super::Sink;
+use super::cost::{Amount, Charge, CostDetails};
+use super::emit::{self, Name};
+use super::json::{Count, Object};
+use serde::Deserialize;
+use tokengauge_core::call::Usage;
+
+/// `usage` of chat and text completions, with its dialects' own members.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatUsage {
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    #[serde(default)]
+    prompt_tokens_details: Object<InputDetails>,
+    #[serde(default)]
+    completion_tokens_details: Object<OutputDetails>,
+    /// SGLang.
+    #[serde(default)]
+    reasoning_tokens: Count,
+    /// DeepSeek.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Count,
+    /// Together, Moonshot.
+    #[serde(default)]
+    cached_tokens: Count,
+    /// Vercel's gateway, LiteLLM.
+    #[serde(default)]
+    cache_creation_input_tokens: Count,
+    #[serde(default)]
+    total_tokens: Count,
+    /// OpenRouter, Vercel's gateway, LiteLLM, Perplexity.
+    #[serde(default)]
+    cost: Amount,
+    /// xAI.
+    #[serde(default)]
+    cost_in_usd_ticks: Count,
+    #[serde(default)]
+    is_byok: Amount,
+    #[serde(default)]
+    cost_details: Object<CostDetails>,
+}
+
+/// `usage` of responses and Realtime.
+#[derive(Debug, Deserialize)]
+pub(super) struct ResponsesUsage {
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    output_tokens: Count,
+    #[serde(default, alias = "input_token_details")]
+    input_tokens_details: Object<InputDetails>,
+    #[serde(default, alias = "output_token_details")]
+    output_tokens_details: Object<OutputDetails>,
+    /// OpenRouter, LiteLLM.
+    #[serde(default)]
+    cost: Amount,
+    /// xAI.
+    #[serde(default)]
+    cost_in_usd_ticks: Count,
+    #[serde(default)]
+    is_byok: Amount,
+    #[serde(default)]
+    cost_details: Object<CostDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: Count,
+    #[serde(default)]
+    cache_write_tokens: Count,
+}
+
+#[derive(Debug, Deserialize)]
+struct OutputDetails {
+    #[serde(default)]
+    reasoning_tokens: Count,
+}
+
+impl ChatUsage {
+    /// Gives what is known, if anything is.
+    pub(super) fn give(&self, sink: Sink<'_>) {
+        let input = self.prompt_tokens_details.0.as_ref();
+        let output = self.completion_tokens_details.0.as_ref();
+        let reasoning = output
+            .and_then(|details| details.reasoning_tokens.0)
+            .or(self.reasoning_tokens.0);
+        emit::usage(
+            sink,
+            Usage {
+                input: self.prompt_tokens.0,
+                cached_input: input
+                    .and_then(|details| details.cached_tokens.0)
+                    .or(self.prompt_cache_hit_tokens.0)
+                    .or(self.cached_tokens.0),
+                cache_write: input
+                    .and_then(|details| details.cache_write_tokens.0)
+                    .or(self.cache_creation_input_tokens.0),
+                output: self.output(reasoning.unwrap_or(0)),
+                reasoning,
+                cache_write_1h: None,
+            },
+        );
+        let charge = Charge {
+            cost: self.cost,
+            ticks: self.cost_in_usd_ticks,
+            own_key: self.is_byok,
+            details: &self.cost_details,
+        };
+        charge.give(sink);
+    }
+}
+
+impl ChatUsage {
+    /// All output tokens. xAI counts reasoning beside `completion_tokens`, everyone
+    /// else within; only the total tells.
+    fn output(&self, reasoning: u64) -> Option<u64> {
+        let completion = self.completion_tokens.0?;
+        let apart = self.prompt_tokens.0.unwrap_or(0).checked_add(completion)?;
+        let is_apart = self.total_tokens.0 == apart.checked_add(reasoning);
+        completion.checked_add(if is_apart { reasoning } else { 0 })
+    }
+}
+
+impl ResponsesUsage {
+    /// Gives what is known, if anything is.
+    pub(super) fn give(&self, sink: Sink<'_>) {
+        let input = self.input_tokens_details.0.as_ref();
+        let output = self.output_tokens_details.0.as_ref();
+        emit::usage(
+            sink,
+            Usage {
+                input: self.input_tokens.0,
+                cached_input: input.and_then(|details| details.cached_tokens.0),
+                cache_write: input.and_then(|details| details.cache_write_tokens.0),
+                output: self.output_tokens.0,
+                reasoning: output.and_then(|details| details.reasoning_tokens.0),
+                cache_write_1h: None,
+            },
+        );
+        let charge = Charge {
+            cost: self.cost,
+            ticks: self.cost_in_usd_ticks,
+            own_key: self.is_byok,
+            details: &self.cost_details,
+        };
+        charge.give(sink);
+    }
+}
+
+/// The names a response gives itself, given on when they change.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    id: Name,
+    model: Name,
+    tier: Name,
+}
+
+impl Identity {
+    pub(super) fn note(&mut self, id: &str, model: &str, sink: Sink<'_>) {
+        self.id.response_id(sink, id);
+        self.model.model(sink, model);
+    }
+
+    /// The service tier that the response names.
+    pub(super) fn service_tier(&mut self, tier: &str, sink: Sink<'_>) {
+        self.tier.service_tier(sink, tier);
+    }
+}

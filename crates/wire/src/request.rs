@@ -1,0 +1,323 @@
+//! What a request body says of itself.
+
+mod settings;
+mod texts;
+
+pub use settings::generation_settings;
+pub use texts::{conversation_texts, request_texts};
+
+use super::json::{Count, Object, Text};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Dialect, RequestFacts};
+
+/// Longest model, user or session, in characters.
+const MAX_WORD: usize = 200;
+
+/// Reads the facts of a whole request body; `None` where it cannot be read. Only the
+/// keys that are needed are kept: a long conversation is skipped, not copied.
+pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
+    let body: Body<'_> = serde_json::from_slice(body).ok()?;
+    Some(RequestFacts {
+        // Some clients of Google's name it as in the path.
+        model: word(body.model.strip_prefix("models/").unwrap_or(&body.model)),
+        stream: flag(body.stream).or_else(|| default_stream(dialect)),
+        choices: body.choices(),
+        include_usage: body
+            .stream_options
+            .0
+            .as_ref()
+            .and_then(|options| flag(options.include_usage)),
+        user: body.user(),
+        session: body.session(),
+        session_hint: word(&body.prompt_cache_key),
+        prefix_session: None,
+        service_tier: word(&body.service_tier),
+        configured: None,
+    })
+}
+
+/// What a missing `stream` means, where the body is the place for it.
+fn default_stream(dialect: Dialect) -> Option<bool> {
+    match dialect {
+        Dialect::Ollama => Some(true),
+        Dialect::OpenaiChat
+        | Dialect::OpenaiCompletions
+        | Dialect::OpenaiResponses
+        | Dialect::Anthropic
+        | Dialect::AnthropicComplete
+        | Dialect::CohereV1
+        | Dialect::CohereV2
+        | Dialect::Tgi
+        | Dialect::GeminiInteractions
+        | Dialect::MistralConversations
+        | Dialect::LmStudio
+        | Dialect::LlamaCpp
+        | Dialect::EngineGenerate
+        | Dialect::OpenaiMedia => Some(false),
+        _ => None,
+    }
+}
+
+/// A flag; what is none says nothing.
+fn flag(value: Option<&RawValue>) -> Option<bool> {
+    match value?.get() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// A name as an agent may give one: not empty, without control characters, and cut
+/// where it is too long.
+pub(super) fn word(text: &str) -> Option<String> {
+    let text = text.trim();
+    let fit = !text.is_empty() && !text.chars().any(char::is_control);
+    fit.then(|| text.chars().take(MAX_WORD).collect())
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow, default)]
+    model: Text<'a>,
+    #[serde(borrow)]
+    stream: Option<&'a RawValue>,
+    #[serde(default)]
+    n: Count,
+    #[serde(default)]
+    num_generations: Count,
+    #[serde(default, rename = "generationConfig", alias = "generation_config")]
+    generation_config: Object<GenerationConfig>,
+    #[serde(borrow, default)]
+    stream_options: Object<StreamOptions<'a>>,
+    #[serde(borrow, default)]
+    user: Text<'a>,
+    #[serde(borrow, default)]
+    safety_identifier: Text<'a>,
+    #[serde(borrow, default)]
+    metadata: Object<Metadata<'a>>,
+    #[serde(borrow, default)]
+    litellm_session_id: Text<'a>,
+    #[serde(borrow)]
+    conversation: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestMetadata")]
+    request_metadata: Object<Metadata<'a>>,
+    #[serde(borrow, default)]
+    prompt_cache_key: Text<'a>,
+    #[serde(borrow, default)]
+    service_tier: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct GenerationConfig {
+    #[serde(default, rename = "candidateCount", alias = "candidate_count")]
+    candidate_count: Count,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions<'a> {
+    #[serde(borrow)]
+    include_usage: Option<&'a RawValue>,
+}
+
+/// What agents put into metadata. Anthropic's `user_id` often holds the session too:
+/// behind `_session_`, or as an object, written as a string or not.
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow, alias = "userId", alias = "user")]
+    user_id: Option<&'a RawValue>,
+    #[serde(borrow, default, alias = "sessionId", alias = "session")]
+    session_id: Text<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Identity<'a> {
+    #[serde(borrow, default)]
+    session_id: Text<'a>,
+    #[serde(borrow, default)]
+    account_uuid: Text<'a>,
+    #[serde(borrow, default)]
+    device_id: Text<'a>,
+}
+
+impl Metadata<'_> {
+    /// User and session, as far as `user_id` names them.
+    fn identity(&self) -> (Option<String>, Option<String>) {
+        let Some(sent) = self.user_id else {
+            return (None, None);
+        };
+        let text: Text<'_> = serde_json::from_str(sent.get()).unwrap_or_default();
+        let object = if text.is_empty() { sent.get() } else { &text };
+        if object.starts_with('{') {
+            let identity: Identity<'_> = serde_json::from_str(object).unwrap_or_default();
+            let user = word(&identity.account_uuid).or_else(|| word(&identity.device_id));
+            return (user, word(&identity.session_id));
+        }
+        match text.rsplit_once("_session_") {
+            Some((user, session)) => (word(user), word(session)),
+            None => (word(&text), None),
+        }
+    }
+}
+
+impl Body<'_> {
+    fn choices(&self) -> Option<u32> {
+        let config = self.generation_config.0.as_ref();
+        let candidates = config.map(|c| c.candidate_count).unwrap_or_default();
+        let sent = self.n.or(self.num_generations).or(candidates);
+        sent.0.and_then(|count| u32::try_from(count).ok())
+    }
+
+    fn metadata(&self) -> impl Iterator<Item = &Metadata<'_>> {
+        let both = [&self.metadata, &self.request_metadata];
+        both.into_iter().filter_map(|object| object.0.as_ref())
+    }
+
+    fn user(&self) -> Option<String> {
+        word(&self.safety_identifier)
+            .or_else(|| word(&self.user))
+            .or_else(|| self.metadata().find_map(|metadata| metadata.identity().0))
+    }
+
+    fn session(&self) -> Option<String> {
+        word(&self.litellm_session_id)
+            .or_else(|| self.metadata().find_map(|m| word(&m.session_id)))
+            .or_else(|| self.metadata().find_map(|metadata| metadata.identity().1))
+            .or_else(|| self.conversation())
+    }
+
+    /// The id of a conversation, or an object with it.
+    fn conversation(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Conversation<'a> {
+            #[serde(borrow, default)]
+            id: Text<'a>,
+        }
+        let sent = self.conversation?.get();
+        if sent.starts_with('{') {
+            let object: Conversation<'_> = serde_json::from_str(sent).ok()?;
+            return word(&object.id);
+        }
+        serde_json::from_str(sent)
+            .ok()
+            .and_then(|text: Text<'_>| word(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(dialect: Dialect, body: &str) -> RequestFacts {
+        request_facts(dialect, body.as_bytes()).expect("readable")
+    }
+
+    #[test]
+    fn the_facts_are_found_wherever_they_stand() {
+        let body = r#"{"messages":[{"role":"user","content":"hi","model":"not this"}],"n":2,
+            "stream":true,"stream_options":{"include_usage":false},"user":"u","model":"gpt-x"}"#;
+        assert_eq!(
+            facts(Dialect::OpenaiChat, body),
+            RequestFacts {
+                model: Some("gpt-x".into()),
+                stream: Some(true),
+                choices: Some(2),
+                include_usage: Some(false),
+                user: Some("u".into()),
+                ..RequestFacts::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_missing_stream_flag_means_what_the_dialect_says() {
+        assert_eq!(facts(Dialect::Ollama, "{}").stream, Some(true));
+        assert_eq!(
+            facts(Dialect::Ollama, r#"{"stream":false}"#).stream,
+            Some(false)
+        );
+        assert_eq!(facts(Dialect::OpenaiChat, "{}").stream, Some(false));
+        assert_eq!(facts(Dialect::Gemini, "{}").stream, None);
+        assert_eq!(facts(Dialect::Gemini, r#"{"stream":"yes"}"#).stream, None);
+    }
+
+    #[test]
+    fn gemini_counts_candidates() {
+        let body = r#"{"contents":[],"generationConfig":{"candidateCount":3}}"#;
+        assert_eq!(facts(Dialect::Gemini, body).choices, Some(3));
+    }
+
+    #[test]
+    fn a_session_is_found_in_each_of_its_places() {
+        for (body, user, session) in [
+            (
+                r#"{"metadata":{"user_id":"user_ab_account_cd_session_12-34"}}"#,
+                Some("user_ab_account_cd"),
+                Some("12-34"),
+            ),
+            (
+                r#"{"metadata":{"user_id":"{\"device_id\":\"d\",\"account_uuid\":\"a\",\"session_id\":\"s\"}"}}"#,
+                Some("a"),
+                Some("s"),
+            ),
+            (
+                r#"{"metadata":{"user_id":{"device_id":"d","session_id":"s"}}}"#,
+                Some("d"),
+                Some("s"),
+            ),
+            (
+                r#"{"metadata":{"user_id":"me"},"user":"you","safety_identifier":"h"}"#,
+                Some("h"),
+                None,
+            ),
+            (
+                r#"{"metadata":{"session_id":"m"},"litellm_session_id":"l"}"#,
+                None,
+                Some("l"),
+            ),
+            (
+                r#"{"metadata":{"session_id":"m"},"prompt_cache_key":"k"}"#,
+                None,
+                Some("m"),
+            ),
+            (r#"{"conversation":"conv_1"}"#, None, Some("conv_1")),
+            (
+                r#"{"conversation":{"id":"conv_2"},"prompt_cache_key":"k"}"#,
+                None,
+                Some("conv_2"),
+            ),
+            (
+                r#"{"requestMetadata":{"sessionId":"b","userId":"u"}}"#,
+                Some("u"),
+                Some("b"),
+            ),
+            (
+                r#"{"prompt_cache_key":"k","metadata":null,"conversation":null}"#,
+                None,
+                None,
+            ),
+        ] {
+            let found = facts(Dialect::Anthropic, body);
+            assert_eq!(found.user.as_deref(), user, "{body}");
+            assert_eq!(found.session.as_deref(), session, "{body}");
+        }
+    }
+
+    #[test]
+    fn names_are_cut_at_200_characters_and_refused_with_control_characters() {
+        let long = "é".repeat(300);
+        let found = facts(
+            Dialect::OpenaiChat,
+            &format!(r#"{{"user":"{long}","model":"a\nb"}}"#),
+        );
+        assert_eq!(found.user, Some("é".repeat(200)));
+        assert_eq!(found.model, None);
+    }
+
+    #[test]
+    fn what_is_no_json_object_has_no_facts() {
+        for body in ["", "[1]", "{\"model\":", "--boundary", "\u{1f}\u{8b}"] {
+            assert_eq!(request_facts(Dialect::OpenaiChat, body.as_bytes()), None);
+        }
+    }
+}

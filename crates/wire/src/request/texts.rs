@@ -1,0 +1,307 @@
+//! The prompt texts of a request body, for counting its input.
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+use tokengauge_core::call::Dialect;
+
+/// Gives every prompt text of a request body, in its order: messages, instructions,
+/// tool results, and the definitions of tools as JSON. Nothing is copied; what comes
+/// behind a place that cannot be read is not given.
+pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) {
+    if dialect == Dialect::Unknown {
+        return;
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let walk = Walk {
+        place: Place::Body,
+        each,
+    };
+    // A body that ends early has given what it had.
+    let _ = walk.deserialize(&mut reader);
+}
+
+/// Gives the texts of the conversation alone, in its order: what an agent sends again with each
+/// turn, and only adds to.
+pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let walk = Walk {
+        place: Place::Request,
+        each,
+    };
+    // A body that ends early has given what it had.
+    let _ = walk.deserialize(&mut reader);
+}
+
+/// Where in a request body a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The body itself: strings of it are settings.
+    Body,
+    /// The same, of which only the conversation is wanted.
+    Request,
+    /// A prompt or a part of one.
+    Prompt,
+    /// Material of any shape, all of whose strings are prompt.
+    Material,
+}
+
+/// What to do with the value of a key.
+enum Step {
+    Into(Place),
+    /// Text as it is, anything else as its JSON.
+    Json,
+    Skip,
+}
+
+impl Place {
+    fn step(self, key: &str) -> Step {
+        match self {
+            Place::Body => body_step(key),
+            Place::Request => conversation_step(key),
+            Place::Prompt => prompt_step(key),
+            Place::Material => Step::Into(Place::Material),
+        }
+    }
+}
+
+fn body_step(key: &str) -> Step {
+    match key {
+        "messages" | "system" | "instructions" | "input" | "prompt" | "suffix" | "contents"
+        | "content" | "requests" | "systemInstruction" | "system_instruction" | "message"
+        | "chat_history" | "preamble" | "inputs" | "inputText" | "query" => {
+            Step::Into(Place::Prompt)
+        }
+        "documents" | "texts" => Step::Into(Place::Material),
+        "tools" | "functions" | "toolConfig" | "tool_results" => Step::Json,
+        _ => Step::Skip,
+    }
+}
+
+/// Keys of messages, oldest first.
+fn conversation_step(key: &str) -> Step {
+    match key {
+        "messages" | "input" | "contents" => Step::Into(Place::Prompt),
+        _ => Step::Skip,
+    }
+}
+
+/// Keys of a message or of a part of one. What is not here is no text: roles, ids,
+/// images, signatures.
+fn prompt_step(key: &str) -> Step {
+    match key {
+        "content"
+        | "parts"
+        | "text"
+        | "message"
+        | "thinking"
+        | "reasoning_content"
+        | "reasoning"
+        | "refusal"
+        | "summary"
+        | "output"
+        | "transcript"
+        | "function"
+        | "tool_calls"
+        | "function_call"
+        | "functionCall"
+        | "functionResponse"
+        | "executableCode"
+        | "codeExecutionResult"
+        | "code"
+        | "toolUse"
+        | "toolResult"
+        | "reasoningContent"
+        | "reasoningText"
+        | "tool_plan"
+        | "guardContent"
+        | "document"
+        | "source"
+        | "context" => Step::Into(Place::Prompt),
+        "input" | "arguments" | "args" | "response" | "json" | "parameters" | "outputs" => {
+            Step::Json
+        }
+        _ => Step::Skip,
+    }
+}
+
+struct Walk<'e> {
+    place: Place,
+    each: &'e mut dyn FnMut(&str),
+}
+
+impl Walk<'_> {
+    fn give(self, text: &str) {
+        if !matches!(self.place, Place::Body | Place::Request) && !text.is_empty() {
+            (self.each)(text);
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a request body")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.give(text);
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Walk { place, each } = self;
+        while items.next_element_seed(Walk { place, each })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Walk { place, each } = self;
+        while let Some(step) = entries.next_key_seed(Key(place))? {
+            match step {
+                Step::Into(place) => entries.next_value_seed(Walk { place, each })?,
+                Step::Json => json(entries.next_value()?, each),
+                Step::Skip => drop(entries.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn json(value: &RawValue, each: &mut dyn FnMut(&str)) {
+    if value.get().starts_with('"') {
+        let walk = Walk {
+            place: Place::Material,
+            each,
+        };
+        let _ = walk.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
+    } else if value.get() != "null" {
+        each(value.get());
+    }
+}
+
+/// Reads a key without copying it.
+struct Key(Place);
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Step;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Step, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = Step;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Step, E> {
+        Ok(self.0.step(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(body: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        request_texts(Dialect::OpenaiChat, body.as_bytes(), &mut |text| {
+            found.push(text.to_owned());
+        });
+        found
+    }
+
+    #[test]
+    fn every_prompt_text_is_given_and_nothing_else() {
+        for (body, expected) in [
+            (
+                r#"{"model":"m","messages":[{"role":"system","content":"be \"kind\""},{"role":"user","name":"bob","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:AAAA"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"c1","content":"42"}],"tools":[{"type":"function"}],"user":"u"}"#,
+                vec![
+                    "be \"kind\"",
+                    "hi",
+                    "{\"a\":1}",
+                    "42",
+                    "[{\"type\":\"function\"}]",
+                ],
+            ),
+            (
+                r#"{"system":[{"type":"text","text":"sys","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"SIG"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"ok"}]},{"type":"image","source":{"type":"base64","data":"AAAA"}}]}]}"#,
+                vec!["sys", "hm", "{\"a\":1}", "ok"],
+            ),
+            (
+                r#"{"instructions":"do","input":[{"role":"user","content":[{"type":"input_text","text":"q"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"r"},{"type":"reasoning","encrypted_content":"XX","summary":[]}]}"#,
+                vec!["do", "q", "{}", "r"],
+            ),
+            (
+                r#"{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"role":"user","parts":[{"text":"q"},{"inlineData":{"mimeType":"image/png","data":"AAAA"}}]},{"parts":[{"functionCall":{"name":"f","args":{"x":[1]}},"thoughtSignature":"SIG"},{"functionResponse":{"name":"f","response":{"y":2}}}]}]}"#,
+                vec!["s", "q", "{\"x\":[1]}", "{\"y\":2}"],
+            ),
+            (
+                r#"{"system":[{"text":"s"}],"messages":[{"role":"user","content":[{"text":"q"},{"toolResult":{"toolUseId":"t","content":[{"json":{"a":1}},{"text":"r"}]}}]}],"inferenceConfig":{"stopSequences":["no"]}}"#,
+                vec!["s", "q", "{\"a\":1}", "r"],
+            ),
+            (
+                r#"{"messages":[{"content":[{"guardContent":{"text":{"text":"g","qualifiers":["query"]}}},{"document":{"format":"txt","name":"n","source":{"text":"d"},"context":"c"}},{"image":{"source":{"bytes":"AAAA"}}}]}]}"#,
+                vec!["g", "d", "c"],
+            ),
+            (r#"{"prompt":["a","b"],"stop":["no"]}"#, vec!["a", "b"]),
+            (r#"{"prompt":[1,2,3],"template":"no"}"#, vec![]),
+            (r#"{"input":["a","b"],"model":"e"}"#, vec!["a", "b"]),
+            (
+                r#"{"query":"q","documents":["d",{"title":"t","text":"u"}]}"#,
+                vec!["q", "d", "t", "u"],
+            ),
+            (
+                r#"{"message":"m","preamble":"p","chat_history":[{"role":"USER","message":"h"}]}"#,
+                vec!["m", "p", "h"],
+            ),
+        ] {
+            assert_eq!(texts(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_breaks_off_gives_what_came_before() {
+        assert_eq!(texts(r#"{"system":"s","messages":[{"content":"#), ["s"]);
+    }
+
+    #[test]
+    fn nothing_is_read_of_an_unknown_dialect() {
+        request_texts(Dialect::Unknown, br#"{"prompt":"p"}"#, &mut |_| {
+            panic!("read")
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! Server-sent events: lines of `field: value` that end in LF, CRLF or CR, an
+//! empty line behind each event. Read as the HTML standard says, and a little
+//! beyond: an event counts that no empty line follows, as do errors outside `data`.
+
+use super::decoder::{Item, Splitter};
+use super::{Broken, Limits, buffer};
+use memchr::memchr2;
+use std::sync::Arc;
+use tokengauge_core::memory::{Buffer, Memory};
+
+/// Bytes of an event's name that are read.
+const MAX_NAME: usize = 256;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Cuts events out of a stream.
+pub(super) struct Sse {
+    limit: usize,
+    /// The beginning of a line that has not ended yet.
+    line: Buffer,
+    event: Pending,
+    /// The last byte was a CR: a LF now belongs to it.
+    after_cr: bool,
+}
+
+/// An event whose end has not come.
+struct Pending {
+    /// Its data, where it is not one line of the bytes at hand.
+    data: Buffer,
+    has_data: bool,
+    name: String,
+    /// No line has been read yet.
+    start: bool,
+}
+
+impl Sse {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
+        let (limit, line) = (limits.event_bytes, buffer(memory, limits.event_bytes));
+        let event = Pending {
+            data: buffer(memory, limit),
+            has_data: false,
+            name: String::new(),
+            start: true,
+        };
+        Sse {
+            limit,
+            line,
+            event,
+            after_cr: false,
+        }
+    }
+
+    /// A line and the data before it are within the bound, whether they came in one piece
+    /// or in many.
+    fn check(&self, more: usize) -> Result<(), Broken> {
+        if self.line.len() + self.event.data.len() + more > self.limit {
+            return Err(Broken::TooLarge);
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Reads one line. `current` is the event's data while it is a single line of
+    /// the bytes at hand, which spares copying it.
+    fn line<'b>(
+        &mut self,
+        line: &'b [u8],
+        current: &mut Option<&'b [u8]>,
+        each: Each<'_>,
+    ) -> Result<(), Broken> {
+        let line = match line.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if self.start => rest,
+            _ => line,
+        };
+        self.start = false;
+        match line {
+            [] => self.dispatch(current, each),
+            [b':', ..] => each(Item::Comment),
+            // No field begins like this: a server that forgot the framing.
+            [b'{', ..] => each(Item::Event {
+                name: "",
+                payload: line,
+            }),
+            _ => return self.field(line, current, each),
+        }
+        Ok(())
+    }
+
+    fn field<'b>(
+        &mut self,
+        line: &'b [u8],
+        current: &mut Option<&'b [u8]>,
+        each: Each<'_>,
+    ) -> Result<(), Broken> {
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" if current.is_none() && !self.has_data => *current = Some(value),
+            b"data" => {
+                self.keep(current)?;
+                self.data.extend(b"\n")?;
+                self.data.extend(value)?;
+            }
+            b"event" => {
+                // No reader knows a longer one.
+                let name = value.get(..MAX_NAME).unwrap_or(value);
+                self.name.clear();
+                self.name.push_str(str::from_utf8(name).unwrap_or_default());
+            }
+            b"error" => each(Item::Error { payload: value }),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, current: &mut Option<&[u8]>, each: Each<'_>) {
+        let payload = current.take().unwrap_or(self.data.as_slice());
+        if !payload.is_empty() {
+            each(Item::Event {
+                name: &self.name,
+                payload,
+            });
+        }
+        self.data.clear();
+        self.has_data = false;
+        self.name.clear();
+    }
+
+    fn keep(&mut self, current: &mut Option<&[u8]>) -> Result<(), Broken> {
+        if let Some(data) = current.take() {
+            self.data.extend(data)?;
+            self.has_data = true;
+        }
+        Ok(())
+    }
+}
+
+type Each<'a> = &'a mut dyn FnMut(Item<'_>);
+
+impl Splitter for Sse {
+    fn push(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), Broken> {
+        let mut rest = bytes;
+        let mut current = None;
+        if self.after_cr && !rest.is_empty() {
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+            self.after_cr = false;
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+            let (line, tail) = (&rest[..end], &rest[end + 1..]);
+            self.check(end + current.map_or(0, <[u8]>::len))?;
+            if self.line.is_empty() {
+                self.event.line(line, &mut current, each)?;
+            } else {
+                self.line.extend(line)?;
+                let mut held = None;
+                self.event.keep(&mut current)?;
+                self.event.line(self.line.as_slice(), &mut held, each)?;
+                self.event.keep(&mut held)?;
+                self.line.clear();
+            }
+            rest = match (rest[end], tail) {
+                (b'\r', [b'\n', after @ ..]) => after,
+                (b'\r', []) => {
+                    self.after_cr = true;
+                    tail
+                }
+                _ => tail,
+            };
+        }
+        self.line.extend(rest)?;
+        self.event.keep(&mut current)?;
+        self.check(0)
+    }
+
+    fn finish(&mut self, each: Each<'_>) {
+        let (last, event) = (self.line.as_slice(), &mut self.event);
+        let mut current = None;
+        if !last.is_empty() && event.line(last, &mut current, each).is_err() {
+            return each(Item::Unparsed);
+        }
+        event.dispatch(&mut current, each);
+    }
+}

@@ -1,0 +1,555 @@
+//! Request bodies that decide on a limit: read only where every upstream reads them alike.
+//! What one server takes and another refuses (a key twice, `NaN`, UTF-16) is not read at all.
+
+use super::encoding::Encoding;
+use super::json::Text;
+use super::{Broken, Limits, buffer};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use tokengauge_core::call::Dialect;
+use tokengauge_core::memory::{Buffer, Memory};
+use tokengauge_core::observer::Unread;
+
+/// Members of one object below a configured path; one with more is not read.
+const MAX_MEMBERS: usize = 1024;
+/// Members by which some APIs name the model.
+const MODEL_IDS: [&str; 2] = ["modelid", "model_id"];
+/// Members by which gateways take further models, at once or one after the other.
+const FURTHER_MODELS: [&str; 6] = [
+    "models",
+    "fallbacks",
+    "fallback_models",
+    "context_window_fallbacks",
+    "content_policy_fallbacks",
+    "preset",
+];
+
+/// Members of APIs that take a model and may fill in one that is not there.
+const WITH_MODELS: [&str; 5] = ["input", "prompt", "messages", "documents", "input_type"];
+
+/// How a request's head says that its body is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyHead {
+    encoding: Option<Box<str>>,
+    refused: Option<Unread>,
+}
+
+impl BodyHead {
+    /// What `headers` say of it, where the server reads forms as JSON, too, or does not.
+    pub fn of(headers: &HeaderMap, forms_too: bool) -> BodyHead {
+        BodyHead {
+            refused: joined(headers, &CONTENT_TYPE)
+                .is_some_and(|media| !reads_as_json(&media, forms_too))
+                .then_some(Unread::MediaType),
+            encoding: content_encoding(headers),
+        }
+    }
+
+    /// Gives `read` the body without its encoding, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read<T>(
+        &self,
+        body: &[u8],
+        memory: &Arc<Memory>,
+        limit: usize,
+        read: impl FnOnce(&[u8]) -> Result<T, Unread>,
+    ) -> Result<T, Unread> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let Some(encoding) = &self.encoding else {
+            return read(body);
+        };
+        // A server that does not look at the encoding would read it as it is.
+        if body.trim_ascii_start().first() == Some(&b'{') {
+            return Err(Unread::Encoding);
+        }
+        let decoded = decoded(encoding, body, memory, limit).map_err(unread)?;
+        read(decoded.as_slice())
+    }
+}
+
+/// The content encodings of a body, in lower case and in the order in which they were applied;
+/// `None` where it has none.
+pub fn content_encoding(headers: &HeaderMap) -> Option<Box<str>> {
+    let names = joined(headers, &CONTENT_ENCODING)?;
+    let coded = |name: &str| !matches!(name.trim(), "" | "identity");
+    let encoded = names.split(',').any(coded);
+    encoded.then(|| names.into_boxed_str())
+}
+
+/// A whole body without its content encodings, of at most `limit` bytes.
+///
+/// # Errors
+/// Where an encoding is unknown or not that of the bytes, where more comes out than `limit`,
+/// or where `memory` has no room for it.
+pub fn decoded(
+    encoding: &str,
+    body: &[u8],
+    memory: &Arc<Memory>,
+    limit: usize,
+) -> Result<Buffer, Broken> {
+    let limits = Limits {
+        body_bytes: limit,
+        decoded_bytes: limit as u64,
+        ..Limits::default()
+    };
+    let mut decoded = buffer(memory, limit);
+    let mut decoder = Encoding::new(Some(encoding), &limits, memory)?.ok_or(Broken::Encoding)?;
+    decoder.push(body, &mut |bytes| Ok(decoded.extend(bytes)?))?;
+    Ok(decoded)
+}
+
+fn unread(broken: Broken) -> Unread {
+    match broken {
+        Broken::Memory => Unread::NoMemory,
+        Broken::TooLarge => Unread::TooLong,
+        Broken::Encoding | Broken::Framing => Unread::Encoding,
+    }
+}
+
+/// All lines of a field as one list.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines = headers.get_all(name).iter();
+    let texts: Vec<_> = lines
+        .map(|line| String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+/// Whether a body of this media type is read as UTF-8, and not as a form. What else it is
+/// called does not matter: many servers do not look.
+fn reads_as_json(media: &str, forms_too: bool) -> bool {
+    let forms = [
+        ("application/x-www-form-urlencoded", forms_too),
+        ("multipart/", false),
+    ];
+    media.split([';', ',']).map(str::trim).all(|part| {
+        let charset = part.strip_prefix("charset=").unwrap_or_default();
+        let utf8 = matches!(charset.trim_matches('"'), "utf-8" | "utf8" | "us-ascii");
+        let is_form = |(form, as_json): &(&str, bool)| part.starts_with(form) && !as_json;
+        (utf8 || !part.contains("charset")) && !forms.iter().any(is_form)
+    })
+}
+
+/// What readers differ on in a body that all of them read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// They could take different models out of it.
+    pub model: bool,
+    /// Models in places that only some of them look at.
+    pub names: Vec<String>,
+    /// Members of APIs of Hugging Face's servers, which take no model.
+    pub modelless: Modelless,
+    /// What stands as `model`, each time.
+    own: Vec<String>,
+}
+
+/// Which members a body has of APIs that take no model, and of those that do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modelless {
+    inputs: bool,
+    texts: bool,
+    others: bool,
+}
+
+impl Modelless {
+    fn see(&mut self, key: &str) {
+        self.inputs |= key == "inputs";
+        self.texts |= key == "texts";
+        self.others |= WITH_MODELS.iter().any(|name| folds_to(key, name));
+    }
+
+    /// Whether the request is one of text-generation-inference or text-embeddings-inference.
+    pub fn of(self, dialect: Dialect) -> bool {
+        let own = match dialect {
+            Dialect::Tgi | Dialect::Embeddings => self.inputs,
+            Dialect::Rerank => self.texts,
+            _ => false,
+        };
+        own && !self.others
+    }
+}
+
+/// Looks for what readers of one JSON object differ on: `model` written twice, in another
+/// case or as no text, further models, and members of `configured` twice.
+///
+/// # Errors
+/// Where some would not read it at all, or a member of `configured` is there twice.
+pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, Unread> {
+    let reading = Members {
+        configured,
+        nested: false,
+    };
+    read(body, reading).map_err(|_| Unread::Malformed)
+}
+
+fn read(body: &[u8], members: Members<'_>) -> serde_json::Result<Differences> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let found = reader.deserialize_map(members)?;
+    reader.end()?;
+    Ok(found)
+}
+
+#[derive(Clone, Copy)]
+struct Members<'c> {
+    configured: &'c [&'c str],
+    /// Whether it is an object in another.
+    nested: bool,
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Differences;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Differences, A::Error> {
+        let mut found = Differences::default();
+        let mut seen = HashSet::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            if !self.nested {
+                found.modelless.see(&key);
+            }
+            let known = self.configured.iter().find(|known| ***known == *key);
+            if known.is_some_and(|known| !seen.insert(*known)) {
+                return Err(A::Error::custom("twice"));
+            }
+            let about = About::of(&key).filter(|about| !self.nested || !about.is_object());
+            if known.is_none() && about.is_none() {
+                entries.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = entries.next_value::<&RawValue>()?.get();
+            if known.is_some() {
+                let mut reader = serde_json::Deserializer::from_str(value);
+                let unique = Unique.deserialize(&mut reader);
+                unique.map_err(|_| A::Error::custom("twice, or too many"))?;
+            }
+            if let Some(about) = about.filter(|_| value != "null") {
+                found.take(about, &key, value).map_err(A::Error::custom)?;
+            } else if about == Some(About::Model) {
+                found.own.push(String::new());
+                found.model |= *key != *"model";
+            }
+        }
+        found.model |= found.own.len() > 1;
+        Ok(found)
+    }
+}
+
+impl Differences {
+    /// The value of a member that is about models, and not null.
+    fn take(&mut self, about: About, key: &str, value: &str) -> serde_json::Result<()> {
+        let text = || serde_json::from_str::<Text<'_>>(value).map(|text| text.to_string());
+        let nested = || {
+            let members = Members {
+                configured: &[],
+                nested: true,
+            };
+            let object = value.starts_with('{');
+            object.then(|| read(value.as_bytes(), members)).transpose()
+        };
+        match about {
+            About::Model => {
+                let text = text()?;
+                // A list or an object means something to some.
+                self.model |= key != "model" || value.starts_with(['[', '{']);
+                self.own.push(text);
+            }
+            About::Id => {
+                let text = text()?;
+                self.model |= text.is_empty();
+                self.names.push(text);
+            }
+            About::Further => self.model = true,
+            About::Session => {
+                let session = nested()?.unwrap_or_default();
+                self.model |= session.model;
+                self.names
+                    .extend(session.own.into_iter().chain(session.names));
+            }
+            About::Extra => {
+                let extra = nested()?.unwrap_or_default();
+                self.model |= extra.model || !extra.own.is_empty() || !extra.names.is_empty();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a member has to do with models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// It is the model.
+    Model,
+    /// It is the model of APIs that call it otherwise.
+    Id,
+    /// It names further models.
+    Further,
+    /// An object with the model of a session to come.
+    Session,
+    /// An object of members that gateways put beside the others.
+    Extra,
+}
+
+impl About {
+    fn of(key: &str) -> Option<About> {
+        let is = |name: &&str| folds_to(key, name);
+        if folds_to(key, "model") {
+            Some(About::Model)
+        } else if MODEL_IDS.iter().any(is) {
+            Some(About::Id)
+        } else if FURTHER_MODELS.iter().any(is) {
+            Some(About::Further)
+        } else if folds_to(key, "session") {
+            Some(About::Session)
+        } else {
+            folds_to(key, "extra_body").then_some(About::Extra)
+        }
+    }
+
+    fn is_object(self) -> bool {
+        matches!(self, About::Session | About::Extra)
+    }
+}
+
+/// Whether a reader that does not mind case takes `key` for `name`, which is in lower case.
+/// Go's does so, with two signs from beyond ASCII.
+fn folds_to(key: &str, name: &str) -> bool {
+    let plain = |sign: char| match sign {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    key.chars().map(plain).eq(name.chars())
+}
+
+/// A value in which no object has a member twice.
+struct Unique;
+
+impl<'de> DeserializeSeed<'de> for Unique {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(key) = entries.next_key::<Text<'de>>()? {
+            if seen.len() >= MAX_MEMBERS || !seen.insert(key.to_string()) {
+                return Err(A::Error::custom("twice, or too many"));
+            }
+            entries.next_value_seed(Unique)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn model_of(body: &str) -> Result<bool, Unread> {
+        let found = differences(body.as_bytes(), &["metadata"])?;
+        Ok(!found.model)
+    }
+
+    #[test]
+    fn a_model_counts_only_where_nobody_reads_another() {
+        for plain in [
+            r#"{"model":"a","messages":[{"model":"b","Model":"c"}]}"#,
+            r#" {"mod\u0065l":"a","models":null,"metadata":{"a":{"b":1},"c":[{"d":1,"d":2}]}} "#,
+            r#"{"model":"a","extra_body":{"top_k":1},"session":"s"}"#,
+            "{}",
+        ] {
+            assert_eq!(model_of(plain), Ok(true), "{plain}");
+        }
+        for several in [
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a","mod\u0065l":"b"}"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"MODEL":"b"}"#,
+            r#"{"model":"a","models":["b"]}"#,
+            r#"{"model":"a","fallback\u017f":["b"]}"#,
+            r#"{"model":{"id":"b"}}"#,
+            r#"{"model":"a","extra_body":{"model":"b"}}"#,
+            r#"{"model":"a","extra_body":{"models":["b"]}}"#,
+            r#"{"session":{"model":"a","Model":"b"}}"#,
+            r#"{"modelId":["b"]}"#,
+        ] {
+            assert_eq!(model_of(several), Ok(false), "{several}");
+        }
+    }
+
+    #[test]
+    fn models_in_other_places_are_named_too() {
+        for body in [
+            r#"{"modelId":"b"}"#,
+            r#"{"model":"a","MODEL_ID":"b"}"#,
+            r#"{"session":{"type":"realtime","model":"b"}}"#,
+            r#"{"session":{"model_id":"b","session":{"model":"c"}}}"#,
+        ] {
+            let found = differences(body.as_bytes(), &["session"]).expect("it is read");
+            assert_eq!(
+                (found.names, found.model),
+                (vec!["b".to_owned()], false),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_some_servers_refuse_and_others_read_is_not_read() {
+        for body in [
+            r#"{"model":"a","x":NaN}"#,
+            r#"{"model":"a","x":-Infinity}"#,
+            "\u{feff}{\"model\":\"a\"}",
+            r#"{"model":"a"} trailing"#,
+            r#"{"model":"a"}{"model":"b"}"#,
+            r#"{"model":"a",}"#,
+            r#"{/* no */"model":"a"}"#,
+            r#"{'model':'a'}"#,
+            r#"[{"model":"a"}]"#,
+            "{\"model\":\"a\"",
+            "\0{\0}",
+            "",
+            r#"{"metadata":{"t":1},"metadata":{"t":2}}"#,
+            r#"{"metadata":{"t":{"a":1,"\u0061":2}}}"#,
+        ] {
+            assert_eq!(model_of(body), Err(Unread::Malformed), "{body}");
+        }
+    }
+
+    #[test]
+    fn the_head_says_how_the_body_is_written() {
+        let of = |name: HeaderName, value: &'static str| {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            BodyHead::of(&headers, false)
+        };
+        for plain in [
+            "application/json",
+            "text/plain",
+            "application/vnd.x+json; v=1",
+            "Application/JSON; Charset=\"UTF-8\"",
+            "application/json; platform=x",
+        ] {
+            assert_eq!(of(CONTENT_TYPE, plain), BodyHead::default(), "{plain}");
+        }
+        for other in [
+            "application/json; charset=utf-16",
+            "application/json; charset=utf-8; charset=utf-7",
+            "application/json; charset =utf-7",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "multipart/mixed",
+            "application/json, application/x-www-form-urlencoded",
+        ] {
+            assert_eq!(
+                of(CONTENT_TYPE, other).refused,
+                Some(Unread::MediaType),
+                "{other}"
+            );
+        }
+        assert_eq!(of(CONTENT_ENCODING, "Identity"), BodyHead::default());
+        let memory = Memory::unbounded();
+        let read = |encoding, body: &[u8]| {
+            let read = |decoded: &[u8]| Ok(decoded.to_vec());
+            of(CONTENT_ENCODING, encoding).read(body, &memory, 1000, read)
+        };
+        // Raw deflate: a stored block with `hi`, the last one.
+        assert_eq!(read("deflate", b"\x01\x02\0\xfd\xffhi"), Ok(b"hi".to_vec()));
+        assert_eq!(read("gzip", b"{}"), Err(Unread::Encoding));
+        assert_eq!(read("compress", b"x"), Err(Unread::Encoding));
+    }
+
+    use proptest::prelude::*;
+
+    /// The models that servers take out of these members: by the first or the last of a name,
+    /// and minding its case or not.
+    fn readings(members: &[(&str, u8)]) -> Vec<Option<u8>> {
+        let plain = |name: &str| name.replace("\\u0065", "e");
+        let of = |fits: &dyn Fn(&str) -> bool| {
+            let found = members.iter().filter(|(name, _)| fits(&plain(name)));
+            let values: Vec<_> = found.map(|(_, value)| *value).collect();
+            [values.first().copied(), values.last().copied()]
+        };
+        let exact = of(&|name| name == "model");
+        let any = of(&|name| name.eq_ignore_ascii_case("model"));
+        [exact, any].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn a_model_that_is_told_is_the_one_of_every_reader(
+            members in prop::collection::vec(
+                (prop::sample::select(vec!["model", "Model", "MODEL", "mod\\u0065l", "x", "user"]), 0..3u8),
+                0..5,
+            )
+        ) {
+            let text = members.iter().map(|(name, value)| format!("\"{name}\":\"m{value}\""));
+            let body = format!("{{{}}}", text.collect::<Vec<_>>().join(","));
+            let found = differences(body.as_bytes(), &[]).expect("it is an object");
+            let facts = crate::request_facts(tokengauge_core::call::Dialect::OpenaiChat, body.as_bytes());
+            if let (false, Some(facts)) = (found.model, facts) {
+                for reading in readings(&members) {
+                    prop_assert_eq!(reading.map(|model| format!("m{model}")), facts.model.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_too_odd(body in prop::collection::vec(any::<u8>(), 0..64)) {
+            let head = BodyHead { encoding: Some("gzip, br".into()), refused: None };
+            let _ = differences(&body, &["metadata"]);
+            let _ = head.read(&body, &Memory::unbounded(), 1000, |_| Ok(()));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Hugging Face text-generation-inference: one event per token, or a whole text.
+
+use super::emit;
+use super::json::{Count, List, Text, error_kind, is_word, parse};
+use super::{Malformed, Reader, Sink};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokengauge_core::call::{Channel, Event, Segment, Usage};
+
+const ANSWER: Segment = Segment {
+    choice: 0,
+    index: 0,
+    channel: Channel::Answer,
+};
+
+/// Reads `/generate_stream`, `/generate` and what SageMaker carries of them.
+#[derive(Default)]
+pub struct Tgi {
+    tokens: u64,
+}
+
+impl Reader for Tgi {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let event: Generated<'_> = parse(payload)?;
+        if let Some(error) = event.error {
+            sink(Event::Error(&event.error_kind(error)));
+        }
+        if let Some(token) = &event.token {
+            self.tokens += 1;
+            token.give(sink);
+        }
+        event.report(sink);
+        // The whole text again, in the last event alone.
+        if let Some(text) = &event.generated_text {
+            if self.tokens == 0 {
+                emit::delta(sink, ANSWER, text);
+            }
+            sink(Event::End);
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        if payload.trim_ascii_start().starts_with(b"[") {
+            let bodies: List<Generated<'_>> = parse(payload)?;
+            for body in bodies.iter() {
+                body.give_whole(sink);
+            }
+            return Ok(());
+        }
+        let body: Generated<'_> = parse(payload)?;
+        body.give_whole(sink);
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Generated<'a> {
+    #[serde(borrow)]
+    token: Option<Token<'a>>,
+    #[serde(borrow)]
+    generated_text: Option<Text<'a>>,
+    #[serde(borrow)]
+    details: Option<Details<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error_type: Text<'a>,
+}
+
+impl Generated<'_> {
+    fn error_kind(&self, error: &RawValue) -> String {
+        if is_word(&self.error_type) {
+            return self.error_type.to_string();
+        }
+        error_kind(error).into_owned()
+    }
+
+    /// `generated_text` may begin with the prompt (`return_full_text`); the tokens of
+    /// `details`, where asked for, never do.
+    fn give_whole(&self, sink: Sink<'_>) {
+        if let Some(error) = self.error {
+            sink(Event::Error(&self.error_kind(error)));
+        }
+        let tokens = self.details.as_ref().map_or(&[][..], |d| &d.tokens);
+        if tokens.is_empty() {
+            emit::delta(sink, ANSWER, self.generated_text.as_deref().unwrap_or(""));
+        }
+        for token in tokens {
+            token.give(sink);
+        }
+        self.report(sink);
+    }
+
+    fn report(&self, sink: Sink<'_>) {
+        let Some(details) = &self.details else {
+            return;
+        };
+        emit::finish(sink, 0, &details.finish_reason);
+        let usage = Usage {
+            input: details.input_length.0.or(details.prefilled()),
+            output: details.generated_tokens.0,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+    }
+}
+
+#[derive(Deserialize)]
+struct Token<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    special: Option<bool>,
+}
+
+impl Token<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        if self.special != Some(true) {
+            emit::delta(sink, ANSWER, &self.text);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(default)]
+    generated_tokens: Count,
+    #[serde(default)]
+    input_length: Count,
+    #[serde(borrow, default)]
+    prefill: List<&'a RawValue>,
+    #[serde(borrow, default)]
+    tokens: List<Token<'a>>,
+}
+
+impl Details<'_> {
+    /// Prompt tokens, where each of them was asked for.
+    fn prefilled(&self) -> Option<u64> {
+        match self.prefill.len() {
+            0 => None,
+            tokens => u64::try_from(tokens).ok(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! WebSocket frames, read beside the connection: either direction, masked or not,
+//! messages in several frames, control frames in between. Nothing is ever sent.
+
+use super::decoder::{Item, Splitter};
+use super::encoding::Stage;
+use super::{Broken, Limits, buffer};
+use std::io::Cursor;
+use std::sync::Arc;
+use tokengauge_core::memory::{Buffer, Memory};
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
+
+/// What every compressed message leaves out at its end (RFC 7692).
+const DEFLATE_TAIL: &[u8] = &[0, 0, 0xff, 0xff];
+/// No frame header is longer.
+const LONGEST_HEADER: usize = 14;
+
+/// Puts messages together.
+pub(super) struct WebSocket {
+    limit: usize,
+    header: Vec<u8>,
+    frame: Option<Frame>,
+    message: Buffer,
+    compressed: bool,
+    /// Present where `permessage-deflate` was agreed on.
+    inflate: Option<Stage>,
+    inflated: Buffer,
+}
+
+/// The frame being read.
+struct Frame {
+    remaining: u64,
+    mask: Option<[u8; 4]>,
+    mask_at: usize,
+    is_data: bool,
+    is_final: bool,
+}
+
+impl WebSocket {
+    /// `extensions` is the `sec-websocket-extensions` that was agreed on.
+    pub(super) fn new(extensions: Option<&str>, limits: &Limits, memory: &Arc<Memory>) -> Self {
+        let deflate = extensions.is_some_and(|agreed| agreed.contains("permessage-deflate"));
+        WebSocket {
+            limit: limits.event_bytes,
+            header: Vec::new(),
+            frame: None,
+            message: buffer(memory, limits.event_bytes + DEFLATE_TAIL.len()),
+            compressed: false,
+            inflate: deflate.then(|| Stage::raw_deflate(memory)),
+            inflated: buffer(memory, limits.event_bytes),
+        }
+    }
+
+    /// Reads a frame header out of what is held and `bytes`; how many of `bytes` it took.
+    fn head(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        let before = self.header.len();
+        let more = bytes.len().min(LONGEST_HEADER - before);
+        self.header.extend_from_slice(&bytes[..more]);
+        let mut cursor = Cursor::new(&self.header);
+        let parsed = FrameHeader::parse(&mut cursor).map_err(|_| Broken::Framing)?;
+        let Some((header, length)) = parsed else {
+            return Ok(more);
+        };
+        let taken = usize::try_from(cursor.position())
+            .unwrap_or(before)
+            .saturating_sub(before);
+        self.header.clear();
+        self.begin(&header, length)?;
+        Ok(taken)
+    }
+
+    fn begin(&mut self, header: &FrameHeader, length: u64) -> Result<(), Broken> {
+        let is_data = match header.opcode {
+            OpCode::Data(Data::Text | Data::Binary) => {
+                self.message.clear();
+                self.compressed = header.rsv1;
+                true
+            }
+            OpCode::Data(Data::Continue) => true,
+            OpCode::Control(Control::Close | Control::Ping | Control::Pong) => false,
+            _ => return Err(Broken::Framing),
+        };
+        let room = self.limit.saturating_sub(self.message.len());
+        if is_data && !usize::try_from(length).is_ok_and(|length| length <= room) {
+            return Err(Broken::TooLarge);
+        }
+        let (mask, is_final) = (header.mask, header.is_final);
+        self.frame = Some(Frame {
+            remaining: length,
+            mask,
+            mask_at: 0,
+            is_data,
+            is_final,
+        });
+        Ok(())
+    }
+
+    /// Reads what of `bytes` belongs to the frame at hand; how many those were.
+    fn body(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, Broken> {
+        let Some(frame) = &mut self.frame else {
+            return Ok(0);
+        };
+        let here = usize::try_from(frame.remaining)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        if frame.is_data {
+            let start = self.message.len();
+            self.message.extend(&bytes[..here])?;
+            if let Some(mask) = frame.mask {
+                for byte in &mut self.message.as_mut_slice()[start..] {
+                    *byte ^= mask[frame.mask_at];
+                    frame.mask_at = (frame.mask_at + 1) % mask.len();
+                }
+            }
+        }
+        frame.remaining -= here as u64;
+        if frame.remaining == 0 {
+            let whole = frame.is_data && frame.is_final;
+            self.frame = None;
+            if whole {
+                self.give(each)?;
+            }
+        }
+        Ok(here)
+    }
+
+    fn give(&mut self, each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+        if !self.compressed {
+            each(Item::Event {
+                name: "",
+                payload: self.message.as_slice(),
+            });
+            self.message.clear();
+            return Ok(());
+        }
+        let Some(inflate) = &mut self.inflate else {
+            each(Item::Unparsed);
+            self.message.clear();
+            return Ok(());
+        };
+        self.message.extend(DEFLATE_TAIL)?;
+        let inflated = &mut self.inflated;
+        inflate.push(self.message.as_slice(), &mut |bytes| {
+            Ok(inflated.extend(bytes)?)
+        })?;
+        self.message.clear();
+        each(Item::Event {
+            name: "",
+            payload: inflated.as_slice(),
+        });
+        inflated.clear();
+        Ok(())
+    }
+}
+
+impl Splitter for WebSocket {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = match &self.frame {
+                Some(_) => self.body(rest, each)?,
+                None => self.head(rest)?,
+            };
+            rest = &rest[taken..];
+            // An empty frame ends with its header.
+            if self
+                .frame
+                .as_ref()
+                .is_some_and(|frame| frame.remaining == 0)
+            {
+                self.body(&[], each)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut dyn FnMut(Item<'_>)) {}
+}

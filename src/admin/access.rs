@@ -1,0 +1,120 @@
+//! Who may come in at the operators' address, and how.
+
+use super::host::Hosts;
+use super::token::{HEADER, Refused, Token};
+use super::{api, health, page};
+use crate::config;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokengauge_net::tls::Acceptor;
+
+/// Who may come in, and how. The default is everybody, without TLS.
+#[derive(Default)]
+pub struct Access {
+    pub(super) tls: Option<Arc<Acceptor>>,
+    token: Option<Arc<Token>>,
+    hosts: Hosts,
+    /// Whether the address for metrics asks for the token, too, and its names.
+    metrics_token: bool,
+    metrics_hosts: Hosts,
+    /// Nobody sees more than health and metrics, at any address.
+    pub(super) restricted: bool,
+}
+
+impl Access {
+    /// As configured. Reads the files that it needs, at `now`.
+    ///
+    /// # Errors
+    /// When one of them cannot be used; the text says which and why.
+    pub fn new(admin: &config::Admin, now: Instant) -> Result<Access, String> {
+        let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
+        let token = admin.token.as_ref().map(|token| Token::new(token, now));
+        if admin.metrics_token && admin.token.is_none() {
+            return Err(
+                "admin.metrics_token asks for the token of [admin], and there is none: set \
+                 `token_file`, or take it out"
+                    .to_owned(),
+            );
+        }
+        let hosts = |address: Option<SocketAddr>| Hosts {
+            local: address.is_some_and(|address| address.ip().is_loopback()),
+            configured: admin.hosts.clone(),
+        };
+        Ok(Access {
+            tls: tls
+                .map_err(|error| format!("admin.tls: {error}"))?
+                .map(Arc::new),
+            token: token.transpose()?.map(Arc::new),
+            hosts: hosts(admin.address),
+            metrics_token: admin.metrics_token,
+            restricted: admin.restricted,
+            metrics_hosts: hosts(admin.metrics_address),
+        })
+    }
+
+    /// The same for the address for metrics.
+    pub(super) fn for_metrics(&self) -> Access {
+        Access {
+            tls: self.tls.clone(),
+            token: self.token.clone().filter(|_| self.metrics_token),
+            hosts: self.metrics_hosts.clone(),
+            ..Access::default()
+        }
+    }
+}
+
+/// A door and the clock to look at.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) door: Arc<Access>,
+    pub(super) clock: fn() -> Instant,
+}
+
+/// Lets a request in, or says what it lacks.
+pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Some(token) = &guard.door.token else {
+        return match guard.door.hosts.answer_to(&request) {
+            true => next.run(request).await,
+            false => misdirected(),
+        };
+    };
+    let path = request.uri().path();
+    if health::PATHS.contains(&path) || page::is_static(path) {
+        return next.run(request).await;
+    }
+    match token.check(request.headers().get(HEADER), (guard.clock)()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refuse(refused),
+    }
+}
+
+fn misdirected() -> Response {
+    let message = "without a token this address answers only to an IP address, `localhost` and, where \
+                   it is not on loopback, names of a cluster (one without a dot, *.svc, *.cluster.local): \
+                   add the name in `host` to `hosts` of [admin], or set `token` there";
+    api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
+}
+
+fn refuse(refused: Refused) -> Response {
+    let (challenge, message) = match refused {
+        Refused::Missing => (
+            "Bearer realm=\"tokengauge\"",
+            "this address wants the token of [admin]: send it as `authorization: Bearer …`",
+        ),
+        Refused::Wrong => (
+            "Bearer realm=\"tokengauge\", error=\"invalid_token\"",
+            "this is not the token of [admin]; it may have been changed",
+        ),
+    };
+    let mut response = api::Problem::new(StatusCode::UNAUTHORIZED, message).into_response();
+    let challenge = HeaderValue::from_static(challenge);
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, challenge);
+    response
+}

@@ -1,0 +1,294 @@
+//! The parameters of a question: every rule of theirs, and what breaks it.
+
+use super::problem::Problem;
+use crate::call::{OperationClass, Outcome};
+use crate::history::{duration, instant};
+use crate::ledger::{Filter, Paging};
+use axum::http::StatusCode;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+/// Rows in an answer when nobody says how many, and at most.
+pub(super) const DEFAULT_LIMIT: usize = 100;
+pub(super) const MAX_LIMIT: usize = 1000;
+/// Characters of a name: what attribution keeps of one.
+pub(super) const MAX_NAME: usize = 200;
+/// Characters of a cursor at most.
+pub(super) const MAX_CURSOR: usize = 1024;
+/// Parameters of which calls are meant.
+pub(super) const FILTERS: [&str; 12] = [
+    "since",
+    "until",
+    "model",
+    "workload",
+    "route",
+    "upstream",
+    "agent",
+    "user",
+    "experiment",
+    "outcome",
+    "session",
+    "operation_class",
+];
+/// Parameters of which part of the answer is wanted.
+pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
+/// Every class of operations; `all` is not one but all of them.
+pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
+    ("all", None),
+    ("generation", Some(OperationClass::Generation)),
+    ("embedding", Some(OperationClass::Embedding)),
+    ("retrieve", Some(OperationClass::Retrieve)),
+    ("other", Some(OperationClass::Other)),
+];
+/// Every outcome.
+pub(super) const OUTCOMES: [Outcome; 9] = [
+    Outcome::Complete,
+    Outcome::ClientCancelled,
+    Outcome::UpstreamReset,
+    Outcome::ErrorEvent,
+    Outcome::HttpError,
+    Outcome::Timeout,
+    Outcome::Rejected,
+    Outcome::Unreachable,
+    Outcome::Drained,
+];
+
+/// What was asked, by parameter; each was given once and is known.
+#[derive(Debug)]
+pub(in crate::admin) struct QueryParams(BTreeMap<&'static str, String>);
+
+impl QueryParams {
+    /// Reads a query that may have the parameters of all of `known`.
+    pub(in crate::admin) fn of(
+        query: Option<&str>,
+        known: &[&[&'static str]],
+    ) -> Result<QueryParams, Problem> {
+        let mut asked = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let all = || known.iter().copied().flatten();
+            let Some(name) = all().find(|known| **known == name) else {
+                let known = all().copied().collect::<Vec<_>>().join(", ");
+                let message = if known.is_empty() {
+                    "there are no parameters here".to_owned()
+                } else {
+                    format!("the only parameters here are {known}")
+                };
+                return Err(Problem::new(StatusCode::BAD_REQUEST, message));
+            };
+            if asked.insert(*name, value.into_owned()).is_some() {
+                return Err(Problem::of(name, "is given more than once"));
+            }
+        }
+        Ok(QueryParams(asked))
+    }
+
+    /// The value of a parameter.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A name of something: 1 to 200 characters.
+    pub(super) fn name(&self, name: &'static str) -> Result<Option<String>, Problem> {
+        let Some(value) = self.text(name) else {
+            return Ok(None);
+        };
+        if value.is_empty() || value.chars().count() > MAX_NAME {
+            return Err(Problem::of(name, "must have 1 to 200 characters"));
+        }
+        Ok(Some(value.to_owned()))
+    }
+
+    /// One of the words of `all`.
+    pub(super) fn word<T: Copy>(
+        &self,
+        name: &'static str,
+        all: &[(&'static str, T)],
+    ) -> Result<Option<T>, Problem> {
+        let Some(value) = self.text(name) else {
+            return Ok(None);
+        };
+        let found = all.iter().find(|(word, _)| *word == value);
+        match found {
+            Some((_, meaning)) => Ok(Some(*meaning)),
+            None => {
+                let words: Vec<_> = all.iter().map(|(word, _)| *word).collect();
+                let rule = format!("must be one of {}", words.join(", "));
+                Err(Problem::of(name, &rule))
+            }
+        }
+    }
+
+    /// One or several of the words of `all`, with commas between them; not one twice.
+    pub(super) fn words<T: Copy>(
+        &self,
+        name: &'static str,
+        all: &[(&'static str, T)],
+    ) -> Result<Vec<(&'static str, T)>, Problem> {
+        let mut chosen: Vec<(&'static str, T)> = Vec::new();
+        for word in self.text(name).unwrap_or_default().split(',') {
+            let found = all.iter().find(|(known, _)| *known == word);
+            let fresh = !chosen.iter().any(|(known, _)| *known == word);
+            let Some(found) = found.filter(|_| fresh) else {
+                let words: Vec<_> = all.iter().map(|(word, _)| *word).collect();
+                let rule = format!("must be one or more of {}, each once", words.join(","));
+                return Err(Problem::of(name, &rule));
+            };
+            chosen.push(*found);
+        }
+        Ok(chosen)
+    }
+
+    /// A duration from a second on.
+    pub(super) fn duration(&self, name: &'static str) -> Result<Option<Duration>, Problem> {
+        let rule = "must be a duration such as 30s, 5m, 6h or 7d";
+        let parse = |value| duration(value).ok_or_else(|| Problem::of(name, rule));
+        self.text(name).map(parse).transpose()
+    }
+
+    /// An instant: RFC 3339, or a duration before `now`.
+    fn instant(&self, name: &'static str, now: SystemTime) -> Result<Option<SystemTime>, Problem> {
+        let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration back from now \
+                    such as 90s, 15m, 72h or 7d";
+        let parse = |value| instant(value, now).ok_or_else(|| Problem::of(name, rule));
+        self.text(name).map(parse).transpose()
+    }
+
+    /// How many rows.
+    pub(super) fn limit(&self) -> Result<usize, Problem> {
+        let Some(value) = self.text("limit") else {
+            return Ok(DEFAULT_LIMIT);
+        };
+        let number = value.parse().ok();
+        let number = number.filter(|number| (1..=MAX_LIMIT).contains(number));
+        number.ok_or_else(|| Problem::of("limit", "must be a whole number from 1 to 1000"))
+    }
+
+    /// Which part of the answer.
+    pub(super) fn paging(&self) -> Result<Paging, Problem> {
+        Ok(Paging {
+            limit: self.limit()?,
+            cursor: self.cursor()?,
+        })
+    }
+
+    /// Where a page begins: 1 to 1024 characters, as an answer gave them.
+    fn cursor(&self) -> Result<Option<String>, Problem> {
+        let Some(value) = self.text("cursor") else {
+            return Ok(None);
+        };
+        if value.is_empty() || value.chars().count() > MAX_CURSOR {
+            return Err(Problem::of(
+                "cursor",
+                "must be the next_cursor of an answer",
+            ));
+        }
+        Ok(Some(value.to_owned()))
+    }
+
+    /// Which classes of operations: those that count where nobody asks; with `all` every one.
+    fn operation_classes(&self) -> Result<Vec<OperationClass>, Problem> {
+        if self.text("operation_class").is_none() {
+            return Ok(Filter::counted());
+        }
+        let chosen = self.words("operation_class", &CLASSES)?;
+        let classes: Option<Vec<_>> = chosen.into_iter().map(|(_, class)| class).collect();
+        Ok(classes.unwrap_or_default())
+    }
+
+    /// Which calls are meant.
+    pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
+        let outcomes = OUTCOMES.map(|outcome| (outcome.as_str(), outcome));
+        Ok(Filter {
+            since: self.instant("since", now)?,
+            until: self.instant("until", now)?,
+            model: self.name("model")?,
+            workload: self.name("workload")?,
+            route: self.name("route")?,
+            upstream: self.name("upstream")?,
+            agent: self.name("agent")?,
+            user: self.name("user")?,
+            experiment: self.name("experiment")?,
+            outcome: self.word("outcome", &outcomes)?,
+            session: self.name("session")?,
+            operation_classes: self.operation_classes()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    fn asked(query: &str) -> Result<QueryParams, Problem> {
+        QueryParams::of(Some(query), &[&FILTERS, &PAGING])
+    }
+
+    fn filter(query: &str) -> Result<Filter, Problem> {
+        asked(query)?.filter(UNIX_EPOCH + Duration::from_secs(1_000_000))
+    }
+
+    #[test]
+    fn a_filter_is_read_from_a_query() {
+        let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z");
+        let read = read.expect("valid");
+        assert_eq!(read.model.as_deref(), Some("a/b c"));
+        assert_eq!(read.outcome, Some(Outcome::Timeout));
+        assert_eq!(read.since, Some(UNIX_EPOCH + Duration::from_secs(996_400)));
+        assert_eq!(
+            read.until,
+            Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000))
+        );
+        let counted = Filter {
+            operation_classes: Filter::counted(),
+            ..Filter::default()
+        };
+        assert_eq!(filter("").expect("nothing asked"), counted);
+        let classes = |query: &str| filter(query).expect(query).operation_classes;
+        assert_eq!(classes("operation_class=all"), []);
+        let chosen = [OperationClass::Other, OperationClass::Retrieve];
+        assert_eq!(classes("operation_class=other,retrieve"), chosen);
+        assert!(filter("operation_class=any").is_err());
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named_with_the_rule() {
+        for (query, said) in [
+            ("since=yesterday", "since must be an instant such as"),
+            ("until=1.5h", "until must be an instant such as"),
+            ("since=999999999w", "since must be"),
+            ("since=0s", "since must be"),
+            ("model=", "model must have 1 to 200 characters"),
+            ("outcome=fine", "outcome must be one of complete, client_"),
+            ("model=a&model=b", "model is given more than once"),
+            (
+                "modle=a",
+                "the only parameters here are since, until, model",
+            ),
+        ] {
+            let problem = filter(query).expect_err(query);
+            assert!(format!("{problem:?}").contains(said), "{problem:?}");
+        }
+        let long = format!("agent={}", "ü".repeat(201));
+        assert!(filter(&long).is_err());
+        assert!(filter(&long[..long.len() - "ü".len()]).is_ok());
+        let paging =
+            |query: &str| QueryParams::of(Some(query), &[&PAGING]).and_then(|it| it.paging());
+        assert!(paging("cursor=").is_err());
+        assert!(paging(&format!("cursor={}", "0".repeat(1025))).is_err());
+        assert!(paging(&format!("cursor={}", "0".repeat(1024))).is_ok());
+        let none = QueryParams::of(Some("x=1"), &[]).expect_err("no parameters");
+        assert!(format!("{none:?}").contains("there are no parameters here"));
+    }
+
+    #[test]
+    fn a_limit_is_a_whole_number_from_1_to_1000() {
+        let limit = |query: &str| asked(query).and_then(|asked| asked.limit());
+        assert_eq!(limit(""), Ok(DEFAULT_LIMIT));
+        assert_eq!(limit("limit=7"), Ok(7));
+        assert_eq!(limit("limit=1000"), Ok(1000));
+        for bad in ["0", "-1", "x", "", "1.5", "1001", "99999999999999999999"] {
+            assert!(limit(&format!("limit={bad}")).is_err(), "{bad}");
+        }
+    }
+}

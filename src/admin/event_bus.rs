@@ -1,0 +1,242 @@
+//! What happens, sent to listeners as it happens: finished calls, the streams once a
+//! second, the objectives every five. A listener that does not keep up loses events and
+//! gets their number; nobody waits for it.
+
+use super::Admin;
+use super::api::{slos_now, streams_now};
+use super::server::Source;
+use super::shares::{Share, Shares};
+use crate::meter::{FinishedCall, Subscriber};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Listeners at once; more are refused.
+const LISTENERS: usize = 32;
+/// Of these from one source address.
+const PER_SOURCE: usize = 16;
+/// Events that wait for the slowest listener; it loses older ones.
+const WAITING: usize = 512;
+/// How often the streams are sent, and how many times as seldom the objectives.
+const STREAMS_EVERY: Duration = Duration::from_secs(1);
+const SLOS_AFTER: u64 = 5;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// `streams`, `call`, `slos` or `lost`.
+    pub(super) kind: &'static str,
+    /// JSON.
+    pub(super) data: Arc<str>,
+}
+
+impl Event {
+    fn new(kind: &'static str, data: &impl Serialize) -> Option<Event> {
+        let data = serde_json::to_string(data).ok()?;
+        Some(Event {
+            kind,
+            data: data.into(),
+        })
+    }
+}
+
+/// Tells listeners what happens.
+pub struct EventBus {
+    events: broadcast::Sender<Event>,
+    seats: Shares,
+    over: watch::Sender<bool>,
+    lost: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Figures on listeners, for exporters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Listeners now.
+    pub listeners: usize,
+    /// Events that slow ones have lost.
+    pub lost: u64,
+    /// Those that were turned away, there being too many.
+    pub refused: u64,
+}
+
+impl EventBus {
+    /// Without listeners as yet.
+    pub fn new() -> Arc<EventBus> {
+        Arc::new(EventBus {
+            events: broadcast::Sender::new(WAITING),
+            seats: Shares::new(LISTENERS, PER_SOURCE),
+            over: watch::Sender::new(false),
+            lost: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// How many listen, and what they missed.
+    pub fn listening(&self) -> Listening {
+        Listening {
+            listeners: LISTENERS - self.seats.left(),
+            lost: self.lost.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// One more listener from `source`, which gets `first` before all else; `None` where there
+    /// are too many, or too many from there.
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        source: Option<Source>,
+        first: Vec<Event>,
+    ) -> Option<Listener> {
+        let Some(seat) = self.seats.take(source, 1) else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        Some(Listener {
+            first: first.into_iter(),
+            events: self.events.subscribe(),
+            over: self.over.subscribe(),
+            feed: Arc::clone(self),
+            _seat: seat,
+        })
+    }
+
+    /// Every listener's last event has been.
+    pub(super) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    fn tell(&self, happened: Option<Event>) {
+        if let Some(happened) = happened {
+            // Where nobody listens any more, nobody misses it.
+            let _ = self.events.send(happened);
+        }
+    }
+
+    fn heard(&self) -> bool {
+        self.events.receiver_count() > 0
+    }
+}
+
+impl Subscriber for EventBus {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        if self.heard() {
+            self.tell(Event::new("call", &finished_call.record));
+        }
+    }
+}
+
+/// What the present looks like, for those who begin to listen.
+pub(super) fn present(admin: &Admin) -> Vec<Event> {
+    let streams = Event::new("streams", &streams_now(admin));
+    let slos = Event::new("slos", &slos_now(admin));
+    streams.into_iter().chain(slos).collect()
+}
+
+/// Looks at the present every second, and tells of it, for as long as it is polled.
+pub(super) async fn tick(admin: Admin) {
+    let mut ticks = interval(STREAMS_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for number in 0_u64.. {
+        ticks.tick().await;
+        if let Some(history) = &admin.throughput {
+            history.take(admin.meter.tick((admin.clock)(), (admin.wall)()));
+        }
+        if !admin.feed.heard() {
+            continue;
+        }
+        let feed = &admin.feed;
+        feed.tell(Event::new("streams", &streams_now(&admin)));
+        if number.is_multiple_of(SLOS_AFTER) {
+            feed.tell(Event::new("slos", &slos_now(&admin)));
+        }
+    }
+}
+
+/// One who listens.
+pub(super) struct Listener {
+    first: std::vec::IntoIter<Event>,
+    events: broadcast::Receiver<Event>,
+    over: watch::Receiver<bool>,
+    feed: Arc<EventBus>,
+    _seat: Share,
+}
+
+impl Listener {
+    /// The next event; `None` at the end. What this one was too slow for is an event
+    /// `lost` with how many.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        if let Some(first) = self.first.next() {
+            return Some(first);
+        }
+        let event = tokio::select! {
+            biased;
+            _ = self.over.wait_for(|over| *over) => return None,
+            event = self.events.recv() => event,
+        };
+        match event {
+            Ok(happened) => Some(happened),
+            Err(RecvError::Lagged(events)) => {
+                self.feed.lost.fetch_add(events, Ordering::Relaxed);
+                Event::new("lost", &serde_json::json!({ "events": events }))
+            }
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(number: usize) -> Option<Event> {
+        Event::new("call", &number)
+    }
+
+    #[tokio::test]
+    async fn a_slow_listener_loses_the_oldest_events_and_is_told_how_many() {
+        let feed = EventBus::new();
+        let mut slow = feed.listen(None, Vec::new()).expect("a seat");
+        for event in 0..WAITING + 7 {
+            feed.tell(number(event));
+        }
+        let told = slow.next().await.expect("an event");
+        assert_eq!((told.kind, &*told.data), ("lost", "{\"events\":7}"));
+        assert_eq!(slow.next().await, number(7), "the rest is there");
+        assert_eq!(feed.listening().lost, 7);
+    }
+
+    #[tokio::test]
+    async fn listeners_are_bounded_and_a_seat_is_free_when_one_leaves() {
+        let feed = EventBus::new();
+        let sources = [1, 2].map(|host| Some(Source::of([10, 0, 0, host].into())));
+        let mut seats = Vec::new();
+        for source in sources {
+            for _ in 0..PER_SOURCE {
+                seats.push(feed.listen(source, Vec::new()).expect("a seat"));
+            }
+            assert!(feed.listen(source, Vec::new()).is_none(), "its share");
+        }
+        assert!(feed.listen(None, Vec::new()).is_none(), "all seats");
+        let listening = feed.listening();
+        assert_eq!((listening.listeners, listening.refused), (LISTENERS, 3));
+        seats.pop();
+        assert!(feed.listen(sources[0], Vec::new()).is_none(), "its share");
+        assert!(feed.listen(None, Vec::new()).is_some());
+    }
+
+    #[tokio::test]
+    async fn the_end_comes_to_every_listener_even_to_later_ones() {
+        let feed = EventBus::new();
+        let mut early = feed.listen(None, Vec::new()).expect("a seat");
+        feed.tell(number(1));
+        feed.end();
+        assert_eq!(early.next().await, None);
+        let mut late = feed.listen(None, Vec::new()).expect("a seat");
+        assert_eq!(late.next().await, None);
+    }
+}

@@ -1,0 +1,191 @@
+//! What the process is and where agents reach it, for the live page.
+
+use super::Admin;
+use super::api::QueryParams;
+use crate::call::Dialect;
+use crate::config::{Config, Endpoint, Route};
+use crate::upstream_facts::UpstreamFacts;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What the process is and where agents reach it. Nothing of it is secret: of headers
+/// that a route demands there are only the names.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProcessInfo {
+    /// The version of the program.
+    pub version: &'static str,
+    /// Since when it runs, RFC 3339, UTC.
+    pub started_at: String,
+    /// Where agents connect, as bound.
+    pub listeners: Vec<Listener>,
+    /// Which requests go where; the first that matches wins.
+    pub routes: Vec<RouteInfo>,
+    /// The settings that numbers on the page depend on.
+    pub measure: Settings,
+}
+
+/// An address that agents connect to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listener {
+    /// The address, with the port that port 0 became.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+/// A route and its upstream.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteInfo {
+    /// The route's name.
+    pub name: Arc<str>,
+    /// The prefix of its paths; empty where every path matches.
+    pub path: String,
+    /// The host that requests must name.
+    pub host: Option<String>,
+    /// The names of the headers that requests must have.
+    pub headers: Vec<String>,
+    /// The dialect, where the path does not tell it.
+    pub dialect: Option<Dialect>,
+    /// The workload of its calls.
+    pub workload: Option<Arc<str>>,
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// The upstream's endpoints.
+    pub urls: Vec<String>,
+    /// What is said of the upstream's engine and hardware.
+    pub upstream_facts: Option<Arc<UpstreamFacts>>,
+}
+
+/// The settings that numbers on the page depend on.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Settings {
+    /// Fewer tokens after the first frame give no `tps.output`.
+    pub min_output_tokens: u64,
+    /// Tokens per second of one stream that no model reaches.
+    pub buffered_above: f64,
+    /// Seconds without a token that are a stall.
+    pub stall_threshold: f64,
+    /// Finished calls kept in memory.
+    pub recent_calls: usize,
+}
+
+impl ProcessInfo {
+    /// The process that was started at `started` with `config` and bound `addresses`,
+    /// in the order of its listeners.
+    pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
+        let started_at = humantime::format_rfc3339_millis(started).to_string();
+        ProcessInfo::since(started_at, config, addresses)
+    }
+
+    /// The same process under another configuration.
+    pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
+        ProcessInfo::since(self.started_at.clone(), config, addresses)
+    }
+
+    fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
+        let listeners = config.listeners.iter().zip(addresses);
+        ProcessInfo {
+            version: env!("CARGO_PKG_VERSION"),
+            started_at,
+            listeners: listeners
+                .map(|(listener, address)| Listener {
+                    address: *address,
+                    tls: listener.tls.is_some(),
+                })
+                .collect(),
+            routes: config
+                .routes
+                .iter()
+                .map(|route| way(route, config))
+                .collect(),
+            measure: Settings {
+                min_output_tokens: config.measure.min_output_tokens,
+                buffered_above: config.measure.buffered_above,
+                stall_threshold: config.measure.stall_threshold.as_secs_f64(),
+                recent_calls: config.measure.recent_calls,
+            },
+        }
+    }
+}
+
+fn way(route: &Route, config: &Config) -> RouteInfo {
+    let names = route.matches.headers.iter().map(|(name, _)| name);
+    RouteInfo {
+        name: Arc::clone(&route.name),
+        path: route.matches.path_prefix.clone(),
+        host: route.matches.host.clone(),
+        headers: names.map(|name| name.as_str().to_owned()).collect(),
+        dialect: route.dialect,
+        workload: route.workload.clone(),
+        upstream: Arc::clone(&route.upstream.name),
+        urls: route.upstream.endpoints.iter().map(url).collect(),
+        upstream_facts: config
+            .measure
+            .upstream_facts
+            .get(&route.upstream.name)
+            .cloned(),
+    }
+}
+
+fn url(endpoint: &Endpoint) -> String {
+    let host = endpoint.authority.host();
+    // Whatever stands before an `@` is a password's place.
+    let port = endpoint.authority.port().map(|port| format!(":{port}"));
+    let port = port.unwrap_or_default();
+    format!("{}://{host}{port}{}", endpoint.scheme, endpoint.base_path)
+}
+
+/// What the process is, and whether traffic is welcome just now.
+#[derive(Serialize)]
+struct Now<'a> {
+    #[serde(flatten)]
+    about: &'a ProcessInfo,
+    ready: bool,
+}
+
+pub(super) async fn about(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
+        return problem.into_response();
+    }
+    let now = Now {
+        about: &admin.about.load(),
+        ready: admin.readiness.is_ready(),
+    };
+    Json(now).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_demands_is_told_without_the_values() {
+        let text = r#"
+            [[upstream]]
+            name = "u"
+            url = "https://engine.internal:8443/base"
+            [[route]]
+            name = "r"
+            path = "/r"
+            host = "llm.example"
+            headers = { x-team = "not-to-be-told" }
+            upstream = "u"
+        "#;
+        let config = Config::parse(text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
+        let bound: SocketAddr = "127.0.0.1:4321".parse().expect("an address");
+        let about = ProcessInfo::new(&config, &[bound], SystemTime::UNIX_EPOCH);
+        let told = serde_json::to_value(&about).expect("JSON");
+        assert_eq!(told["started_at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(told["listeners"][0]["address"], "127.0.0.1:4321");
+        let route = &told["routes"][0];
+        assert_eq!(route["path"], "/r");
+        assert_eq!(route["headers"], serde_json::json!(["x-team"]));
+        assert_eq!(route["urls"][0], "https://engine.internal:8443/base");
+        assert!(!told.to_string().contains("not-to-be-told"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Asking a running proxy at its admin address.
+
+use crate::Error;
+use crate::cli::AdminArgs;
+use crate::http_client::fetch;
+use bytes::Bytes;
+use http::{Request, header};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running proxy.
+#[derive(Clone, Debug)]
+pub(super) struct Proxy {
+    base: String,
+    authorization: Option<String>,
+}
+
+impl Proxy {
+    /// As the command line says; reads the token's file.
+    ///
+    /// # Errors
+    /// Where that file cannot be read.
+    pub(super) fn of(args: &AdminArgs) -> Result<Proxy, Error> {
+        let base = match args.admin.contains("://") {
+            true => args.admin.trim_end_matches('/').to_owned(),
+            false => format!("http://{}", args.admin),
+        };
+        let token = match &args.token_file {
+            Some(path) => {
+                let token = std::fs::read_to_string(path).map_err(|error| {
+                    Error::Failed(format!("the token file {}: {error}", path.display()))
+                })?;
+                Some(token.trim().to_owned())
+            }
+            None => args.token.clone(),
+        };
+        Ok(Proxy {
+            base,
+            authorization: token.map(|token| format!("Bearer {token}")),
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> &str {
+        &self.base
+    }
+
+    /// What it answers at `path`.
+    ///
+    /// # Errors
+    /// Where there is no answer, or another one; the text says why and what to do.
+    pub(super) async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        let body = self.text(path).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let url = self.url(path);
+            format!("{url}: {error}; is it a tokengauge of this version?")
+        })
+    }
+
+    /// The same as it came.
+    ///
+    /// # Errors
+    /// As with [`Proxy::ask`].
+    pub(super) async fn text(&self, path: &str) -> Result<Bytes, String> {
+        let url = self.url(path);
+        let mut request = Request::get(&url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        let request = request.body(Bytes::new());
+        let request = request.map_err(|error| format!("{url}: {error}"))?;
+        let answer = fetch(request, PATIENCE).await.map_err(|error| {
+            format!("{url}: {error}; is the proxy running there? --admin names its address")
+        })?;
+        match answer.status {
+            200 => Ok(answer.body),
+            401 => Err(format!(
+                "{url}: the proxy wants the token of its [admin], and this is {}: \
+                 --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it",
+                if self.authorization.is_some() {
+                    "another one"
+                } else {
+                    "none"
+                }
+            )),
+            status => Err(format!("{url}: answered {status}{}", reason(&answer.body))),
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+}
+
+/// What an error of the API says.
+fn reason(body: &[u8]) -> String {
+    let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = problem
+        .as_ref()
+        .and_then(|problem| problem["error"]["message"].as_str());
+    message.map_or(String::new(), |message| format!(": {message}"))
+}
+
+/// A runtime of one thread, for commands that ask.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Failed(format!("cannot start asking: {error}")))
+}

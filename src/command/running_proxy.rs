@@ -1,0 +1,114 @@
+//! Everything of a running proxy that another configuration changes.
+
+use super::notify::Receivers;
+use super::objectives;
+use super::operators::Watchers;
+use crate::Error;
+use crate::admin::{ProcessInfo, Readiness};
+use crate::config::Config;
+use crate::config::reload::needs_restart;
+use crate::export;
+use crate::export::cost;
+use crate::export::prometheus::Prometheus;
+use crate::export::slo;
+use crate::meter::{Meter, RecentCalls};
+use crate::output;
+use crate::proxy::{Forwarder, Listening};
+use crate::slo::{Slos, Store};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A running proxy, and the configuration it runs by.
+pub(super) struct RunningProxy {
+    pub(super) config: Arc<ArcSwap<Config>>,
+    pub(super) forwarder: Arc<Forwarder>,
+    pub(super) listening: Arc<Listening>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) recent: Arc<RecentCalls>,
+    pub(super) prometheus: Arc<Prometheus>,
+    pub(super) slos: Arc<Slos>,
+    pub(super) readiness: Arc<Readiness>,
+    pub(super) about: Arc<ArcSwap<ProcessInfo>>,
+    pub(super) store: Option<Arc<Mutex<Store>>>,
+    pub(super) receivers: Receivers,
+    pub(super) watchers: Watchers,
+}
+
+impl RunningProxy {
+    /// Runs by `next` from now on, or goes on as before where that is impossible. What
+    /// is under way ends as it began. Needs a runtime; reads files.
+    pub(super) fn change(&mut self, mut next: Config) -> Result<(), Error> {
+        let now = self.config.load_full();
+        let fixed = needs_restart(&now, &next);
+        if !fixed.is_empty() {
+            return Err(Error::Configuration(format!(
+                "{}: `{}` cannot change while the process runs; restart it, or change them back",
+                next.origin,
+                fixed.join("`, `")
+            )));
+        }
+        let room = super::fd_limit::make_room(next.limits.connections);
+        next.limits.connections = room.agents;
+        let next = Arc::new(next);
+        let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
+        let routing = self.forwarder.prepare(next.forwarding());
+        let routing = routing.map_err(|error| wrong(error.to_string()))?;
+        let receivers = self.receivers.prepare(&next.receivers)?;
+        let watchers = self.watchers.prepare(&next.scrapes)?;
+        let listeners = self.listening.prepare(&next.listeners, &next.limits);
+        let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
+        // Nothing fails from here on: all of it or nothing.
+        self.forwarder.limit_descriptors(room.upstreams);
+        self.measure_by(&now, &next);
+        self.receivers.change(receivers);
+        self.watchers.change(watchers);
+        self.forwarder.change(routing);
+        for address in self.listening.change(listeners) {
+            output::note(&format!("listening on {address}"));
+        }
+        let about = self.about.load();
+        let about = about.under(&next, &self.listening.addresses());
+        self.about.store(Arc::new(about));
+        self.config.store(Arc::clone(&next));
+        self.forget(&now, &next);
+        Ok(())
+    }
+
+    /// What counts, before the first request of the new routes comes.
+    fn measure_by(&self, now: &Config, next: &Config) {
+        self.prometheus.add_routes(&next.routes, &next.measure);
+        if let Some(store) = &self.store {
+            objectives::audit(store, &self.slos, next);
+        }
+        let anew = self.slos.change(&next.slos, &next.measure, Instant::now());
+        slo::forget(self.prometheus.registry(), &next.slos, &anew);
+        let accounting = self.meter.accounting();
+        let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
+        self.meter.change(next.measure.clone(), accounting);
+        // A scrape before would have brought them back.
+        cost::forget(
+            self.prometheus.registry(),
+            &now.labelled(),
+            &next.labelled(),
+        );
+        export::quota::forget(self.prometheus.registry(), &now.quotas, &next.quotas);
+        self.recent.resize(next.measure.recent_calls);
+    }
+
+    /// Takes away the series of routes and upstreams that are in neither configuration.
+    fn forget(&self, now: &Config, next: &Config) {
+        let routes = || now.routes.iter().chain(&next.routes);
+        let known = |route: Option<&str>, upstream: &str| {
+            upstream == Forwarder::NOWHERE
+                || routes().any(|known| {
+                    *known.upstream.name == *upstream
+                        && route.is_none_or(|route| *known.name == *route)
+                })
+        };
+        self.meter
+            .forget(|route, upstream| known(Some(route), upstream));
+        self.prometheus.forget(known);
+    }
+}

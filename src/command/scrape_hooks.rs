@@ -1,0 +1,66 @@
+//! Figures that are looked up when somebody scrapes.
+
+use super::operators;
+use crate::admin::EventBus;
+use crate::cost::budget::{Budgets, seconds_since_1970};
+use crate::export::prometheus::Prometheus;
+use crate::export::registry::Registry;
+use crate::export::{cost, names, quota, runtime, slo};
+use crate::meter::Meter;
+use crate::proxy::{Forwarder, UpstreamConnections};
+use crate::slo::Slos;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokio::runtime::Handle;
+
+/// Brings them up to date before every scrape.
+pub(super) fn keep(
+    prometheus: &Prometheus,
+    forwarder: &Arc<Forwarder>,
+    slos: &Arc<Slos>,
+    feed: &Arc<EventBus>,
+    budgets: &Arc<Budgets>,
+    meter: &Arc<Meter>,
+) {
+    // The forwarder holds the exporter, by way of the meter: not the other way round.
+    let theirs = Arc::downgrade(forwarder);
+    prometheus.before_scrape(move |registry, _| {
+        let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
+        let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
+        panics.absolute(count.unwrap_or(0));
+    });
+    let theirs = Arc::downgrade(forwarder);
+    prometheus.before_scrape(move |registry, _| {
+        let upstreams = theirs.upgrade().map(|theirs| theirs.upstreams());
+        for upstream in upstreams.unwrap_or_default() {
+            connections(registry, &upstream);
+        }
+    });
+    let theirs = Arc::clone(slos);
+    prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
+    let theirs = Arc::clone(feed);
+    prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
+    let theirs = Arc::clone(budgets);
+    prometheus.before_scrape(move |registry, _| {
+        cost::budgets(registry, &theirs, seconds_since_1970(SystemTime::now()));
+    });
+    let theirs = Arc::downgrade(meter);
+    prometheus.before_scrape(move |registry, _| {
+        if let Some(meter) = theirs.upgrade() {
+            let accounting = meter.accounting();
+            cost::gpus(registry, &accounting.prices);
+            cost::facts(registry, &meter.measure());
+            quota::quotas(registry, &accounting.quotas);
+        }
+    });
+    prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
+}
+
+fn connections(registry: &Registry, upstream: &UpstreamConnections) {
+    let name = [&*upstream.upstream];
+    let gauge = |metric, value: usize| registry.gauge(metric, &name).set(value as f64);
+    gauge(&names::UPSTREAM_CONNECTIONS, upstream.open);
+    gauge(&names::UPSTREAM_PENDING, upstream.pending);
+    let refused = registry.counter(&names::UPSTREAM_REFUSED, &name);
+    refused.absolute(upstream.refused);
+}

@@ -1,0 +1,116 @@
+//! Asking the proxy again and again, beside the screen.
+
+use super::views::{Content, View};
+use crate::Error;
+use crate::command::api_client::{self, Proxy};
+use crate::ledger::{GroupRow, SessionRow};
+use crate::meter::StreamNow;
+use crate::throughput::Rates;
+use serde::Deserialize;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// What the proxy said.
+#[derive(Clone, Debug)]
+pub(super) struct Update {
+    /// Calls under way, all of them.
+    pub(super) in_flight: u64,
+    /// Their output together, as the proxy knows it of all of them.
+    pub(super) tps: f64,
+    /// What is looked at.
+    pub(super) content: Content,
+}
+
+#[derive(Deserialize)]
+struct Streams {
+    total: u64,
+    tokens_per_second: Rates,
+    streams: Vec<StreamNow>,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    store: String,
+    models: Vec<GroupRow>,
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    store: String,
+    sessions: Vec<SessionRow>,
+}
+
+/// A thread that asks.
+pub(super) struct Poller {
+    views: Sender<View>,
+    news: Receiver<Result<Update, String>>,
+}
+
+impl Poller {
+    /// Asks `proxy` for what `view` shows, `every` so often. Ends when dropped.
+    pub(super) fn start(proxy: Proxy, view: View, every: Duration) -> Result<Poller, Error> {
+        let (views, wanted) = channel();
+        let (told, news) = channel();
+        let runtime = api_client::runtime()?;
+        let run = move || {
+            let mut view = view;
+            loop {
+                if told.send(runtime.block_on(look(&proxy, view))).is_err() {
+                    return;
+                }
+                match wanted.recv_timeout(every) {
+                    Ok(other) => view = wanted.try_iter().last().unwrap_or(other),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("asking".into());
+        thread
+            .spawn(run)
+            .map_err(|error| Error::Failed(format!("cannot start asking: {error}")))?;
+        Ok(Poller { views, news })
+    }
+
+    /// Asks for `view` from now on, and at once.
+    pub(super) fn view(&self, view: View) {
+        // It has ended only where everything has.
+        let _ = self.views.send(view);
+    }
+
+    /// What came since, oldest first.
+    pub(super) fn heard(&self) -> Option<Result<Update, String>> {
+        self.news.try_recv().ok()
+    }
+
+    /// The next answer, however long it takes.
+    pub(super) fn wait(&self) -> Result<Update, String> {
+        self.news
+            .recv()
+            .unwrap_or_else(|_| Err("asking ended".to_owned()))
+    }
+}
+
+async fn look(proxy: &Proxy, view: View) -> Result<Update, String> {
+    let streams: Streams = proxy.ask("/api/v1/streams?limit=1000").await?;
+    let content = match view {
+        View::Streams => Content::Streams(streams.streams),
+        View::Models => {
+            let answer: Models = proxy.ask("/api/v1/models?limit=1000").await?;
+            Content::Models(answer.store, answer.models)
+        }
+        View::Slos => {
+            let answer: crate::command::slo::status::Answer = proxy.ask("/api/v1/slos").await?;
+            Content::Slos(answer.slos)
+        }
+        View::Sessions => {
+            let answer: Sessions = proxy.ask("/api/v1/sessions?limit=1000").await?;
+            Content::Sessions(answer.store, answer.sessions)
+        }
+    };
+    Ok(Update {
+        in_flight: streams.total,
+        tps: streams.tokens_per_second.now,
+        content,
+    })
+}
