@@ -17,6 +17,7 @@ mod config_secrets;
 mod corpus;
 mod cost;
 mod cost_budget;
+mod documents;
 mod engine_metrics;
 #[cfg(target_os = "linux")]
 mod faults;
@@ -84,7 +85,6 @@ mod output;
 #[cfg(unix)]
 mod private_files;
 mod process;
-mod readme;
 mod refused_config;
 #[cfg(target_os = "linux")]
 mod refused_prompts;

@@ -1,0 +1,126 @@
+//! The documents' references are those of the code, and their links lead somewhere.
+
+use clap::CommandFactory;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tokengauge::cli::Cli;
+use tokengauge::export::names;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const METRICS: &str = include_str!("../docs/metrics.md");
+const GETTING_STARTED: &str = include_str!("../docs/getting-started.md");
+const README: &str = include_str!("../README.md");
+const SUMMARY: &str = include_str!("../docs/SUMMARY.md");
+
+#[test]
+fn every_metric_is_in_the_reference_with_its_meaning() {
+    for metric in names::ALL {
+        let row = METRICS
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}` |", metric.name)));
+        let row = row.unwrap_or_else(|| panic!("no row for {}", metric.name));
+        assert!(row.ends_with(&format!("{} |", metric.help)), "{row}");
+    }
+    let rows = METRICS
+        .lines()
+        .filter(|line| line.starts_with("| `tokengauge_"));
+    let ours = |name: &str| names::ALL.iter().any(|metric| metric.name == name);
+    for row in rows {
+        let name = row.split('`').nth(1).unwrap_or_default();
+        assert!(ours(name), "{name} is no metric");
+    }
+}
+
+#[test]
+fn every_command_is_in_the_reference() {
+    for command in Cli::command().get_subcommands() {
+        let name = format!("`tokengauge {}", command.get_name());
+        assert!(GETTING_STARTED.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn the_readme_can_be_read_to_its_end() {
+    assert!(README.lines().count() <= 150);
+    let block = README.split("```console\n").nth(1).unwrap_or_default();
+    let block = block.split("```").next().unwrap_or_default();
+    let commands: Vec<_> = block
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim())
+        .collect();
+    assert_eq!(commands, ["$ cargo run --release", "$ make test"]);
+}
+
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs");
+    let docs = docs.map(|entry| entry.expect("an entry").path());
+    let mut pages: Vec<_> = docs
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.extend(
+        [
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+        ]
+        .map(|page| Path::new(ROOT).join(page)),
+    );
+    pages
+}
+
+#[test]
+fn every_page_is_in_the_summary() {
+    for page in pages() {
+        let name = page
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name");
+        let inside = page.parent().is_some_and(|folder| folder.ends_with("docs"));
+        if inside && name != "SUMMARY.md" {
+            assert!(SUMMARY.contains(&format!("]({name})")), "{name}");
+        }
+    }
+}
+
+/// The anchors of a page, as GitHub and mdBook make them of its headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let heads = text.lines().filter(|line| line.starts_with('#'));
+    heads
+        .map(|head| {
+            let head = head.trim_start_matches('#').trim().to_lowercase();
+            let kept = head
+                .chars()
+                .filter(|letter| letter.is_alphanumeric() || "-_ ".contains(*letter));
+            kept.collect::<String>().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut links = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("readable");
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap_or_default();
+            if link.starts_with("http") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            links += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().expect("a folder").join(file),
+            };
+            let shown = page.display();
+            assert!(target.exists(), "{shown}: {link}");
+            if !anchor.is_empty() && target.extension().is_some_and(|ending| ending == "md") {
+                let there = anchors(&fs::read_to_string(&target).expect("readable"));
+                assert!(there.contains(anchor), "{shown}: {link}");
+            }
+        }
+    }
+    assert!(links > 100, "{links}");
+}
