@@ -28,7 +28,7 @@ COPY --from=binary tokengauge ca-certificates.crt /out/
 FROM ${FROM} AS chosen
 
 FROM scratch
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="tokengauge" \
       org.opencontainers.image.description="A transparent streaming reverse proxy that measures tokens per second on live LLM traffic" \
