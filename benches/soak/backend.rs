@@ -52,7 +52,7 @@ pub async fn start(book: &Book, bodies: &Path) -> anyhow::Result<Backend> {
         book_of_simulator.with(id, |written| match seen {
             Seen::Began => written.begun += 1,
             Seen::Body(bytes) => written.bytes.extend_from_slice(bytes),
-            Seen::Told(truth) => written.truths.push(truth.clone()),
+            Seen::Ended(truth) => written.truths.push(truth.clone()),
         });
     });
     let simulator = Simulator::with(Setup {

@@ -17,18 +17,28 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 pub const EXPECTED: &str = "is no address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
                                    (all addresses of this host, IPv4 and IPv6)";
 
+/// Text that is no address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {EXPECTED}")]
+pub struct InvalidAddress {
+    /// The text as it is written.
+    pub text: String,
+}
+
 /// `IP:PORT`, or `*:PORT` for `[::]:PORT`, which is all addresses of both families.
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn parse(text: &str) -> Result<SocketAddr, String> {
+pub fn parse(text: &str) -> Result<SocketAddr, InvalidAddress> {
     let port = text
         .strip_prefix("*:")
         .filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|port| port.parse::<u16>().ok());
     port.map(|port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port))
         .or_else(|| text.parse().ok())
-        .ok_or_else(|| format!("`{text}` {EXPECTED}"))
+        .ok_or_else(|| InvalidAddress {
+            text: text.to_owned(),
+        })
 }
 
 /// An address as a configuration has it.
@@ -40,9 +50,9 @@ pub struct Written(
 );
 
 impl TryFrom<String> for Written {
-    type Error = String;
+    type Error = InvalidAddress;
 
-    fn try_from(text: String) -> Result<Written, String> {
+    fn try_from(text: String) -> Result<Written, InvalidAddress> {
         parse(&text).map(Written)
     }
 }
@@ -108,7 +118,7 @@ mod tests {
             "8080",
         ] {
             let error = parse(text).expect_err(text);
-            assert_eq!(error, format!("`{text}` {EXPECTED}"));
+            assert_eq!(error.to_string(), format!("`{text}` {EXPECTED}"));
         }
     }
 

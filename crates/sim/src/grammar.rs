@@ -3,6 +3,7 @@
 use super::profile::{
     Cut, Fault, FaultKind, Finish, Gap, InvalidSetting, Profile, ToolCalls, UsageMode,
 };
+use super::setting_error::SettingError;
 use super::text_gen::FEWEST_ARGUMENTS;
 use std::time::Duration;
 
@@ -19,29 +20,29 @@ pub(super) fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSett
         set(profile, key, value).map_err(|reason| invalid(setting, reason))?;
     }
     match profile.most_tokens() {
-        0 => Err(invalid(
+        0 => Err(invalid("tokens", SettingError::NoTokens)),
+        n if n > MOST_TOKENS => Err(invalid(
             "tokens",
-            "an answer needs at least one token".into(),
+            SettingError::TooManyTokensInAll { most: MOST_TOKENS },
         )),
-        n if n > MOST_TOKENS => Err(invalid("tokens", format!("more than {MOST_TOKENS} in all"))),
         _ => Ok(()),
     }
 }
 
-fn invalid(setting: &str, reason: String) -> InvalidSetting {
+fn invalid(setting: &str, reason: SettingError) -> InvalidSetting {
     InvalidSetting {
         setting: setting.chars().take(80).collect(),
         reason,
     }
 }
 
-fn set(profile: &mut Profile, key: &str, value: Option<&str>) -> Result<(), String> {
+fn set(profile: &mut Profile, key: &str, value: Option<&str>) -> Result<(), SettingError> {
     match (key, value) {
         ("gzip", None) => profile.gzip = true,
         ("plain", None) => *profile = Profile::default(),
-        ("gzip" | "plain", Some(_)) => return Err("takes no value".into()),
+        ("gzip" | "plain", Some(_)) => return Err(SettingError::UnexpectedValue),
         (_, Some(value)) => return set_value(profile, key, value),
-        (_, None) if KEYS.contains(&key) => return Err("needs a value".into()),
+        (_, None) if KEYS.contains(&key) => return Err(SettingError::MissingValue),
         (_, None) => return Err(unknown()),
     }
     Ok(())
@@ -73,14 +74,11 @@ const KEYS: &[&str] = &[
     "cut",
 ];
 
-fn unknown() -> String {
-    format!(
-        "there is no such setting; there are {}, gzip, plain",
-        KEYS.join(", ")
-    )
+fn unknown() -> SettingError {
+    SettingError::Unknown { known: KEYS }
 }
 
-fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), String> {
+fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), SettingError> {
     match key {
         "ttft" => profile.ttft = duration(value)?,
         "head" => profile.head = duration(value)?,
@@ -91,7 +89,13 @@ fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), String
         "reasoning" => profile.reasoning = tokens(value)?,
         "tool" => profile.tool = tool(value)?,
         "prefill" => profile.prefill = duration(value)?,
-        "knee" => profile.knee = Some(at_least_one(value)?.try_into().map_err(|_| "too large")?),
+        "knee" => {
+            profile.knee = Some(
+                at_least_one(value)?
+                    .try_into()
+                    .map_err(|_| SettingError::TooLarge)?,
+            )
+        }
         "stall" => profile.stalls.push(stall(value)?),
         "reset" => {
             profile.fault = Some(Fault {
@@ -120,34 +124,34 @@ fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), String
     Ok(())
 }
 
-fn number(value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| "not a whole number".into())
+fn number(value: &str) -> Result<u64, SettingError> {
+    value.parse().map_err(|_| SettingError::NotWhole)
 }
 
-fn at_least_one(value: &str) -> Result<u64, String> {
+fn at_least_one(value: &str) -> Result<u64, SettingError> {
     match tokens(value)? {
-        0 => Err("must be at least 1".into()),
+        0 => Err(SettingError::Zero),
         n => Ok(n),
     }
 }
 
-fn tokens(value: &str) -> Result<u64, String> {
+fn tokens(value: &str) -> Result<u64, SettingError> {
     match number(value)? {
-        n if n > MOST_TOKENS => Err(format!("more than {MOST_TOKENS}")),
+        n if n > MOST_TOKENS => Err(SettingError::TooManyTokens { most: MOST_TOKENS }),
         n => Ok(n),
     }
 }
 
-fn range(value: &str) -> Result<(u64, u64), String> {
+fn range(value: &str) -> Result<(u64, u64), SettingError> {
     let (low, high) = value.split_once("..").unwrap_or((value, value));
     match (tokens(low)?, tokens(high)?) {
-        (low, high) if low > high => Err("the first number is greater than the second".into()),
+        (low, high) if low > high => Err(SettingError::ReversedRange),
         range => Ok(range),
     }
 }
 
 /// A number with a unit: `250us`, `20ms`, `1.5s`, `2m`.
-fn duration(value: &str) -> Result<Duration, String> {
+fn duration(value: &str) -> Result<Duration, SettingError> {
     let unit_at = value
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(value.len());
@@ -157,64 +161,62 @@ fn duration(value: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
-        _ => return Err("not a duration such as 20ms or 1.5s".into()),
+        _ => return Err(SettingError::NotADuration),
     };
-    let count: f64 = count
-        .parse()
-        .map_err(|_| "not a duration such as 20ms or 1.5s")?;
+    let count: f64 = count.parse().map_err(|_| SettingError::NotADuration)?;
     match count * seconds {
         total if (0.0..=86_400.0).contains(&total) => Ok(Duration::from_secs_f64(total)),
-        _ => Err("not between 0 and a day".into()),
+        _ => Err(SettingError::DurationOutOfBounds),
     }
 }
 
-fn gap(value: &str) -> Result<Gap, String> {
+fn gap(value: &str) -> Result<Gap, SettingError> {
     if let Some(mean) = value.strip_prefix("exp:") {
         return Ok(Gap::Exponential(duration(mean)?));
     }
     match value.split_once('~') {
         None => Ok(Gap::Constant(duration(value)?)),
         Some((mean, deviation)) => match (duration(mean)?, duration(deviation)?) {
-            (mean, deviation) if deviation > mean => Err("deviates by more than the mean".into()),
+            (mean, deviation) if deviation > mean => Err(SettingError::DeviationAboveMean),
             (mean, deviation) => Ok(Gap::Jitter(mean, deviation)),
         },
     }
 }
 
-fn tool(value: &str) -> Result<Option<ToolCalls>, String> {
+fn tool(value: &str) -> Result<Option<ToolCalls>, SettingError> {
     let (each, calls) = value.split_once('x').unwrap_or((value, "1"));
     match (tokens(each)?, number(calls)?) {
         (0, _) | (_, 0) => Ok(None),
-        (each, _) if each < FEWEST_ARGUMENTS => {
-            Err(format!("arguments have at least {FEWEST_ARGUMENTS} tokens"))
-        }
-        (_, calls) if calls > 64 => Err("more than 64 calls".into()),
+        (each, _) if each < FEWEST_ARGUMENTS => Err(SettingError::TooFewArguments {
+            least: FEWEST_ARGUMENTS,
+        }),
+        (_, calls) if calls > 64 => Err(SettingError::TooManyCalls),
         (tokens, calls) => Ok(Some(ToolCalls { calls, tokens })),
     }
 }
 
-/// `WHAT@N`.
-fn placed(value: &str) -> Result<(&str, u64), String> {
-    let (what, place) = value.split_once('@').ok_or("needs a place, as in ...@40")?;
-    Ok((what.trim(), number(place.trim())?))
+/// `WHAT@N`: what happens, and after which token.
+fn at_position(value: &str) -> Result<(&str, u64), SettingError> {
+    let (what, position) = value.split_once('@').ok_or(SettingError::MissingPosition)?;
+    Ok((what.trim(), number(position.trim())?))
 }
 
-fn stall(value: &str) -> Result<(Duration, u64), String> {
-    let (pause, place) = placed(value)?;
-    Ok((duration(pause)?, place))
+fn stall(value: &str) -> Result<(Duration, u64), SettingError> {
+    let (pause, position) = at_position(value)?;
+    Ok((duration(pause)?, position))
 }
 
-fn after(value: &str) -> Result<u64, String> {
-    match placed(value)? {
-        ("", place) => Ok(place),
-        _ => Err("takes a place alone, as in @60".into()),
+fn after(value: &str) -> Result<u64, SettingError> {
+    match at_position(value)? {
+        ("", position) => Ok(position),
+        _ => Err(SettingError::PositionAlone),
     }
 }
 
-fn error(value: &str) -> Result<Fault, String> {
-    let (kind, after) = placed(value)?;
+fn error(value: &str) -> Result<Fault, SettingError> {
+    let (kind, after) = at_position(value)?;
     if !kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err("an error type is letters, digits and underscores".into());
+        return Err(SettingError::ErrorType);
     }
     let kind = (!kind.is_empty()).then(|| kind.to_owned());
     Ok(Fault {
@@ -223,47 +225,47 @@ fn error(value: &str) -> Result<Fault, String> {
     })
 }
 
-fn status(value: &str) -> Result<u16, String> {
+fn status(value: &str) -> Result<u16, SettingError> {
     match number(value)? {
         code @ 400..=599 => Ok(code as u16),
-        _ => Err("not an HTTP error from 400 to 599".into()),
+        _ => Err(SettingError::NotAnErrorStatus),
     }
 }
 
-fn slow_start(value: &str) -> Result<(f64, u64), String> {
-    let (factor, place) = placed(value)?;
+fn slow_start(value: &str) -> Result<(f64, u64), SettingError> {
+    let (factor, position) = at_position(value)?;
     let factor = factor.strip_suffix('x').unwrap_or(factor);
     match factor.parse::<f64>() {
-        Ok(factor) if (1.0..=1_000.0).contains(&factor) => Ok((factor, place)),
-        _ => Err("not a factor from 1x to 1000x".into()),
+        Ok(factor) if (1.0..=1_000.0).contains(&factor) => Ok((factor, position)),
+        _ => Err(SettingError::FactorOutOfBounds),
     }
 }
 
-fn usage(value: &str) -> Result<UsageMode, String> {
+fn usage(value: &str) -> Result<UsageMode, SettingError> {
     match value {
         "auto" => Ok(UsageMode::Auto),
         "on" => Ok(UsageMode::On),
         "off" => Ok(UsageMode::Off),
-        _ => Err("is auto, on or off".into()),
+        _ => Err(SettingError::UsageMode),
     }
 }
 
-fn ping(value: &str) -> Result<Duration, String> {
+fn ping(value: &str) -> Result<Duration, SettingError> {
     match duration(value)? {
-        pause if pause < Duration::from_millis(1) => Err("at least 1ms".into()),
+        pause if pause < Duration::from_millis(1) => Err(SettingError::PingTooOften),
         pause => Ok(pause),
     }
 }
 
-fn finish(value: &str) -> Result<Finish, String> {
+fn finish(value: &str) -> Result<Finish, SettingError> {
     match value {
         "stop" => Ok(Finish::Stop),
         "length" => Ok(Finish::Length),
-        _ => Err("is stop or length".into()),
+        _ => Err(SettingError::Finish),
     }
 }
 
-fn cut(value: &str) -> Result<Cut, String> {
+fn cut(value: &str) -> Result<Cut, SettingError> {
     match value.split_once(':') {
         Some(("random", seed)) => Ok(Cut::Random(Some(number(seed)?))),
         _ if value == "random" => Ok(Cut::Random(None)),
@@ -327,7 +329,9 @@ mod tests {
     fn every_key_of_the_list_is_known_and_in_the_help() {
         for key in KEYS {
             let mut profile = Profile::default();
-            let reason = set(&mut profile, key, Some("\u{1}")).expect_err(key);
+            let reason = set(&mut profile, key, Some("\u{1}"))
+                .expect_err(key)
+                .to_string();
             assert!(!reason.contains("no such setting"), "{key}: {reason}");
             assert!(
                 super::super::profile::HELP.contains(&format!("\n  {key}=")),

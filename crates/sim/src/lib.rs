@@ -16,6 +16,7 @@ mod request;
 mod route;
 mod script;
 mod server;
+mod setting_error;
 mod sim_call;
 mod socket;
 mod stream;
@@ -27,4 +28,5 @@ pub use profile::{
     Cut, Fault, FaultKind, Finish, Gap, HELP, InvalidSetting, Profile, ToolCalls, UsageMode,
 };
 pub use server::{Setup, Simulator};
+pub use setting_error::SettingError;
 pub use truth::{Ending, Instants, Seen, Truth, TruthSeconds, TruthTokens, Witness};

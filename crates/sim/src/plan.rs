@@ -53,7 +53,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The same in the domain's words, for dialects that tell reasoning apart.
+    /// The same in the domain's words, for dialects that keep reasoning apart.
     pub fn in_full(self) -> Usage {
         Usage {
             reasoning: Some(self.reasoning),
@@ -124,7 +124,7 @@ impl Answer {
 
 /// What the request says that matters to an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct GenerationRequest {
     pub model: String,
     pub choices: u32,
     pub tool_name: Option<String>,
@@ -134,30 +134,35 @@ pub struct Wish {
 }
 
 /// Invents an answer.
-pub fn answer(profile: &Profile, wish: &Wish, created: u64, random: &mut Random) -> Answer {
-    let choices = wish.choices.max(1);
+pub fn answer(
+    profile: &Profile,
+    wanted: &GenerationRequest,
+    created: u64,
+    random: &mut Random,
+) -> Answer {
+    let choices = wanted.choices.max(1);
     let mut texts = Vec::new();
     for choice in 0..choices {
         texts.extend(choice_texts(profile, choice, random));
     }
     let mut answer = Answer {
         id: format!("{:016x}{:016x}", random.bits(), random.bits()),
-        model: wish.model.clone(),
+        model: wanted.model.clone(),
         created,
         texts,
         choices,
-        tool_name: wish.tool_name.clone().unwrap_or_else(|| "lookup".into()),
+        tool_name: wanted.tool_name.clone().unwrap_or_else(|| "lookup".into()),
         cut_short: profile.finish == super::profile::Finish::Length,
         usage: None,
         empty_deltas: profile.empty,
     };
     let reports = match profile.usage {
-        UsageMode::Auto => wish.reports_usage,
+        UsageMode::Auto => wanted.reports_usage,
         UsageMode::On => true,
         UsageMode::Off => false,
     };
     answer.usage = reports.then(|| Counts {
-        input: wish.input_tokens,
+        input: wanted.input_tokens,
         output: answer.tokens(),
         reasoning: profile.reasoning * u64::from(choices),
     });
@@ -343,12 +348,12 @@ mod tests {
 
     fn planned(settings: &str, choices: u32, whole_calls: bool) -> (Answer, Plan) {
         let profile: Profile = settings.parse().expect(settings);
-        let wish = Wish {
+        let wanted = GenerationRequest {
             choices,
             reports_usage: true,
-            ..Wish::default()
+            ..GenerationRequest::default()
         };
-        let answer = answer(&profile, &wish, 0, &mut Random::new(1));
+        let answer = answer(&profile, &wanted, 0, &mut Random::new(1));
         let plan = plan(&profile, &answer, whole_calls);
         (answer, plan)
     }

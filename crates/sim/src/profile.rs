@@ -1,6 +1,7 @@
 //! How a simulated model behaves: defaults, overlaid by `key=value` settings that the
 //! command line and the request header `x-sim` share. [`HELP`] documents them.
 
+use super::setting_error::SettingError;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -222,5 +223,5 @@ pub struct InvalidSetting {
     /// The setting as written.
     pub setting: String,
     /// Why it cannot be.
-    pub reason: String,
+    pub reason: SettingError,
 }

@@ -2,12 +2,12 @@
 
 use super::dialects::{self, realtime::Realtime};
 use super::pace::{Pace, time_to_first_token};
-use super::plan::{self, Wish};
+use super::plan::{self, GenerationRequest};
 use super::profile::{FaultKind, Profile};
 use super::request::prompt_tokens;
 use super::script::Spoken;
 use super::sim_call::now;
-use super::socket::Line;
+use super::socket::ConnectionState;
 use super::stream::Source;
 use super::text_gen::Random;
 use super::truth::{Call, Carried, Ending, Ledger, Truth};
@@ -27,7 +27,7 @@ pub struct Session {
     pub model: String,
     pub profile: Profile,
     pub ledger: Arc<Ledger>,
-    pub line: Arc<Line>,
+    pub connection: Arc<ConnectionState>,
     pub random: Random,
     pub calls_before: u64,
     pub turns: u32,
@@ -73,7 +73,7 @@ impl Session {
                     Some(Message::Text(text)) => self.hear(&text, writer, &mut turn).await?,
                 },
                 () = tokio::time::sleep_until(due.into()), if turn.is_some() => {
-                    if let Some(current) = &mut turn && current.speak(&self.line, writer).await? {
+                    if let Some(current) = &mut turn && current.speak(&self.connection, writer).await? {
                         turn = None;
                     }
                 }
@@ -141,7 +141,7 @@ impl Session {
     }
 
     async fn begin<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<Turn> {
-        let asked = self.line.last_read();
+        let asked = self.connection.last_read();
         self.turns += 1;
         let mut truth = Truth::begun(self.id.clone(), Dialect::OpenaiRealtime, asked);
         truth.turn = Some(self.turns);
@@ -153,17 +153,17 @@ impl Session {
         let call = Call::begin(Arc::clone(&self.ledger), truth);
         let mut profile = self.profile.clone();
         dialects::restrict(&mut profile, super::route::Shape::Realtime, &self.model);
-        let wish = Wish {
+        let wanted = GenerationRequest {
             model: self.model.clone(),
             choices: 1,
             tool_name: self.tool_name.clone(),
             input_tokens: self.input_tokens.max(1),
             reports_usage: true,
         };
-        let answer = Arc::new(plan::answer(&profile, &wish, now(), &mut self.random));
+        let answer = Arc::new(plan::answer(&profile, &wanted, now(), &mut self.random));
         let ttft = time_to_first_token(
             &profile,
-            wish.input_tokens,
+            wanted.input_tokens,
             call.concurrency(),
             self.calls_before,
         );
@@ -192,7 +192,7 @@ impl Turn {
     /// Writes what is due; gives whether the response is over.
     async fn speak<W: AsyncWrite + Unpin>(
         &mut self,
-        line: &Line,
+        connection: &ConnectionState,
         writer: &mut W,
     ) -> io::Result<bool> {
         let mut out = BytesMut::new();
@@ -224,7 +224,7 @@ impl Turn {
             }
             Some(FaultKind::Close) => (Ending::Closed, true),
             Some(FaultKind::Reset) => {
-                line.reset();
+                connection.reset();
                 (Ending::Reset, true)
             }
         };

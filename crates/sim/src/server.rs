@@ -1,12 +1,12 @@
 //! Accepts connections, finds what is asked for, and lets the right script answer.
 
 use super::dialects;
-use super::profile::{HELP, Profile};
+use super::profile::{HELP, InvalidSetting, Profile};
 use super::realtime::Session;
 use super::reply;
 use super::route::{Shape, Target, decoded, route};
 use super::sim_call::{SimCall, now};
-use super::socket::{Line, Socket};
+use super::socket::{ConnectionState, Socket};
 use super::stream::{Body, Torn};
 use super::text_gen::{Random, seed_of};
 use super::truth::{Call, Ledger, Truth, Witness};
@@ -33,6 +33,23 @@ pub struct Simulator {
     setup: Setup,
     ledger: Arc<Ledger>,
     calls: AtomicU64,
+}
+
+/// Where a request came from, and when.
+struct Arrival {
+    connection: Arc<ConnectionState>,
+    received: Instant,
+}
+
+/// Settings of a request that cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum InvalidProfile {
+    /// The header is no text.
+    #[error("x-sim is not plain text")]
+    NotText(#[from] header::ToStrError),
+    /// The text is no setting.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
 }
 
 /// How a simulator is set up.
@@ -101,13 +118,13 @@ impl Simulator {
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         // Without it a frame waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
-        let line = Arc::new(Line::default());
-        let socket = Socket::new(stream, Arc::clone(&line));
+        let connection = Arc::new(ConnectionState::default());
+        let socket = Socket::new(stream, Arc::clone(&connection));
         let service = {
-            let line = Arc::clone(&line);
+            let connection = Arc::clone(&connection);
             service_fn(move |request| {
-                let (simulator, line) = (Arc::clone(&self), Arc::clone(&line));
-                async move { simulator.answer(request, line).await }
+                let (simulator, connection) = (Arc::clone(&self), Arc::clone(&connection));
+                async move { simulator.answer(request, connection).await }
             })
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -124,16 +141,16 @@ impl Simulator {
             .serve_connection_with_upgrades(TokioIo::new(socket), service)
             .await;
         // A session goes on after the upgrade; dropped here, it ends with the server.
-        let mut sessions = line.take_sessions();
+        let mut sessions = connection.take_sessions();
         while sessions.join_next().await.is_some() {}
     }
 
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        line: Arc<Line>,
+        connection: Arc<ConnectionState>,
     ) -> Result<Response<Body>, Torn> {
-        let received = line.last_read();
+        let received = connection.last_read();
         let recording = header(request.headers(), "x-sim-body").map(str::to_owned);
         let target = match route(request.method(), request.uri()) {
             Some(target) => target,
@@ -152,17 +169,24 @@ impl Simulator {
         }
         let profile = match self.profile_for(request.headers()) {
             Ok(profile) => profile,
-            Err(reason) => return Ok(refuse(Some(target.shape), StatusCode::BAD_REQUEST, &reason)),
+            Err(error) => {
+                let reason = error.to_string();
+                return Ok(refuse(Some(target.shape), StatusCode::BAD_REQUEST, &reason));
+            }
         };
         if target.shape == Shape::Realtime {
-            return Ok(self.upgrade(request, profile, line));
+            return Ok(self.upgrade(request, profile, connection));
         }
-        let mut visit = self.visit(&request, target, profile, line, received);
-        visit.recording = recording;
+        let arrival = Arrival {
+            connection,
+            received,
+        };
+        let mut sim_call = self.begin_call(&request, target, profile, arrival);
+        sim_call.recording = recording;
         let read = Limited::new(request.into_body(), MOST_REQUEST)
             .collect()
             .await;
-        visit
+        sim_call
             .request_read(read.ok().map(|body| body.to_bytes()))
             .await
     }
@@ -190,15 +214,10 @@ impl Simulator {
         Some(reply::json(StatusCode::OK, &value))
     }
 
-    fn profile_for(&self, headers: &HeaderMap) -> Result<Profile, String> {
+    fn profile_for(&self, headers: &HeaderMap) -> Result<Profile, InvalidProfile> {
         let mut profile = self.setup.profile.clone();
         for settings in headers.get_all("x-sim") {
-            let settings = settings
-                .to_str()
-                .map_err(|_| "x-sim is not plain text".to_owned())?;
-            profile = profile
-                .with(settings)
-                .map_err(|invalid| invalid.to_string())?;
+            profile = profile.with(settings.to_str()?)?;
         }
         Ok(profile)
     }
@@ -213,14 +232,17 @@ impl Simulator {
         )
     }
 
-    fn visit(
+    fn begin_call(
         &self,
         request: &Request<Incoming>,
         target: Target,
         profile: Profile,
-        line: Arc<Line>,
-        received: Instant,
+        arrival: Arrival,
     ) -> SimCall {
+        let Arrival {
+            connection,
+            received,
+        } = arrival;
         let (calls_before, id) = self.next_call(request.headers());
         let mut truth = Truth::begun(id.clone(), target.shape.dialect(), received);
         truth.session = header(request.headers(), "x-tokengauge-session").map(str::to_owned);
@@ -233,7 +255,7 @@ impl Simulator {
             id,
             target,
             profile,
-            line,
+            connection,
             random,
             recording: None,
             bodies: self.setup.bodies.clone(),
@@ -245,7 +267,7 @@ impl Simulator {
         &self,
         mut request: Request<Incoming>,
         profile: Profile,
-        line: Arc<Line>,
+        connection: Arc<ConnectionState>,
     ) -> Response<Body> {
         let (calls_before, id) = self.next_call(request.headers());
         let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
@@ -259,7 +281,7 @@ impl Simulator {
             model: model.unwrap_or_else(|| "simulated".into()),
             ledger: Arc::clone(&self.ledger),
             random: Random::new(profile.seed.unwrap_or_else(|| seed_of(&id))),
-            line: Arc::clone(&line),
+            connection: Arc::clone(&connection),
             id: id.clone(),
             profile,
             calls_before,
@@ -285,7 +307,7 @@ impl Simulator {
             }
         }
         let upgrade = hyper::upgrade::on(&mut request);
-        line.spawn_session(async move {
+        connection.spawn_session(async move {
             if let Ok(upgraded) = upgrade.await {
                 session.serve(TokioIo::new(upgraded)).await;
             }

@@ -3,14 +3,14 @@
 use super::dialects::{self, vectors};
 use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
-use super::plan::{self, Answer, Plan, Wish};
+use super::plan::{self, Answer, GenerationRequest, Plan};
 use super::profile::{FaultKind, Profile};
 use super::recorded::{Played, Recording};
 use super::reply;
 use super::request::SimRequest;
 use super::route::Target;
 use super::script::{Script, Spoken};
-use super::socket::Line;
+use super::socket::ConnectionState;
 use super::stream::{Body, Source, Stage, Stream, Torn, Whole};
 use super::text_gen::Random;
 use super::truth::{Call, Carried, Ending};
@@ -24,7 +24,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct SimCall {
     pub target: Target,
     pub profile: Profile,
-    pub line: Arc<Line>,
+    pub connection: Arc<ConnectionState>,
     pub call: Arc<Call>,
     pub random: Random,
     pub id: String,
@@ -39,7 +39,7 @@ pub struct SimCall {
 impl SimCall {
     /// The request body is here (or could not be read): answers.
     pub async fn request_read(&mut self, body: Option<Bytes>) -> Result<Response<Body>, Torn> {
-        let read_at = self.line.last_read();
+        let read_at = self.connection.last_read();
         self.call
             .note(|truth| truth.instants.request_read = read_at);
         if let Some(name) = self.recording.take() {
@@ -81,14 +81,19 @@ impl SimCall {
             return Ok(self.piece(StatusCode::OK, body, Carried::default()));
         }
         dialects::restrict(&mut self.profile, shape, &model);
-        let wish = Wish {
+        let wanted = GenerationRequest {
             model,
             choices: asked.choices,
             tool_name: asked.tool_name.clone(),
             input_tokens: asked.input_tokens,
             reports_usage: asked.reports_usage(shape),
         };
-        let answer = Arc::new(plan::answer(&self.profile, &wish, now(), &mut self.random));
+        let answer = Arc::new(plan::answer(
+            &self.profile,
+            &wanted,
+            now(),
+            &mut self.random,
+        ));
         let Some(script) = dialects::script(shape, &answer) else {
             return Ok(self.refuse(StatusCode::NOT_FOUND, "nothing to generate here"));
         };
@@ -160,7 +165,7 @@ impl SimCall {
             ping: self.profile.ping,
             gzip: self.profile.gzip.then(Gzip::new),
             call: Arc::clone(&self.call),
-            line: Arc::clone(&self.line),
+            connection: Arc::clone(&self.connection),
             http1: self.http1,
             last_frame: Instant::now(),
             stage: Stage::Opening,
@@ -193,7 +198,7 @@ impl SimCall {
             Some(kind) => {
                 let reset = *kind == FaultKind::Reset;
                 if reset && self.http1 {
-                    self.line.reset();
+                    self.connection.reset();
                 }
                 let ending = if reset { Ending::Reset } else { Ending::Closed };
                 self.call.note(|truth| truth.outcome = ending);
@@ -225,7 +230,11 @@ impl SimCall {
         if let Some(mut gzip) = self.profile.gzip.then(Gzip::new) {
             bytes = gzip.frame(&bytes, true).unwrap_or_default();
         }
-        let call = Some((Arc::clone(&self.line), Arc::clone(&self.call), carried));
+        let call = Some((
+            Arc::clone(&self.connection),
+            Arc::clone(&self.call),
+            carried,
+        ));
         let mut response = Response::new(Body::Whole(Some(Whole { bytes, call })));
         *response.status_mut() = status;
         let content_type = HeaderValue::from_static("application/json");

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 /// What the HTTP side and the socket of one connection know of each other.
 #[derive(Default)]
-pub struct Line {
+pub struct ConnectionState {
     state: Mutex<State>,
 }
 
@@ -33,7 +33,7 @@ struct Mark {
     handed_over: Instant,
 }
 
-impl Line {
+impl ConnectionState {
     /// Hyper is given this frame now; the socket will say when it is written.
     pub fn mark(&self, call: &Arc<Call>, carried: Carried, bytes: &[u8]) {
         call.handed_over(bytes);
@@ -87,18 +87,18 @@ impl Line {
     }
 }
 
-/// A socket that keeps a [`Line`] informed.
+/// A socket that keeps a [`ConnectionState`] informed.
 pub struct Socket {
     stream: TcpStream,
-    line: Arc<Line>,
+    connection: Arc<ConnectionState>,
     last_write: Option<Instant>,
 }
 
 impl Socket {
-    pub fn new(stream: TcpStream, line: Arc<Line>) -> Socket {
+    pub fn new(stream: TcpStream, connection: Arc<ConnectionState>) -> Socket {
         Socket {
             stream,
-            line,
+            connection,
             last_write: None,
         }
     }
@@ -114,7 +114,7 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
-            this.line.lock().last_read = Some(Instant::now());
+            this.connection.lock().last_read = Some(Instant::now());
         }
         Poll::Ready(Ok(()))
     }
@@ -152,14 +152,14 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
         if let Some(at) = this.last_write {
-            this.line.settle(at);
+            this.connection.settle(at);
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.line.lock().reset {
+        if this.connection.lock().reset {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut this.stream).poll_shutdown(cx)
@@ -168,7 +168,7 @@ impl AsyncWrite for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if self.line.lock().reset {
+        if self.connection.lock().reset {
             // Lingering for no time makes the kernel send RST instead of FIN.
             let linger = Some(Duration::ZERO);
             let _ = socket2::SockRef::from(&self.stream).set_linger(linger);

@@ -3,7 +3,7 @@
 use super::gzip::Gzip;
 use super::pace::Pace;
 use super::profile::FaultKind;
-use super::socket::Line;
+use super::socket::ConnectionState;
 use super::truth::{Call, Carried, Ending};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -55,7 +55,7 @@ pub enum Body {
 /// A body of one piece, and the call it belongs to, where it belongs to one.
 pub struct Whole {
     pub bytes: Bytes,
-    pub call: Option<(Arc<Line>, Arc<Call>, Carried)>,
+    pub call: Option<(Arc<ConnectionState>, Arc<Call>, Carried)>,
 }
 
 /// A body of frames, each in its time.
@@ -65,7 +65,7 @@ pub struct Stream {
     pub ping: Option<Duration>,
     pub gzip: Option<Gzip>,
     pub call: Arc<Call>,
-    pub line: Arc<Line>,
+    pub connection: Arc<ConnectionState>,
     pub http1: bool,
     pub sleep: Pin<Box<Sleep>>,
     pub last_frame: Instant,
@@ -105,8 +105,8 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Torn>>> {
         match self.get_mut() {
             Body::Whole(whole) => Poll::Ready(whole.take().map(|whole| {
-                if let Some((line, call, carried)) = whole.call {
-                    line.mark(&call, carried, &whole.bytes);
+                if let Some((connection, call, carried)) = whole.call {
+                    connection.mark(&call, carried, &whole.bytes);
                 }
                 Ok(Frame::data(whole.bytes))
             })),
@@ -221,7 +221,7 @@ impl Stream {
             Some(FaultKind::Close) => return Err(self.tear(Ending::Closed)),
             Some(FaultKind::Reset) => {
                 if self.http1 {
-                    self.line.reset();
+                    self.connection.reset();
                 }
                 return Err(self.tear(Ending::Reset));
             }
@@ -245,7 +245,7 @@ impl Stream {
             None => bytes,
         };
         self.last_frame = Instant::now();
-        self.line.mark(&self.call, carried, &bytes);
+        self.connection.mark(&self.call, carried, &bytes);
         Some(Ok(bytes))
     }
 }

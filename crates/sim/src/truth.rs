@@ -135,7 +135,7 @@ pub enum Seen<'a> {
     /// events of a turn, a line each.
     Body(&'a [u8]),
     /// It is over.
-    Told(&'a Truth),
+    Ended(&'a Truth),
 }
 
 impl Witness {
@@ -265,7 +265,7 @@ impl Drop for Call {
         if progress.written < progress.handed_over && progress.truth.outcome == Ending::Complete {
             progress.truth.outcome = Ending::Cancelled;
         }
-        self.ledger.tell(progress.truth.clone().settled());
+        self.ledger.record(progress.truth.clone().settled());
     }
 }
 
@@ -330,7 +330,7 @@ impl Truth {
 
 /// The calls that are over, newest last, and the number of those that are not.
 pub struct Ledger {
-    told: Mutex<VecDeque<Arc<Truth>>>,
+    finished: Mutex<VecDeque<Arc<Truth>>>,
     in_flight: AtomicU64,
     print: bool,
     witness: Option<Witness>,
@@ -339,7 +339,7 @@ pub struct Ledger {
 impl Ledger {
     pub fn new(print: bool, witness: Option<Witness>) -> Arc<Ledger> {
         Arc::new(Ledger {
-            told: Mutex::default(),
+            finished: Mutex::default(),
             in_flight: AtomicU64::new(0),
             print,
             witness,
@@ -361,7 +361,7 @@ impl Ledger {
         self.lock().iter().rev().take(limit).cloned().collect()
     }
 
-    fn tell(&self, truth: Truth) {
+    fn record(&self, truth: Truth) {
         if self.print
             && let Ok(mut line) = serde_json::to_vec(&truth)
         {
@@ -369,15 +369,15 @@ impl Ledger {
             // Whoever reads the truth may have gone; the calls go on.
             let _ = std::io::stdout().lock().write_all(&line);
         }
-        self.show(&truth.id, Seen::Told(&truth));
-        let mut told = self.lock();
-        if told.len() == REMEMBERED {
-            told.pop_front();
+        self.show(&truth.id, Seen::Ended(&truth));
+        let mut finished = self.lock();
+        if finished.len() == REMEMBERED {
+            finished.pop_front();
         }
-        told.push_back(Arc::new(truth));
+        finished.push_back(Arc::new(truth));
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Truth>>> {
-        self.told.lock()
+        self.finished.lock()
     }
 }

@@ -52,7 +52,7 @@ impl Converse {
 
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
-/// The provider pads its events, so that their lengths tell nothing.
+/// The provider pads its events, so that their lengths give nothing away.
 const PADDING: &str = "abcdefghijklmnopqrstuvwxyz";
 
 pub fn stop_reason(answer: &Answer) -> &'static str {
