@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Body {
-    /// No body.
+    /// The message has no body.
     pub fn empty() -> Body {
         Body(Kind::Empty)
     }

@@ -63,8 +63,8 @@ impl CallHandle {
         self.began
     }
 
-    /// Tells the observer something.
-    pub fn tell(&self, message: impl FnOnce(&dyn CallObserver)) {
+    /// Passes an event on to the observer.
+    pub fn notify(&self, message: impl FnOnce(&dyn CallObserver)) {
         self.observer.ask(message);
     }
 
@@ -100,7 +100,7 @@ impl CallHandle {
     /// The last byte of the request body was passed on.
     pub fn sent(&self, at: Instant) {
         self.sent.store(self.since(at).max(1), Ordering::Relaxed);
-        self.tell(|call| call.sent(at));
+        self.notify(|call| call.sent(at));
     }
 
     /// When the last byte of the request body was passed on, if it was.

@@ -34,7 +34,7 @@ pub(super) struct Answered {
 pub(super) enum Unanswered {
     /// Nothing was sent: the request can go over another connection.
     Unsent(Box<Request<Upload>>, Failure),
-    /// Something was.
+    /// Part of it was sent: it must not be sent again.
     Failed(Failure),
 }
 

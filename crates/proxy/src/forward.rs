@@ -124,7 +124,7 @@ impl Forwarder {
         let place = route::choose(&routing.settings.routes, &parts);
         let chosen = place.map(|place| &*routing.settings.routes[place]);
         let agent = AgentSide::new(&connection.sending, stream, connection.drain.call());
-        let call = self.begin(received, &parts, chosen, connection, agent);
+        let call = Call::new(self.begin(received, &parts, chosen, connection), agent);
         let reads = Reads::of(&parts);
         let Some(place) = place else {
             let failure = failure(
@@ -177,8 +177,7 @@ impl Forwarder {
         parts: &request::Parts,
         route: Option<&Route>,
         connection: &ConnectionInfo,
-        agent: AgentSide,
-    ) -> Call {
+    ) -> CallHandle {
         let start = CallStart {
             received,
             started_at: SystemTime::now(),
@@ -193,10 +192,7 @@ impl Forwarder {
             workload: route.and_then(|route| route.workload.as_ref()),
             inject_usage: route.is_some_and(|route| route.inject_usage),
         };
-        Call::new(
-            CallHandle::begin(&*self.observer, &self.panics, start),
-            agent,
-        )
+        CallHandle::begin(&*self.observer, &self.panics, start)
     }
 }
 
@@ -292,7 +288,7 @@ impl Forwarding<'_> {
             };
             let (endpoint, Lease { wire, reused, held }) = leased;
             let connected = now();
-            handle.tell(|observer| observer.connected(connected, reused));
+            handle.notify(|observer| observer.connected(connected, reused));
             self.address(&mut ready, &endpoint, &wire)?;
             let timeouts = &self.upstream.settings.timeouts;
             match exchange(wire, ready.request, handle, timeouts, self.interim()).await {
@@ -332,7 +328,7 @@ impl Forwarding<'_> {
         blame(
             failure,
             &self.upstream.settings,
-            &endpoint.told_as(),
+            &endpoint.display_name(),
             handle,
         )
     }
@@ -400,7 +396,7 @@ impl Forwarding<'_> {
             replacement,
         };
         match rewrite::rewrite(parts, body, handle, idle, options).await {
-            Rewritten::Kept(source) => Ok((source, false)),
+            Rewritten::Unchanged(source) => Ok((source, false)),
             Rewritten::Replaced(source) => Ok((source, true)),
             Rewritten::Refused(failure, source) => Err(Unsent {
                 failure,
@@ -427,16 +423,16 @@ impl Forwarding<'_> {
         let mut search = Search::new(self.upstream, options);
         let mut last = failure(FailureKind::Connect, "has no endpoints");
         if let Some((name, failure)) = search.discover().await {
-            handle.tell(|observer| observer.endpoint(&name));
+            handle.notify(|observer| observer.endpoint(&name));
             last = blame(failure, settings, &name, handle);
         }
         while let Some((host, endpoint)) = search.next().await {
-            handle.tell(|observer| observer.endpoint(&endpoint.name));
+            handle.notify(|observer| observer.endpoint(&endpoint.name));
             match search.attempt(&host, &endpoint).await {
                 Tried::Leased(lease) => return Ok((endpoint, lease)),
                 Tried::Full(failure) => return Err(failure),
                 Tried::Failed(failure) => {
-                    last = blame(failure, settings, &endpoint.told_as(), handle)
+                    last = blame(failure, settings, &endpoint.display_name(), handle)
                 }
                 Tried::Moved => {}
             }

@@ -60,7 +60,7 @@ impl UnreadBody {
             call.end(at, end);
             return;
         }
-        call.handle().tell(|call| call.refused());
+        call.handle().notify(|call| call.refused());
         let reading = async move {
             let UnreadBody { mut source, reads } = self;
             let noting = read(&mut source, BYTES, Some(call.handle()));
@@ -83,11 +83,11 @@ async fn read(source: &mut Source, mut left: usize, noted: Option<&CallHandle>) 
         };
         left = left.checked_sub(bytes.len())?;
         if let Some(handle) = noted {
-            handle.tell(|call| call.unsent_frame(bytes));
+            handle.notify(|call| call.unsent_frame(bytes));
         }
     }
     if let Some(handle) = noted {
-        handle.tell(|call| call.unsent_whole());
+        handle.notify(|call| call.unsent_whole());
     }
     None
 }

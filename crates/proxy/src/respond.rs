@@ -35,7 +35,7 @@ impl Forwarding<'_> {
         } = answered;
         let (mut parts, incoming) = response.into_parts();
         let handle = Arc::clone(call.handle());
-        handle.tell(|observer| observer.head(at, parts.status, &parts.headers));
+        handle.notify(|observer| observer.head(at, parts.status, &parts.headers));
         let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         let asked_for = switching && headers::names_allowed_protocol(&parts.headers, self.route);
         if let Some(problem) = unreadable(&parts.headers) {
@@ -45,7 +45,7 @@ impl Forwarding<'_> {
                 &blame(
                     failure,
                     &self.upstream.settings,
-                    &endpoint.told_as(),
+                    &endpoint.display_name(),
                     &handle,
                 ),
             );
@@ -77,7 +77,7 @@ impl Forwarding<'_> {
                     &blame(
                         failure,
                         &self.upstream.settings,
-                        &endpoint.told_as(),
+                        &endpoint.display_name(),
                         &handle,
                     ),
                 );
@@ -92,7 +92,7 @@ impl Forwarding<'_> {
             }
         };
         let cost = cost + now().saturating_duration_since(at);
-        handle.tell(|observer| observer.overhead(Phase::Head, cost));
+        handle.notify(|observer| observer.overhead(Phase::Head, cost));
         Response::from_parts(parts, body)
     }
 

@@ -24,7 +24,7 @@ const INLINE_BYTES: usize = 64 * 1024;
 /// What becomes of a request body.
 pub(super) enum Rewritten {
     /// It goes as it is.
-    Kept(Source),
+    Unchanged(Source),
     /// It was replaced, and the response is to be filtered.
     Replaced(Source),
     /// It may not leave; some of it may still be with the agent.
@@ -63,12 +63,12 @@ pub(super) async fn rewrite(
 ) -> Rewritten {
     let read = if options.admission {
         let Some(buffers) = handle.ask(|call| call.admission_buffers()) else {
-            return Rewritten::Kept(Source::Agent(body));
+            return Rewritten::Unchanged(Source::Agent(body));
         };
         patient::read(body, buffers, idle).await
     } else {
         let Some(held) = handle.ask(|call| call.buffer(LIMIT)) else {
-            return Rewritten::Kept(Source::Agent(body));
+            return Rewritten::Unchanged(Source::Agent(body));
         };
         read(body, held, idle).await
     };
@@ -95,10 +95,10 @@ pub(super) async fn rewrite(
         }
     }
     if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
-        return Rewritten::Kept(Source::Resumed(read));
+        return Rewritten::Unchanged(Source::Resumed(read));
     }
     if !options.replacement {
-        return Rewritten::Kept(Source::Resumed(read));
+        return Rewritten::Unchanged(Source::Resumed(read));
     }
     let replacement = handle.ask(|call| {
         let replacement = call.rewrite_request(&whole)?;
@@ -107,7 +107,7 @@ pub(super) async fn rewrite(
         Some(Bytes::from_owner(held))
     });
     let Some(replacement) = replacement.flatten() else {
-        return Rewritten::Kept(Source::Resumed(read));
+        return Rewritten::Unchanged(Source::Resumed(read));
     };
     request
         .headers

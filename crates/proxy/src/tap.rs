@@ -200,7 +200,7 @@ impl Streaming {
             Some(Ok(frame)) => {
                 self.note(at, &frame);
                 if let (Some(trailers), Some(call)) = (frame.trailers_ref(), &self.call) {
-                    call.handle().tell(|call| call.trailers(trailers));
+                    call.handle().notify(|call| call.trailers(trailers));
                 }
                 // Servers do not ask again after trailers.
                 if frame.is_trailers() || self.source.is_end_stream() {
@@ -273,7 +273,7 @@ impl Streaming {
         self.outstanding = None;
         let Some(call) = self.call.take() else { return };
         self.queue.agent_blocked = self.blocked.tail(at);
-        FinalFlush::new(std::mem::take(&mut self.queue), call, at, end).tell_later();
+        FinalFlush::new(std::mem::take(&mut self.queue), call, at, end).flush_later();
     }
 }
 

@@ -185,7 +185,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
                 .map_err(|_| lost(self.from))?;
             if read == 0 {
                 let handle = self.pace.handle;
-                handle.tell(|call| call.tunnel_over(self.from));
+                handle.notify(|call| call.tunnel_over(self.from));
                 // One that has gone already has also heard enough.
                 let _ = self.write.shutdown().await;
                 return Ok(());
@@ -206,7 +206,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
             Unwritten::Stalled => End::Failed(takes_nothing(to)),
         })?;
         handle.moved(now());
-        handle.tell(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));
+        handle.notify(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));
         Ok(())
     }
 }

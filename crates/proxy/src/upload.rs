@@ -83,7 +83,7 @@ impl Upload {
         let at = now();
         self.handle.moved(at);
         if let Some(bytes) = frame.data_ref() {
-            self.handle.tell(|call| call.request_frame(bytes));
+            self.handle.notify(|call| call.request_frame(bytes));
         }
         if frame.is_trailers() || self.source.is_end_stream() {
             self.sent();

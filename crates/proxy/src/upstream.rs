@@ -270,30 +270,23 @@ impl Tls {
 }
 
 impl Endpoint {
-    fn new(
-        settings: &settings::Endpoint,
-        name: &str,
-        address: SocketAddr,
-        upstream: &settings::Upstream,
-        head_bytes: usize,
-        connections: &Arc<Connections>,
-    ) -> Endpoint {
+    fn new(host: &Host, address: SocketAddr) -> Endpoint {
         Endpoint {
-            settings: settings.clone(),
-            name: name.to_owned(),
+            settings: host.settings.clone(),
+            name: host.name.clone(),
             address,
             outstanding: Slot::default(),
             turn: AtomicUsize::new(0),
             created: now(),
             ejected_until: AtomicU64::new(0),
-            idle_pool: IdlePool::new(upstream),
+            idle_pool: IdlePool::new(&host.upstream),
             http2: Mutex::default(),
             spoken: AtomicU8::new(UNKNOWN),
             opening: tokio::sync::Mutex::default(),
             sweeping: AtomicBool::new(false),
-            idle_for: upstream.idle_for,
-            head_bytes,
-            connections: Arc::clone(connections),
+            idle_for: host.upstream.idle_for,
+            head_bytes: host.head_bytes,
+            connections: Arc::clone(&host.connections),
         }
     }
 
@@ -307,7 +300,7 @@ impl Endpoint {
     }
 
     /// As messages name it: with its address, where a name may have several.
-    pub fn told_as(&self) -> String {
+    pub fn display_name(&self) -> String {
         let address = self.address.to_string();
         if self.name == address {
             return address;

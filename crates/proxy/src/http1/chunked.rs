@@ -15,10 +15,10 @@ const TRAILERS: usize = 100;
 
 /// Where a chunked body is.
 #[derive(Debug, Default)]
-pub struct Chunked(Place);
+pub struct Chunked(Position);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before a size line.
     #[default]
     Size,
@@ -46,7 +46,7 @@ pub struct Read {
 impl Chunked {
     /// Whether nothing of a chunk is pending.
     pub fn is_between_chunks(&self) -> bool {
-        self.0 == Place::Size
+        self.0 == Position::Size
     }
 
     /// Reads what has come. A size line or a trailer section that is not whole stays unread.
@@ -70,7 +70,7 @@ impl Chunked {
                 Err(broken) => break Some(broken),
             }
         };
-        if self.0 != Place::Trailers {
+        if self.0 != Position::Trailers {
             read.content = at;
         }
         read.whole = at;
@@ -90,40 +90,40 @@ impl Chunked {
             return Ok(false);
         };
         match self.0 {
-            Place::Size => {
+            Position::Size => {
                 let Some((size, length)) = size_line(&raw[*at..])? else {
                     return Ok(false);
                 };
                 self.0 = if size == 0 {
                     read.content = *at;
-                    Place::Trailers
+                    Position::Trailers
                 } else {
-                    Place::Data(size)
+                    Position::Data(size)
                 };
                 *at += length;
             }
-            Place::Data(left) => {
+            Position::Data(left) => {
                 let here = (raw.len() - *at).min(usize::try_from(left).unwrap_or(usize::MAX));
                 payload.add(*at..*at + here);
                 *at += here;
                 self.0 = match left - here as u64 {
-                    0 => Place::LineEnd(2),
-                    left => Place::Data(left),
+                    0 => Position::LineEnd(2),
+                    left => Position::Data(left),
                 };
             }
-            Place::LineEnd(left) => {
+            Position::LineEnd(left) => {
                 let expected = if left == 2 { b'\r' } else { b'\n' };
                 if *next != expected {
                     return Err(Broken::Chunk);
                 }
                 *at += 1;
                 self.0 = if left == 2 {
-                    Place::LineEnd(1)
+                    Position::LineEnd(1)
                 } else {
-                    Place::Size
+                    Position::Size
                 };
             }
-            Place::Trailers => {
+            Position::Trailers => {
                 if let Some((trailers, length)) = trailers(&raw[*at..])? {
                     *at += length;
                     read.trailers = Some(trailers);

@@ -21,14 +21,14 @@ pub struct Listening {
 }
 
 struct Open {
-    places: Vec<Place>,
+    active: Vec<ActiveListener>,
     /// Connections that may be open.
     limit: usize,
     ended: bool,
 }
 
-/// One address.
-struct Place {
+/// An address that is listened on, and the task that accepts there.
+struct ActiveListener {
     address: SocketAddr,
     asked: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
@@ -37,7 +37,7 @@ struct Place {
 
 /// Addresses and limits to change to, with everything in hand that could fail.
 pub struct Change {
-    places: Vec<Next>,
+    active: Vec<Next>,
     limits: Limits,
 }
 
@@ -62,19 +62,19 @@ impl Listening {
             server: Arc::new(Server::new(forwarder, limits, shutdown)),
             permits: Arc::new(Semaphore::new(limit)),
             open: Mutex::new(Open {
-                places: Vec::new(),
+                active: Vec::new(),
                 limit,
                 ended: false,
             }),
         };
-        let places = listeners.into_iter().map(|bound| listening.accept(bound));
-        let places = places.collect();
-        listening.open().places = places;
+        let active = listeners.into_iter().map(|bound| listening.accept(bound));
+        let active = active.collect();
+        listening.open().active = active;
         listening
     }
 
-    fn accept(&self, bound: Bound) -> Place {
-        Place {
+    fn accept(&self, bound: Bound) -> ActiveListener {
+        ActiveListener {
             address: bound.address,
             asked: bound.asked.clone(),
             acceptor: Arc::clone(&bound.acceptor),
@@ -99,14 +99,14 @@ impl Listening {
     ) -> Result<Change, BindError> {
         let open = self.open();
         let mut here: Vec<&settings::Listener> =
-            open.places.iter().map(|place| &place.asked).collect();
-        let mut places = Vec::new();
+            open.active.iter().map(|listener| &listener.asked).collect();
+        let mut active = Vec::new();
         for wanted in listeners {
             let at = here
                 .iter()
                 .position(|asked| asked.address == wanted.address);
             let known = at.map(|at| here.swap_remove(at));
-            places.push(match known {
+            active.push(match known {
                 Some(known) if known.tls == wanted.tls => Next::Stays(wanted.clone()),
                 Some(_) => {
                     let acceptor = wanted.tls.as_ref().map(Acceptor::new).transpose()?;
@@ -116,7 +116,7 @@ impl Listening {
             });
         }
         Ok(Change {
-            places,
+            active,
             limits: *limits,
         })
     }
@@ -129,18 +129,18 @@ impl Listening {
             return Vec::new();
         }
         let mut opened = Vec::new();
-        let mut before = std::mem::take(&mut open.places);
+        let mut before = std::mem::take(&mut open.active);
         let mut stays = |asked: settings::Listener| {
-            let same = |place: &Place| place.asked.address == asked.address;
-            let mut place = before.swap_remove(before.iter().position(same)?);
-            place.asked = asked;
-            Some(place)
+            let same = |listener: &ActiveListener| listener.asked.address == asked.address;
+            let mut listener = before.swap_remove(before.iter().position(same)?);
+            listener.asked = asked;
+            Some(listener)
         };
-        for next in change.places {
-            open.places.extend(match next {
+        for next in change.active {
+            open.active.extend(match next {
                 Next::Stays(asked) => stays(asked),
-                Next::Turns(asked, acceptor) => stays(asked).inspect(|place| {
-                    place.acceptor.store(acceptor);
+                Next::Turns(asked, acceptor) => stays(asked).inspect(|listener| {
+                    listener.acceptor.store(acceptor);
                 }),
                 Next::Opens(bound) => {
                     opened.push(bound.address);
@@ -148,7 +148,9 @@ impl Listening {
                 }
             });
         }
-        before.iter().for_each(|place| place.accepting.abort());
+        before
+            .iter()
+            .for_each(|listener| listener.accepting.abort());
         self.server.change(&change.limits);
         let limit = within(&change.limits);
         self.allow(open.limit, limit);
@@ -159,9 +161,9 @@ impl Listening {
     /// The addresses as they are, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.open()
-            .places
+            .active
             .iter()
-            .map(|place| place.address)
+            .map(|listener| listener.address)
             .collect()
     }
 
@@ -188,15 +190,15 @@ impl Listening {
     /// which is asked for by then, and not after [`Shutdown::now`].
     pub async fn ended(&self, drain_timeout: impl FnOnce() -> Duration) -> Drained {
         self.server.shutdown.begun().await;
-        let places = {
+        let active = {
             let mut open = self.open();
             open.ended = true;
-            std::mem::take(&mut open.places)
+            std::mem::take(&mut open.active)
         };
-        for place in places {
-            place.accepting.abort();
+        for listener in active {
+            listener.accepting.abort();
             // It answers that it was aborted.
-            let _ = place.accepting.await;
+            let _ = listener.accepting.await;
         }
         drain(&self.server.shutdown, drain_timeout()).await
     }

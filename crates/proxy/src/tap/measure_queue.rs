@@ -63,7 +63,7 @@ pub(super) struct MeasureQueue {
 }
 
 impl MeasureQueue {
-    /// Of a call whose observer is behind `handle`.
+    /// The queue of the call that `handle` belongs to.
     pub fn new(handle: &CallHandle) -> MeasureQueue {
         MeasureQueue {
             waiting: handle.ask(|call| call.waiting()).flatten(),
@@ -156,7 +156,7 @@ impl MeasureQueue {
         }
         let skipped = std::mem::take(&mut self.skipped);
         if skipped.frames > 0 {
-            handle.tell(|call| call.lagged(skipped.frames, skipped.bytes));
+            handle.notify(|call| call.lagged(skipped.frames, skipped.bytes));
         }
         true
     }
@@ -188,8 +188,8 @@ impl MeasureQueue {
     }
 }
 
-/// What is left to tell when a body is over. Told when it is dropped, so that nothing
-/// that ends a task can lose it.
+/// What the observer has still to be given when a body is over. It is given when this is
+/// dropped, so that nothing that ends a task can lose it.
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
@@ -208,14 +208,14 @@ impl FinalFlush {
         }
     }
 
-    /// Tells it in a task of its own.
-    pub fn tell_later(self) {
+    /// Does it in a task of its own.
+    pub fn flush_later(self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(self.told());
+            runtime.spawn(self.flush());
         }
     }
 
-    async fn told(mut self) {
+    async fn flush(mut self) {
         while !self
             .call
             .as_ref()
@@ -233,12 +233,12 @@ impl Drop for FinalFlush {
         let slowest = self.queue.slowest;
         if slowest > Duration::ZERO {
             call.handle()
-                .tell(|observer| observer.overhead(Phase::Chunk, slowest));
+                .notify(|observer| observer.overhead(Phase::Chunk, slowest));
         }
         let blocked = self.queue.agent_blocked;
         if blocked > Duration::ZERO {
             call.handle()
-                .tell(|observer| observer.agent_blocked(blocked));
+                .notify(|observer| observer.agent_blocked(blocked));
         }
         call.end(self.at, self.end.clone());
     }

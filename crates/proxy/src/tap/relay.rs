@@ -286,7 +286,7 @@ impl Relay {
         if let Some(call) = self.call.take() {
             self.queue.agent_blocked = self.blocked.tail(at);
             let queue = std::mem::take(&mut self.queue);
-            FinalFlush::new(queue, call, at, end).tell_later();
+            FinalFlush::new(queue, call, at, end).flush_later();
         }
     }
 }

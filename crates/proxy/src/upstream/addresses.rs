@@ -35,9 +35,9 @@ pub(crate) struct Host {
     /// `host:port`.
     pub name: String,
     port: u16,
-    upstream: Arc<settings::Upstream>,
-    head_bytes: usize,
-    connections: Arc<Connections>,
+    pub(super) upstream: Arc<settings::Upstream>,
+    pub(super) head_bytes: usize,
+    pub(super) connections: Arc<Connections>,
     /// It is an address: there is nothing to ask for.
     literal: bool,
     servers: ArcSwap<Servers>,
@@ -217,16 +217,7 @@ impl Host {
             let mut before = before.endpoints.iter();
             before.find(|known| known.address == address).cloned()
         };
-        let endpoint = |address| {
-            Arc::new(Endpoint::new(
-                &self.settings,
-                &self.name,
-                address,
-                &self.upstream,
-                self.head_bytes,
-                &self.connections,
-            ))
-        };
+        let endpoint = |address| Arc::new(Endpoint::new(self, address));
         let endpoints: Vec<_> = addresses
             .iter()
             .map(|address| known(*address).unwrap_or_else(|| endpoint(*address)))
