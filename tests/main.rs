@@ -19,6 +19,7 @@ mod cost;
 mod cost_budget;
 mod documents;
 mod engine_metrics;
+mod examples;
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]

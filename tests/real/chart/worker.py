@@ -5,6 +5,7 @@ import sys
 
 import helm_python as helm
 import jsonpatch
+import jsonschema
 import kubernetes_validate
 
 
@@ -50,6 +51,12 @@ def validate(document, version):
     except kubernetes_validate.ValidationError as error:
         return f"{'/'.join(str(part) for part in error.path)}: {error.message[:500]}"
     return None
+
+
+def complaints(document, schema):
+    """What a JSON Schema says of a document; empty where all is well."""
+    found = jsonschema.Draft7Validator(schema).iter_errors(document)
+    return [f"{error.json_path}: {error.message[:500]}" for error in found]
 
 
 def patched(document, patch):

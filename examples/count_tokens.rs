@@ -1,0 +1,138 @@
+//! Reads a recorded response body and prints the tokens of each of its events, and the usage that the provider reports:
+//! how a program uses the crates `tokengauge-wire` and `tokengauge-tokenizer` without the proxy.
+//!
+//! ```console
+//! $ cargo run --example count_tokens -- anthropic tests/fixtures/anthropic/every_block.sse
+//! ```
+//!
+//! Without a file the body is read from standard input.
+
+use serde::Deserialize;
+use serde::de::value::{Error as Unknown, StrDeserializer};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use tokengauge_core::call::{Dialect, Event, Segment, Usage};
+use tokengauge_tokenizer::Counter;
+use tokengauge_wire::{Broken, Decoder, Limits, ResponseHead};
+
+/// How much is read at a time: events need not end where a read does.
+const READ_BYTES: usize = 4096;
+
+/// Why there is nothing to print.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("usage: count_tokens DIALECT [FILE], with a dialect such as openai_chat or anthropic")]
+    Usage,
+    #[error("`{name}` is no dialect: {source}")]
+    Dialect { name: String, source: Unknown },
+    #[error("the body cannot be read: {0}")]
+    Body(#[from] io::Error),
+    #[error("the body is not what its dialect says: {0}")]
+    Broken(#[from] Broken),
+}
+
+/// The counts of one response. Each segment (a choice's answer, its reasoning, the arguments of a tool call) is a text of
+/// its own, and has a counter of its own.
+#[derive(Default)]
+struct TokenCounts {
+    events: u64,
+    counters: HashMap<Segment, Counter>,
+    usage: Usage,
+}
+
+impl TokenCounts {
+    /// Takes over one event, and prints it where it has text.
+    fn add(&mut self, event: Event<'_>, out: &mut impl Write) -> io::Result<()> {
+        match event {
+            Event::Message => self.events += 1,
+            Event::Usage(usage) => self.usage.overlay(usage),
+            Event::Delta { segment, text } => {
+                let before = self.total();
+                self.counters.entry(segment).or_default().push(text);
+                // A piece may complete a token that was counted as several: then there are fewer than before.
+                let (total, event) = (self.total(), self.events);
+                let added = i128::from(total) - i128::from(before);
+                writeln!(out, "event {event}: {added:+} tokens, {total} so far")?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn total(&self) -> u64 {
+        self.counters.values().map(Counter::count).sum()
+    }
+}
+
+fn dialect(name: &str) -> Result<Dialect, Error> {
+    Dialect::deserialize(StrDeserializer::<Unknown>::new(name)).map_err(|source| Error::Dialect {
+        name: name.to_owned(),
+        source,
+    })
+}
+
+fn count(
+    dialect: Dialect,
+    mut body: impl Read,
+    out: &mut impl Write,
+) -> Result<TokenCounts, Error> {
+    let mut counts = TokenCounts::default();
+    let mut chunk = [0; READ_BYTES];
+    let head = ResponseHead {
+        status: 200,
+        content_type: None, // a recording has none: it is seen from its first bytes
+        content_encoding: None,
+    };
+    let mut decoder = Decoder::new(dialect, &head, Limits::default());
+    let mut printed = Ok(());
+    let mut sink = |event: Event<'_>| {
+        if printed.is_ok() {
+            printed = counts.add(event, out);
+        }
+    };
+    loop {
+        match body.read(&mut chunk)? {
+            0 => break,
+            read => decoder.push(&chunk[..read], &mut sink)?,
+        }
+    }
+    decoder.finish(&mut sink)?;
+    printed?;
+    Ok(counts)
+}
+
+/// Prints what is in a body, event by event and in all.
+pub(crate) fn report(name: &str, body: impl Read, out: &mut impl Write) -> Result<(), Error> {
+    let counts = count(dialect(name)?, body, out)?;
+    let reported =
+        |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    let (events, total, usage) = (counts.events, counts.total(), counts.usage);
+    writeln!(out, "{events} events, {total} tokens counted")?;
+    let (input, output) = (reported(usage.input), reported(usage.output));
+    writeln!(
+        out,
+        "the provider reports {input} input and {output} output tokens"
+    )?;
+    Ok(())
+}
+
+fn run() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().ok_or(Error::Usage)?;
+    let body: Box<dyn Read> = match arguments.next() {
+        Some(file) => Box::new(std::fs::File::open(file)?),
+        None => Box::new(io::stdin()),
+    };
+    report(&name, body, &mut io::stdout().lock())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("count_tokens: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
