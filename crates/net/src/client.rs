@@ -1,5 +1,5 @@
-//! One HTTP request to somebody who is no upstream: an alert's receiver, a proxy of
-//! ours that is asked how it stands. HTTP/1.1, TLS where the URL says so.
+//! One HTTP request that is no agent's: to an alert's receiver, or to the API of a running
+//! proxy. HTTP/1.1, TLS where the URL says so.
 
 use crate::endpoint::Protocol;
 use crate::tls::{ClientTls, Connector};
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What of an answer is read at most.
+/// Bytes of an answer's body that are read at most.
 const MAX_ANSWER: usize = 32 << 20;
 
-/// An answer.
+/// An HTTP response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Its body.
+    /// The whole body.
     pub body: Bytes,
     /// How long to wait before the next try, where it says so.
     pub retry_after: Option<Duration>,

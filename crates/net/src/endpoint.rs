@@ -1,4 +1,4 @@
-//! A server of somebody else, as it is addressed.
+//! How a server that requests are sent to is addressed.
 
 use http::uri::{Authority, Scheme};
 

@@ -28,7 +28,7 @@ enum Kind {
         /// The agent takes the end of the connection for that of the body.
         until_close: bool,
     },
-    /// It broke off.
+    /// The upstream's body broke off; the agent gets what came before.
     Breaking(Box<Breaking>),
 }
 
@@ -77,7 +77,7 @@ pub(super) enum BodyError {
     /// The upstream's HTTP/1 body broke off.
     #[error("the upstream's response broke off: {0}")]
     Broken(#[from] super::http1::Broken),
-    /// Nobody reads it any more.
+    /// The agent reads no more.
     #[error("the agent left")]
     Agent,
     /// Nothing moved for too long.

@@ -1,4 +1,4 @@
-//! A call's observer behind a wall: whatever goes wrong there stays there.
+//! A call's observer, whose panics are caught: a failure there costs one measurement, not the call.
 
 use super::sending::AgentSide;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ pub(super) struct CallHandle {
 }
 
 impl CallHandle {
-    /// Begins a call.
+    /// Begins a call, with an observer that does nothing where `observer` panics.
     pub fn begin(
         observer: &dyn Observer,
         panics: &Arc<AtomicU64>,
@@ -87,7 +87,7 @@ impl CallHandle {
         }
     }
 
-    /// A byte moved.
+    /// Notes that a byte moved, either way.
     pub fn moved(&self, at: Instant) {
         self.moved.store(self.since(at), Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl Call {
         &self.handle
     }
 
-    /// The agent's side.
+    /// How the agent takes the response.
     pub fn agent(&self) -> &AgentSide {
         &self.agent
     }
@@ -223,7 +223,7 @@ impl PanicGuard {
         answer.ok()
     }
 
-    /// Tells the end even to one that fell silent: it has a call to take off its books.
+    /// Passes the end on even to an observer that panicked before: it still counts the call as open.
     fn end(&self, at: Instant, end: End) {
         let unseen = self.unseen.swap(0, Ordering::Relaxed);
         if unseen > 0 {

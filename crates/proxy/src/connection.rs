@@ -133,10 +133,10 @@ impl Http2 {
             .handshake(TokioIo::new(io))
             .await?;
         let allowed = Arc::new(AtomicUsize::new(STREAMS));
-        let told = Arc::clone(&allowed);
+        let allowed_streams = Arc::clone(&allowed);
         tokio::spawn(std::future::poll_fn(move |cx| {
             let over = Pin::new(&mut connection).poll(cx).map(drop);
-            told.store(
+            allowed_streams.store(
                 connection.current_max_send_streams().min(STREAMS),
                 Ordering::Relaxed,
             );

@@ -107,7 +107,7 @@ impl Shutdown {
 
     /// Resolves when the end of every call has been reported, so that none is missing in what is
     /// recorded last.
-    pub(super) async fn all_told(&self) {
+    pub(super) async fn all_reported(&self) {
         while self.load.calls.load(Ordering::Relaxed) > 0 {
             sleep(LOOK).await;
         }
@@ -188,7 +188,7 @@ impl Drain {
     }
 }
 
-/// A connection's place.
+/// Counts a connection as open, and holds its permit, until it is dropped.
 #[derive(Debug)]
 struct Lease {
     load: Arc<Load>,

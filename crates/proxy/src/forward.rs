@@ -1,4 +1,4 @@
-//! One request, one response.
+//! Forwards one request and its response.
 
 use super::ConnectionInfo;
 use super::address;
@@ -199,7 +199,7 @@ impl Forwarder {
 /// The connections of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConnections {
-    /// Its name.
+    /// The upstream's name.
     pub upstream: Arc<str>,
     /// Connections that are open, idle ones included.
     pub open: usize,
@@ -306,7 +306,7 @@ impl Forwarding<'_> {
                         cost,
                     });
                 }
-                // It was closed while nobody looked: as if it had never been there.
+                // An idle connection that the upstream has closed since: another one is opened.
                 Err(Unanswered::Unsent(request, _)) if reused && !options.fresh => {
                     ready.request = *request;
                     options.fresh = true;
@@ -448,7 +448,7 @@ impl Forwarding<'_> {
         match (wire, &ready.gate) {
             (Wire::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
             (Wire::Http2 { .. }, gate) => {
-                // Its 100 Continue does not reach us.
+                // hyper does not pass on the upstream's 100 Continue, so the agent is asked at once.
                 gate.iter().for_each(|gate| gate.open());
                 address::http2(&mut ready.request, endpoint, target)
             }

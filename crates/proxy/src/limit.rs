@@ -113,9 +113,15 @@ mod tests {
 
     #[test]
     fn the_seconds_told_are_whole_and_never_too_few() {
-        let told = |millis| RetryAfter(Duration::from_millis(millis)).seconds();
+        let seconds = |millis| RetryAfter(Duration::from_millis(millis)).seconds();
         assert_eq!(
-            [told(0), told(1), told(1000), told(1001), told(60_000)],
+            [
+                seconds(0),
+                seconds(1),
+                seconds(1000),
+                seconds(1001),
+                seconds(60_000)
+            ],
             [1, 1, 1, 2, 60]
         );
     }

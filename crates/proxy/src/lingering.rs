@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 /// What is read at most of a body that goes nowhere.
 const BYTES: usize = 64 << 20;
-/// And for how long.
+/// How long the rest of a body is read, at most.
 const TIME: Duration = Duration::from_secs(10);
 /// How long the call waits for its body before its record is made.
 const NOTED_WITHIN: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Of the request with this head.
+    /// What is to be read of the request with this head.
     pub fn of(parts: &request::Parts) -> Reads {
         let comes = !expects_continue(&parts.headers);
         Reads {

@@ -31,7 +31,7 @@ const CUT_WITHIN: Duration = Duration::from_secs(1);
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    /// As it was asked for.
+    /// The settings that it was bound by.
     asked: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
@@ -73,7 +73,7 @@ pub enum BindError {
     /// The address cannot be had.
     #[error("cannot listen on {address}: {}", reason(.source))]
     Address {
-        /// The address.
+        /// The address that was to be listened on.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
@@ -126,7 +126,7 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
     // What does not go within this time is dropped with the runtime.
     let ended = async {
         shutdown.all_closed().await;
-        shutdown.all_told().await;
+        shutdown.all_reported().await;
     };
     let _ = timeout(CUT_WITHIN, ended).await;
     Drained {

@@ -93,7 +93,7 @@ pub(super) fn blame(
     self::failure(kind, message)
 }
 
-/// A failure in so many words.
+/// A failure of this kind, with this message.
 pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
     Failure {
         kind,

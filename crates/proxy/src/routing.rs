@@ -11,7 +11,7 @@ use tokengauge_net::tls::Invalid;
 /// The routes of one configuration and what they lead to.
 pub struct Routing {
     pub(super) settings: Settings,
-    /// By place of the route in the configuration.
+    /// In the order of the routes in the configuration.
     pub(super) upstreams: Vec<Arc<Upstream>>,
     pub(super) limiter: Arc<Limiter>,
     pub(super) descriptors: Arc<Descriptors>,

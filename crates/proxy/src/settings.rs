@@ -55,7 +55,7 @@ pub struct Route {
     pub strip_prefix: bool,
     /// Where its requests go.
     pub upstream: Arc<Upstream>,
-    /// The dialect, where the path does not tell it.
+    /// The dialect, where the path does not show it.
     pub dialect: Option<Dialect>,
     /// The workload its calls belong to.
     pub workload: Option<Arc<str>>,

@@ -147,7 +147,7 @@ impl Streaming {
                 None if self.call.is_none() => {
                     return Poll::Ready(self.what_is_left().map(Ok));
                 }
-                // The filter held everything back: nobody writes.
+                // The filter held everything back: there is nothing to write.
                 None => self.blocked = Blocked::default(),
             }
         }
@@ -266,7 +266,7 @@ impl Streaming {
         }
     }
 
-    /// Ends the call; the connection goes home. What is left to measure is done in a task
+    /// Ends the call; the connection returns to the pool. What is left to measure is done in a task
     /// of its own: the last frame is not written yet.
     fn over(&mut self, at: Instant, end: End) {
         self.source.finish();
@@ -280,7 +280,7 @@ impl Streaming {
 impl Drop for Streaming {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            // Nobody reads this body any more; the upstream hears of it first.
+            // The agent reads no more of this body; the upstream's side is closed first.
             self.source = Source::Over;
             let at = now();
             self.queue.agent_blocked = self.blocked.tail(at);

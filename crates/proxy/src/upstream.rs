@@ -90,7 +90,7 @@ const HTTP2: u8 = 2;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     taken: Arc<AtomicUsize>,
-    /// Whose requests may wait for it to be free again.
+    /// The upstream's connections: their requests may wait for this one.
     connections: Option<Arc<Connections>>,
 }
 

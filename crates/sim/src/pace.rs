@@ -4,7 +4,7 @@ use super::profile::{Gap, Profile};
 use super::text_gen::Random;
 use std::time::{Duration, Instant};
 
-/// How much a stream slows down beside others, by the streams at once. Up to the
+/// How much a stream slows down slowdown others, by the streams at once. Up to the
 /// knee each further one costs the others a little; beyond, the system's throughput
 /// stays where it is and each gets its share.
 pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
@@ -12,10 +12,10 @@ pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
         return 1.0;
     };
     let concurrency = concurrency.max(1) as f64;
-    let beside = |streams: f64| 1.0 + COST_OF_COMPANY * (streams - 1.0) / knee;
+    let below_knee = |streams: f64| 1.0 + COST_OF_COMPANY * (streams - 1.0) / knee;
     match concurrency <= knee {
-        true => beside(concurrency),
-        false => beside(knee) * concurrency / knee,
+        true => below_knee(concurrency),
+        false => below_knee(knee) * concurrency / knee,
     }
 }
 

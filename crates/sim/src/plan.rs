@@ -16,7 +16,7 @@ pub struct Text {
     pub block: u32,
     /// Its number among the tool calls of its choice.
     pub call: u32,
-    /// Its tokens.
+    /// The tokens of the text, one unit each.
     pub units: Vec<&'static str>,
 }
 

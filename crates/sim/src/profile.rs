@@ -100,7 +100,7 @@ pub enum Gap {
 /// Tool calls: how many, and tokens of arguments of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolCalls {
-    /// How many.
+    /// Tool calls in an answer.
     pub calls: u64,
     /// Tokens of arguments of each.
     pub tokens: u64,
@@ -131,9 +131,9 @@ pub enum FaultKind {
 pub enum UsageMode {
     /// As the dialect does; `include_usage` is honoured.
     Auto,
-    /// Always.
+    /// Usage is always reported.
     On,
-    /// Never.
+    /// Usage is never reported.
     Off,
 }
 

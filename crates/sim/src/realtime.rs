@@ -49,7 +49,7 @@ impl Session {
     pub async fn serve(mut self, io: impl AsyncRead + AsyncWrite + Unpin) {
         let (reader, mut writer) = tokio::io::split(io);
         let mut reader = Reader::new(reader);
-        // The client has gone: there is nobody to tell.
+        // The client has gone: an error could not be sent to it.
         let _ = self.converse(&mut reader, &mut writer).await;
     }
 

@@ -46,7 +46,7 @@ pub struct Torn;
 
 /// A response body of the simulator.
 pub enum Body {
-    /// One piece.
+    /// A body in one piece.
     Whole(Option<Whole>),
     /// Frames, each in its time.
     Stream(Box<Stream>),

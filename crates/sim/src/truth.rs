@@ -134,7 +134,7 @@ pub enum Seen<'a> {
     /// These bytes of the response body are on their way to the socket; in Realtime the
     /// events of a turn, a line each.
     Body(&'a [u8]),
-    /// It is over.
+    /// The call is over.
     Ended(&'a Truth),
 }
 

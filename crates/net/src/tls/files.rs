@@ -51,7 +51,7 @@ pub enum Invalid {
         /// The name.
         name: String,
     },
-    /// The machine trusts nobody.
+    /// The system's root store is empty.
     #[error(
         "this machine has no trusted roots; install its CA certificates or name some with `tls.ca`"
     )]

@@ -1,4 +1,4 @@
-//! Something made of files, made again when they change.
+//! TLS configurations, built again when the files they come from change.
 
 use super::Invalid;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ struct State<T> {
     checked: Instant,
 }
 
-/// What a changed file does not share with what it was; `None` where there is no file.
+/// Time of change and length of a file, by which a change is noticed; `None` where there is no file.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl<T> Reloading<T> {

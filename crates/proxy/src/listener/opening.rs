@@ -1,4 +1,4 @@
-//! The first bytes of a connection, which tell what is spoken.
+//! The first bytes of a connection, which show the protocol.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

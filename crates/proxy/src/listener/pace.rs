@@ -43,11 +43,11 @@ enum Phase {
 /// What took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// A request head.
+    /// A request head did not come in time.
     Head,
-    /// Anything at all.
+    /// The connection was idle for too long.
     Idle,
-    /// Taking what is written.
+    /// The agent did not take what was written.
     Send,
 }
 

@@ -274,14 +274,14 @@ impl Script for Invoke {
     }
 
     fn closing(&self, streamed: bool) -> Closing {
-        // In one piece, these two tell their counts in headers alone.
-        let told = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
+        // In one piece, these two report their counts in headers alone.
+        let in_body = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
         Closing {
             finish_reasons: vec![self.reason().into()],
             usage: self
                 .answer
                 .usage
-                .filter(|_| told)
+                .filter(|_| in_body)
                 .map(Counts::without_reasoning),
         }
     }
