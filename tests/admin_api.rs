@@ -287,9 +287,7 @@ async fn every_family_has_its_help_and_type_once_and_nothing_is_a_summary() {
             .count();
         assert_eq!(help, 1, "{name}");
         assert!(
-            tokengauge::export::names::ALL
-                .iter()
-                .any(|metric| metric.name == name),
+            tokengauge::export::names::all().any(|metric| metric.name == name),
             "{name}"
         );
     }

@@ -61,7 +61,7 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
 /// Every sample as the text format would show it.
 fn samples(metrics: &[Metric]) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
-    for metric in names::ALL {
+    for metric in names::all() {
         let (name, _) = dotted(metric);
         let Some(found) = metrics.iter().find(|one| one.name == name) else {
             continue;

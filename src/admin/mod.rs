@@ -16,8 +16,8 @@ mod shares;
 mod token;
 mod working;
 
-use crate::export::names;
 use crate::export::prometheus::Prometheus;
+use crate::export::{labels, names};
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
@@ -159,10 +159,13 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     let slots = slots.map(Arc::downgrade);
     prometheus.before_scrape(move |registry, _| {
         let slots: Vec<_> = slots.iter().filter_map(Weak::upgrade).collect();
-        let gauge = registry.gauge(&names::ADMIN_CONNECTIONS, &[]);
+        let gauge = registry.series(&names::ADMIN_CONNECTIONS, &());
         gauge.set(slots.iter().map(|slots| slots.open()).sum::<usize>() as f64);
         for reason in Closed::ALL {
-            let counter = registry.counter(&names::ADMIN_CONNECTIONS_CLOSED, &[reason.as_str()]);
+            let labels = labels::ByReason {
+                reason: reason.as_str(),
+            };
+            let counter = registry.series(&names::ADMIN_CONNECTIONS_CLOSED, &labels);
             counter.absolute(slots.iter().map(|slots| slots.closed(reason)).sum());
         }
     });

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::export::names;
 use crate::export::prometheus::Prometheus;
+use crate::export::{labels, names};
 use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings};
 use crate::meter::Meter;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(super) fn start(
     };
     let registry = prometheus.registry();
     let figures = LedgerMetrics::new(
-        registry.counter(&names::LEDGER_RECORDS, &[]),
-        |reason| registry.counter(&names::LEDGER_LOST_RECORDS, &[reason]),
-        registry.counter(&names::LEDGER_COLLAPSED_NAMES, &[]),
-        registry.gauge(&names::LEDGER_BYTES, &[]),
+        registry.series(&names::LEDGER_RECORDS, &()),
+        |reason| registry.series(&names::LEDGER_LOST_RECORDS, &labels::ByReason { reason }),
+        registry.series(&names::LEDGER_COLLAPSED_NAMES, &()),
+        registry.series(&names::LEDGER_BYTES, &()),
     );
     let settings = Settings {
         path: wanted.path.clone(),

@@ -6,9 +6,10 @@ use crate::address;
 use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
 use crate::config::{Config, Scrape};
 use crate::engine::{self, Watcher};
+use crate::export::names::{self, Family};
 use crate::export::prometheus::Prometheus;
-use crate::export::registry::Registry;
-use crate::export::{names, runtime};
+use crate::export::registry::{Counter, Registry};
+use crate::export::runtime;
 use crate::meter::Meter;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -124,9 +125,9 @@ impl Operators {
 /// Brings the series of listeners up to date.
 pub(super) fn refresh(registry: &Registry, feed: &EventBus) {
     let listening = feed.listening();
-    let gauge = registry.gauge(&names::EVENT_LISTENERS, &[]);
+    let gauge = registry.series(&names::EVENT_LISTENERS, &());
     gauge.set(listening.listeners as f64);
-    let count = |metric, count| registry.counter(metric, &[]).absolute(count);
+    let count = |metric: &Family<Counter, _>, count| registry.series(metric, &()).absolute(count);
     count(&names::EVENTS_LOST, listening.lost);
     count(&names::EVENT_LISTENERS_REFUSED, listening.refused);
 }

@@ -2,9 +2,9 @@
 
 use crate::admin::{Readiness, Running};
 use crate::config::Config;
-use crate::export::names;
 use crate::export::prometheus::Prometheus;
 use crate::export::registry::{Counter, Gauge};
+use crate::export::{labels, names};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,14 +27,15 @@ impl Reloads {
         config: &Config,
     ) -> Reloads {
         let registry = prometheus.registry();
-        let reloads = |result| registry.counter(&names::CONFIG_RELOADS, &[result]);
+        let reloads =
+            |result| registry.series(&names::CONFIG_RELOADS, &labels::ByResult { result });
         let mut told = Reloads {
             prometheus: Arc::clone(prometheus),
             readiness: Arc::clone(readiness),
             applied: reloads("applied"),
             refused: reloads("refused"),
-            successful: registry.gauge(&names::CONFIG_LAST_RELOAD_SUCCESSFUL, &[]),
-            at: registry.gauge(&names::CONFIG_LAST_RELOAD_SUCCESS_SECONDS, &[]),
+            successful: registry.series(&names::CONFIG_LAST_RELOAD_SUCCESSFUL, &()),
+            at: registry.series(&names::CONFIG_LAST_RELOAD_SUCCESS_SECONDS, &()),
             digest: String::new(),
         };
         told.runs(&config.digest);
@@ -44,9 +45,13 @@ impl Reloads {
     /// A configuration is in use from now on.
     pub(super) fn runs(&mut self, digest: &str) {
         let registry = self.prometheus.registry();
-        registry.gauge(&names::CONFIG_INFO, &[digest]).set(1.0);
+        let labels = labels::Digest { digest };
+        registry.series(&names::CONFIG_INFO, &labels).set(1.0);
         if self.digest != digest {
-            registry.forget(&names::CONFIG_INFO, &[&self.digest]);
+            let before = labels::Digest {
+                digest: &self.digest,
+            };
+            registry.forget(&names::CONFIG_INFO, &before);
             digest.clone_into(&mut self.digest);
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -63,7 +68,8 @@ impl Reloads {
             ("forwarded", Running::Fallback),
             ("refused", Running::Refusing),
         ] {
-            let gauge = registry.gauge(&names::CONFIG_FALLBACK, &[calls]);
+            let labels = labels::FallbackCalls { calls };
+            let gauge = registry.series(&names::CONFIG_FALLBACK, &labels);
             gauge.set(f64::from(u8::from(running == of)));
         }
         self.readiness.runs_by(running);

@@ -3,9 +3,10 @@
 use super::operators;
 use crate::admin::EventBus;
 use crate::cost::budget::{Budgets, seconds_since_1970};
+use crate::export::names::{self, Family};
 use crate::export::prometheus::Prometheus;
-use crate::export::registry::Registry;
-use crate::export::{cost, names, quota, runtime, slo};
+use crate::export::registry::{Gauge, Registry};
+use crate::export::{cost, labels, quota, runtime, slo};
 use crate::meter::Meter;
 use crate::proxy::{Forwarder, UpstreamConnections};
 use crate::slo::Slos;
@@ -25,7 +26,7 @@ pub(super) fn keep(
     // The forwarder holds the exporter, by way of the meter: not the other way round.
     let theirs = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {
-        let panics = registry.counter(&names::OBSERVER_PANICS, &[]);
+        let panics = registry.series(&names::OBSERVER_PANICS, &());
         let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
         panics.absolute(count.unwrap_or(0));
     });
@@ -57,10 +58,14 @@ pub(super) fn keep(
 }
 
 fn connections(registry: &Registry, upstream: &UpstreamConnections) {
-    let name = [&*upstream.upstream];
-    let gauge = |metric, value: usize| registry.gauge(metric, &name).set(value as f64);
+    let labels = labels::Upstream {
+        upstream: &upstream.upstream,
+    };
+    let gauge = |metric: &Family<Gauge, _>, value: usize| {
+        registry.series(metric, &labels).set(value as f64);
+    };
     gauge(&names::UPSTREAM_CONNECTIONS, upstream.open);
     gauge(&names::UPSTREAM_PENDING, upstream.pending);
-    let refused = registry.counter(&names::UPSTREAM_REFUSED, &name);
+    let refused = registry.series(&names::UPSTREAM_REFUSED, &labels);
     refused.absolute(upstream.refused);
 }

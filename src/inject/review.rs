@@ -3,9 +3,9 @@
 use super::settings::Settings;
 use super::{Asked, Outcome, inject, patch};
 use crate::admin::{Share, Shares, Source};
-use crate::export::names;
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
+use crate::export::{labels, names};
 use crate::output::printable;
 use axum::Router;
 use axum::body::Body;
@@ -49,10 +49,11 @@ impl Injector {
     pub fn new(settings: Settings) -> Arc<Injector> {
         let registry = Registry::new(&[]);
         for result in ["injected", "left", "refused", "unreadable"] {
-            registry.counter(&names::INJECTIONS, &[result]);
+            registry.series(&names::INJECTIONS, &labels::ByResult { result });
         }
-        let version = [env!("CARGO_PKG_VERSION")];
-        registry.gauge(&names::BUILD_INFO, &version).set(1.0);
+        let version = env!("CARGO_PKG_VERSION");
+        let labels = labels::Version { version };
+        registry.series(&names::BUILD_INFO, &labels).set(1.0);
         Arc::new(Injector {
             settings,
             registry,
@@ -116,7 +117,7 @@ impl Injector {
 
     fn count(&self, result: &'static str) {
         self.registry
-            .counter(&names::INJECTIONS, &[result])
+            .series(&names::INJECTIONS, &labels::ByResult { result })
             .increment(1);
     }
 }

@@ -5,9 +5,10 @@ mod client;
 mod text;
 mod view;
 
-use crate::export::names::{self, Metric};
+use crate::export::labels::{Upstream, UpstreamReason};
+use crate::export::names::{self, Family};
 use crate::export::prometheus::Prometheus;
-use crate::export::registry::Registry;
+use crate::export::registry::{Gauge, Registry, Sum};
 use client::{Client, Failure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,15 +32,15 @@ pub struct Scrape {
     pub tls: ClientTls,
 }
 
-/// What is known only as long as an upstream tells it.
-const TOLD: [&Metric; 3] = [
+/// What is known only as long as an upstream reports it.
+const REPORTED: [&Family<Gauge, Upstream<'static>>; 3] = [
     &names::UPSTREAM_QUEUE_DEPTH,
     &names::UPSTREAM_RUNNING,
     &names::UPSTREAM_KV_CACHE,
 ];
 
 /// Seconds and requests of what the upstream counts itself: of the queue, of prefill.
-const SPENT: [[&Metric; 2]; 2] = [
+const SPENT: [[&Family<Sum, Upstream<'static>>; 2]; 2] = [
     [
         &names::UPSTREAM_QUEUE_SECONDS,
         &names::UPSTREAM_QUEUE_REQUESTS,
@@ -70,12 +71,11 @@ impl Watcher {
         meter: &Arc<Meter>,
     ) -> Result<Watcher, Invalid> {
         let registry = prometheus.registry();
-        registry.gauge(&names::UPSTREAM_UP, &[&scrape.upstream]);
+        let upstream = &*scrape.upstream;
+        registry.series(&names::UPSTREAM_UP, &Upstream { upstream });
         for reason in Failure::WORDS {
-            registry.counter(
-                &names::UPSTREAM_SCRAPE_FAILURES,
-                &[&scrape.upstream, reason],
-            );
+            let labels = UpstreamReason { upstream, reason };
+            registry.series(&names::UPSTREAM_SCRAPE_FAILURES, &labels);
         }
         Ok(Watcher {
             client: Client::new(scrape.clone())?,
@@ -106,10 +106,14 @@ impl Watcher {
 
 /// Nobody reads the metrics of `upstream` any more: nothing of them is shown.
 pub fn forget(registry: &Registry, upstream: &str) {
-    for metric in TOLD.into_iter().chain(SPENT.into_iter().flatten()) {
-        registry.forget(metric, &[upstream]);
+    let labels = Upstream { upstream };
+    for gauge in REPORTED {
+        registry.forget(gauge, &labels);
     }
-    registry.forget(&names::UPSTREAM_UP, &[upstream]);
+    for sum in SPENT.into_iter().flatten() {
+        registry.forget(sum, &labels);
+    }
+    registry.forget(&names::UPSTREAM_UP, &labels);
 }
 
 /// Readings in a row that fail before an upstream counts as gone: one that works hard may
@@ -212,14 +216,16 @@ impl State {
 /// Shows what was read. What is not known any more is not shown any more: after some
 /// readings that failed, or at once where the upstream does not tell it.
 fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step: &Step) {
-    let up = registry.gauge(&names::UPSTREAM_UP, &[upstream]);
+    let labels = Upstream { upstream };
+    let up = registry.series(&names::UPSTREAM_UP, &labels);
     up.set(f64::from(u8::from(step.up)));
     let view = match read {
         Ok(view) => Some(*view),
         Err(failure) => {
-            let place = [upstream, failure.word()];
+            let reason = failure.word();
+            let labels = UpstreamReason { upstream, reason };
             registry
-                .counter(&names::UPSTREAM_SCRAPE_FAILURES, &place)
+                .series(&names::UPSTREAM_SCRAPE_FAILURES, &labels)
                 .increment(1);
             // As it was.
             (!step.up).then(View::default)
@@ -227,17 +233,17 @@ fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step:
     };
     if let Some(view) = view {
         let values = [view.queue_depth, view.running, view.kv_cache];
-        for (metric, value) in TOLD.into_iter().zip(values) {
+        for (metric, value) in REPORTED.into_iter().zip(values) {
             match value {
-                Some(value) => registry.gauge(metric, &[upstream]).set(value),
-                None => registry.forget(metric, &[upstream]),
+                Some(value) => registry.series(metric, &labels).set(value),
+                None => registry.forget(metric, &labels),
             }
         }
     }
     for ([seconds, requests], spent) in SPENT.into_iter().zip(step.spent) {
         if let Some(spent) = spent {
-            registry.sum(seconds, &[upstream]).add(spent.seconds);
-            registry.sum(requests, &[upstream]).add(spent.times);
+            registry.series(seconds, &labels).add(spent.seconds);
+            registry.series(requests, &labels).add(spent.times);
         }
     }
 }
@@ -312,7 +318,7 @@ mod tests {
             show(&registry, "u", &read, &step);
             let format = crate::export::text::Format::Classic;
             let text = crate::export::text::render(&registry, format);
-            let value = |metric: &Metric| {
+            let value = |metric: &Family<Gauge, _>| {
                 let start = format!("{}{{upstream=\"u\"}} ", metric.name);
                 let line = text.lines().find_map(|line| line.strip_prefix(&start));
                 line.map(str::to_owned)
@@ -332,7 +338,13 @@ mod tests {
         assert_eq!(read(slow()), gone);
         assert_eq!(read(view(None)), there);
         assert_eq!(read(unreachable()), gone, "nobody listens");
-        let failures = registry.counter(&names::UPSTREAM_SCRAPE_FAILURES, &["u", "timeout"]);
+        let failures = registry.series(
+            &names::UPSTREAM_SCRAPE_FAILURES,
+            &UpstreamReason {
+                upstream: "u",
+                reason: "timeout",
+            },
+        );
         assert_eq!(failures.value(), 6);
     }
 }

@@ -1,7 +1,8 @@
 //! Own GPUs, budgets and what upstreams are as series.
 
-use super::names;
-use super::registry::Registry;
+use super::labels::{self, UpstreamInfo};
+use super::names::{self, Family};
+use super::registry::{Counter, Registry};
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_meter::cost::PriceList;
 use tokengauge_meter::cost::Prices;
@@ -12,7 +13,8 @@ use tokengauge_meter::settings::Measure;
 /// Says what own GPUs cost an hour.
 pub fn gpus(registry: &Registry, prices: &Prices) {
     for (upstream, gpus) in prices.all_gpus() {
-        let gauge = registry.gauge(&names::UPSTREAM_GPU_USD_PER_HOUR, &[upstream]);
+        let labels = labels::Upstream { upstream };
+        let gauge = registry.series(&names::UPSTREAM_GPU_USD_PER_HOUR, &labels);
         gauge.set(gpus.usd_per_hour());
     }
 }
@@ -21,13 +23,13 @@ pub fn gpus(registry: &Registry, prices: &Prices) {
 pub fn facts(registry: &Registry, measure: &Measure) {
     for (upstream, facts) in measure.upstream_facts.iter() {
         registry
-            .gauge(&names::UPSTREAM_INFO, &info(upstream, facts))
+            .series(&names::UPSTREAM_INFO, &info(upstream, facts))
             .set(1.0);
     }
 }
 
 /// The labels of an upstream's facts; what is not said is empty.
-fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> [&'a str; 7] {
+fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> UpstreamInfo<'a> {
     let [
         hardware,
         quantization,
@@ -36,7 +38,7 @@ fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> [&'a str; 7] {
         engine_version,
         model_version,
     ] = facts.values().map(Option::unwrap_or_default);
-    [
+    UpstreamInfo {
         upstream,
         hardware,
         quantization,
@@ -44,7 +46,7 @@ fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> [&'a str; 7] {
         engine,
         engine_version,
         model_version,
-    ]
+    }
 }
 
 /// What of a configuration gives series their labels.
@@ -67,8 +69,9 @@ pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
     }
     let gpus = &next.prices.gpus;
     let gone = now.prices.gpus.keys();
-    for gone in gone.filter(|name| !gpus.contains_key(*name)) {
-        registry.forget(&names::UPSTREAM_GPU_USD_PER_HOUR, &[gone]);
+    for upstream in gone.filter(|name| !gpus.contains_key(*name)) {
+        let labels = labels::Upstream { upstream };
+        registry.forget(&names::UPSTREAM_GPU_USD_PER_HOUR, &labels);
     }
     for budget in now
         .budgets
@@ -76,18 +79,23 @@ pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
         .filter(|known| !next.budgets.contains(known))
     {
         let name = &*budget.name;
+        let labels = labels::Budget { budget: name };
+        registry.forget(&names::BUDGET_SPENT_RATIO, &labels);
+        registry.forget(&names::BUDGET_SPENT_USD, &labels);
         for metric in [
-            &names::BUDGET_SPENT_RATIO,
-            &names::BUDGET_SPENT_USD,
             &names::BUDGET_BLOCKED,
             &names::BUDGET_SHADOW_BLOCKED,
             &names::BUDGET_UNREADABLE,
             &names::BUDGET_FORGOTTEN,
         ] {
-            registry.forget(metric, &[name]);
+            registry.forget(metric, &labels);
         }
         for threshold in &budget.warn_at {
-            registry.forget(&names::BUDGET_WARNINGS, &[name, &threshold.to_string()]);
+            let labels = labels::BudgetThreshold {
+                budget: name,
+                threshold: &threshold.to_string(),
+            };
+            registry.forget(&names::BUDGET_WARNINGS, &labels);
         }
     }
 }
@@ -97,19 +105,24 @@ pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
 pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
     for standing in budgets.standings(now) {
         let name = &*standing.name;
-        let ratio = registry.gauge(&names::BUDGET_SPENT_RATIO, &[name]);
+        let labels = labels::Budget { budget: name };
+        let ratio = registry.series(&names::BUDGET_SPENT_RATIO, &labels);
         ratio.set(standing.spent_ratio);
-        let spent = registry.sum(&names::BUDGET_SPENT_USD, &[name]);
+        let spent = registry.series(&names::BUDGET_SPENT_USD, &labels);
         spent.absolute(standing.usd);
-        let count = |metric, value| registry.counter(metric, &[name]).absolute(value);
+        let count =
+            |metric: &Family<Counter, _>, value| registry.series(metric, &labels).absolute(value);
         count(&names::BUDGET_BLOCKED, standing.blocked);
         count(&names::BUDGET_SHADOW_BLOCKED, standing.shadow_blocked);
         count(&names::BUDGET_UNREADABLE, standing.unreadable);
         count(&names::BUDGET_FORGOTTEN, standing.forgotten);
         for (threshold, count) in &standing.warnings {
-            let labels = [name, &threshold.to_string()];
+            let labels = labels::BudgetThreshold {
+                budget: name,
+                threshold: &threshold.to_string(),
+            };
             registry
-                .counter(&names::BUDGET_WARNINGS, &labels)
+                .series(&names::BUDGET_WARNINGS, &labels)
                 .absolute(*count);
         }
     }

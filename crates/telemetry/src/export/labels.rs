@@ -1,49 +1,173 @@
-//! The words that labels are made of, and the bound on models.
+//! The sets of labels that metrics have: names and values are fields, so that neither is mixed up.
 
-use tokengauge_core::call::CallRecord;
-use tokengauge_core::lengths::prompt_length;
-pub use tokengauge_core::throughput::{Models, UNKNOWN};
+use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
+use tokengauge_meter::quota::{Resource, Sharing};
 
-/// The class of prompt length that a call belongs to.
-pub fn context(record: &CallRecord) -> &'static str {
-    let tokens = &record.tokens;
-    let input = tokens.reported.input.or(tokens.normalised.input);
-    input.map_or(UNKNOWN, prompt_length)
+/// A set of labels, and the values of one series.
+pub trait LabelSet {
+    /// The labels' names.
+    const NAMES: &'static [&'static str];
+
+    /// Their values, in the same order.
+    fn values(&self) -> impl Iterator<Item = &str>;
 }
 
-/// The class of concurrency.
-pub fn concurrency(streams: u32) -> &'static str {
-    match streams {
-        0..=1 => "1",
-        2..=4 => "2-4",
-        5..=8 => "5-8",
-        9..=16 => "9-16",
-        17..=32 => "17-32",
-        33..=64 => "33-64",
-        65..=128 => "65-128",
-        _ => "129+",
+/// What may be the value of a label.
+trait LabelValue {
+    fn text(&self) -> &str;
+}
+
+impl LabelValue for &str {
+    fn text(&self) -> &str {
+        self
     }
 }
 
-/// The class of a status.
-pub fn status_class(status: Option<u16>) -> &'static str {
-    match status {
-        Some(100..=199) => "1xx",
-        Some(200..=299) => "2xx",
-        Some(300..=399) => "3xx",
-        Some(400..=499) => "4xx",
-        Some(500..=599) => "5xx",
-        _ => "none",
+impl LabelValue for bool {
+    fn text(&self) -> &str {
+        if *self { "true" } else { "false" }
     }
 }
 
-/// Whether the answer was streamed.
-pub fn streamed(streamed: Option<bool>) -> &'static str {
-    if streamed == Some(true) {
-        "true"
-    } else {
-        "false"
+macro_rules! typed_values {
+    ($($value:ty),+) => {
+        $(impl LabelValue for $value {
+            fn text(&self) -> &str {
+                self.as_str()
+            }
+        })+
+    };
+}
+
+typed_values!(Outcome, OperationClass, TpsUnavailable, Resource, Sharing);
+
+/// A metric without labels has one series.
+impl LabelSet for () {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn values(&self) -> impl Iterator<Item = &str> {
+        [].into_iter()
     }
+}
+
+macro_rules! label_sets {
+    ($($(#[doc = $text:literal])+ $name:ident { $($field:ident: $value:ty),+ $(,)? })+) => {
+        $(
+            $(#[doc = $text])+
+            #[derive(Clone, Copy, Debug)]
+            #[allow(missing_docs, reason = "the fields are the labels of the reference")]
+            pub struct $name<'a> {
+                $(pub $field: $value),+
+            }
+
+            impl LabelSet for $name<'_> {
+                const NAMES: &'static [&'static str] = &[$(stringify!($field)),+];
+
+                fn values(&self) -> impl Iterator<Item = &str> {
+                    [$(self.$field.text()),+].into_iter()
+                }
+            }
+        )+
+    };
+}
+
+/// The same with the labels of a model first.
+macro_rules! label_sets_of_a_model {
+    ($($(#[doc = $text:literal])+ $name:ident { $($field:ident: $value:ty),+ $(,)? })+) => {
+        $(
+            $(#[doc = $text])+
+            #[derive(Clone, Copy, Debug)]
+            #[allow(missing_docs, reason = "the fields are the labels of the reference")]
+            pub struct $name<'a> {
+                pub of: Model<'a>,
+                $(pub $field: $value),+
+            }
+
+            impl LabelSet for $name<'_> {
+                const NAMES: &'static [&'static str] =
+                    &["upstream", "route", "model", "workload", $(stringify!($field)),+];
+
+                fn values(&self) -> impl Iterator<Item = &str> {
+                    self.of.values().chain([$(self.$field.text()),+])
+                }
+            }
+        )+
+    };
+}
+
+label_sets! {
+    /// What is known per model.
+    Model { upstream: &'a str, route: &'a str, model: &'a str, workload: &'a str }
+    /// One upstream.
+    Upstream { upstream: &'a str }
+    /// One route to an upstream.
+    Route { upstream: &'a str, route: &'a str }
+    /// What an upstream is; empty where nobody says so.
+    UpstreamInfo {
+        upstream: &'a str,
+        hardware: &'a str,
+        quantization: &'a str,
+        batch_size: &'a str,
+        engine: &'a str,
+        engine_version: &'a str,
+        model_version: &'a str,
+    }
+    /// Why something of an upstream failed.
+    UpstreamReason { upstream: &'a str, reason: &'a str }
+    /// One budget.
+    Budget { budget: &'a str }
+    /// A share of a budget that is warned of.
+    BudgetThreshold { budget: &'a str, threshold: &'a str }
+    /// One quota.
+    Quota { quota: &'a str }
+    /// What a quota bounds.
+    QuotaResource { quota: &'a str, resource: Resource }
+    /// Why callers share a bucket of a quota.
+    QuotaReason { quota: &'a str, reason: Sharing }
+    /// A part of forwarding.
+    Phase { phase: &'a str }
+    /// What an exporter could not deliver.
+    ExportFailure { exporter: &'a str, reason: &'a str }
+    /// How something went.
+    ByResult { result: &'a str }
+    /// Why something was lost or closed.
+    ByReason { reason: &'a str }
+    /// What becomes of calls while the fallback is in use.
+    FallbackCalls { calls: &'a str }
+    /// A configuration.
+    Digest { digest: &'a str }
+    /// A version of the program.
+    Version { version: &'a str }
+    /// A tokio runtime.
+    Runtime { runtime: &'a str }
+    /// One objective.
+    Slo { slo: &'a str }
+    /// How events of an objective were judged.
+    SloEvent { slo: &'a str, verdict: &'a str, reason: &'a str }
+    /// A window that burn rates are taken over.
+    SloWindow { slo: &'a str, window: &'a str }
+}
+
+label_sets_of_a_model! {
+    /// Calls by how they ended.
+    Request {
+        outcome: Outcome,
+        streamed: bool,
+        status: &'a str,
+        operation_class: OperationClass,
+    }
+    /// By length of the prompt.
+    ModelContext { context: &'a str }
+    /// By streams in flight.
+    ModelConcurrency { concurrency: &'a str }
+    /// By how calls ended.
+    ModelOutcome { outcome: Outcome }
+    /// Tokens by direction, channel and who counted them.
+    ModelTokens { direction: &'a str, channel: &'a str, source: &'a str }
+    /// Calls that have no speed, by the reason.
+    ModelReason { reason: TpsUnavailable }
+    /// Cost by who counted the tokens and whose price it is.
+    ModelCost { operation_class: OperationClass, source: &'a str, price: &'a str }
 }
 
 #[cfg(test)]
@@ -51,17 +175,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_have_the_bounds_of_the_design() {
-        let all = [1, 2, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129];
-        let classes: Vec<_> = all.iter().map(|streams| concurrency(*streams)).collect();
+    fn names_and_values_of_a_set_have_one_order() {
+        let of = Model {
+            upstream: "u",
+            route: "r",
+            model: "m",
+            workload: "w",
+        };
+        let set = ModelOutcome {
+            of,
+            outcome: Outcome::Complete,
+        };
+        let pairs: Vec<_> = ModelOutcome::NAMES
+            .iter()
+            .copied()
+            .zip(set.values())
+            .collect();
         let expected = [
-            "1", "2-4", "2-4", "5-8", "5-8", "9-16", "9-16", "17-32", "17-32", "33-64", "33-64",
-            "65-128", "65-128", "129+",
+            ("upstream", "u"),
+            ("route", "r"),
+            ("model", "m"),
+            ("workload", "w"),
+            ("outcome", "complete"),
         ];
-        assert_eq!(classes, expected);
-        assert_eq!(
-            (status_class(Some(204)), status_class(None)),
-            ("2xx", "none")
-        );
+        assert_eq!(pairs, expected);
     }
 }

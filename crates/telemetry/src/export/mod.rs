@@ -3,6 +3,7 @@
 
 pub mod cost;
 mod exemplar;
+pub mod labels;
 pub mod lines;
 pub mod log;
 pub mod names;
@@ -15,5 +16,6 @@ pub mod runtime;
 pub mod slo;
 pub mod text;
 
-mod labels;
+mod histogram;
+mod label_values;
 mod series;

@@ -1,8 +1,14 @@
 //! The one table of metrics: names, kinds, labels, buckets, help. Both exporters, the
 //! rules, the dashboards' test and the reference in docs/metrics.md read it.
 
+use super::labels::LabelSet;
+use super::registry::Cell;
+use std::marker::PhantomData;
+
 mod calls;
 mod cost;
+#[cfg(test)]
+mod example;
 mod own;
 mod slo;
 mod upstreams;
@@ -60,7 +66,7 @@ impl Unit {
     }
 }
 
-/// One metric.
+/// One metric, whatever its series hold.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Metric {
     /// Its name, prefix included.
@@ -78,11 +84,47 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The unit, where the name ends with it: only then may OpenMetrics tell it.
+    /// The unit, where the name ends with it: only then may OpenMetrics say it.
     pub fn unit_in_name(&self) -> Option<&'static str> {
         let family = self.name.trim_end_matches("_total");
         let before = |word: &&str| family.strip_suffix(word).is_some_and(|b| b.ends_with('_'));
         self.unit.word().filter(before)
+    }
+}
+
+/// A metric whose series are cells of the type `C` under labels of the type `L`: a series of
+/// another kind or with other labels does not compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<C, L> {
+    metric: Metric,
+    types: PhantomData<(C, L)>,
+}
+
+impl<C: Cell, L: LabelSet> Family<C, L> {
+    const fn new(
+        name: &'static str,
+        unit: Unit,
+        buckets: &'static [f64],
+        help: &'static str,
+    ) -> Self {
+        let metric = Metric {
+            name,
+            kind: C::KIND,
+            unit,
+            labels: L::NAMES,
+            buckets,
+            help: help.trim_ascii_start(),
+        };
+        let types = PhantomData;
+        Family { metric, types }
+    }
+}
+
+impl<C, L> std::ops::Deref for Family<C, L> {
+    type Target = Metric;
+
+    fn deref(&self) -> &Metric {
+        &self.metric
     }
 }
 
@@ -95,133 +137,41 @@ pub fn buckets(metric: &Metric, more: &[f64]) -> Vec<f64> {
     bounds
 }
 
-const fn counter(
-    name: &'static str,
-    unit: Unit,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    metric(name, Kind::Counter, unit, labels, &[], help)
-}
+/// Defines metrics: each is written once, and its text is its documentation, its help in
+/// `/metrics` and its row of docs/metrics.md.
+macro_rules! families {
+    ($(
+        $(#[doc = $help:literal])+
+        $name:ident: $cell:ident[$($labels:ident)?] = $text:expr, $unit:ident $(, $buckets:expr)?;
+    )+) => {
+        $(
+            $(#[doc = $help])+
+            pub const $name: $crate::export::names::Family<
+                $crate::export::registry::$cell,
+                families!(@labels $($labels)?),
+            > = $crate::export::names::Family::new(
+                $text,
+                $crate::export::names::Unit::$unit,
+                families!(@buckets $($buckets)?),
+                concat!($($help),+),
+            );
+        )+
 
-const fn gauge(
-    name: &'static str,
-    unit: Unit,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    metric(name, Kind::Gauge, unit, labels, &[], help)
+        /// All of them.
+        pub(super) const ALL: &[$crate::export::names::Metric] = &[$($name.metric),+];
+    };
+    (@labels) => { () };
+    (@labels $labels:ident) => { $crate::export::labels::$labels<'static> };
+    (@buckets) => { &[] };
+    (@buckets $buckets:expr) => { $buckets };
 }
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    unit: Unit,
-    labels: &'static [&'static str],
-    buckets: &'static [f64],
-    help: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        unit,
-        labels,
-        buckets,
-        help,
-    }
-}
-
-/// The labels of what is known per model.
-pub const MODEL: &[&str] = &["upstream", "route", "model", "workload"];
+use families;
 
 /// Every metric there is.
-pub const ALL: &[Metric] = &[
-    REQUESTS,
-    TIME_TO_FIRST_TOKEN,
-    TIME_TO_FIRST_TOKEN_UPSTREAM,
-    TIME_TO_FIRST_ANSWER,
-    OUTPUT_TOKENS_PER_SECOND,
-    REPORTED_TOKENS_PER_SECOND,
-    INTER_TOKEN_LATENCY,
-    TIME_PER_OUTPUT_TOKEN,
-    REQUEST_DURATION,
-    TOKENS,
-    DECODE_TOKENS,
-    DECODE_SECONDS,
-    TPS_UNAVAILABLE,
-    STALLS,
-    TOKEN_RATIO,
-    COST_USD,
-    PRICED_OUTPUT_TOKENS,
-    UPSTREAM_GPU_USD_PER_HOUR,
-    BUDGET_SPENT_RATIO,
-    BUDGET_SPENT_USD,
-    BUDGET_WARNINGS,
-    BUDGET_BLOCKED,
-    BUDGET_SHADOW_BLOCKED,
-    BUDGET_UNREADABLE,
-    BUDGET_FORGOTTEN,
-    QUOTA_REFUSED,
-    QUOTA_SHADOW_REFUSED,
-    QUOTA_SHARED,
-    QUOTA_HOLDS,
-    STREAMS_IN_FLIGHT,
-    STREAMS_STALLED,
-    OUTPUT_TOKENS_PER_SECOND_NOW,
-    OUTPUT_TOKENS_PER_SECOND_PEAK,
-    OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
-    RATE_LIMITED,
-    UPSTREAM_CONNECTIONS,
-    UPSTREAM_PENDING,
-    UPSTREAM_REFUSED,
-    UPSTREAM_UP,
-    UPSTREAM_INFO,
-    UPSTREAM_WARMING,
-    UPSTREAM_QUEUE_DEPTH,
-    UPSTREAM_RUNNING,
-    UPSTREAM_KV_CACHE,
-    UPSTREAM_QUEUE_SECONDS,
-    UPSTREAM_QUEUE_REQUESTS,
-    UPSTREAM_PREFILL_SECONDS,
-    UPSTREAM_PREFILL_REQUESTS,
-    UPSTREAM_SCRAPE_FAILURES,
-    PROXY_OVERHEAD,
-    METER_LAGGED_FRAMES,
-    METER_SKIPPED_BODIES,
-    METER_DROPPED_CALLS,
-    METER_PANICS,
-    OBSERVER_PANICS,
-    METER_QUEUE_BYTES,
-    SERIES_COLLAPSED,
-    EXPORT_FAILURES,
-    ADMIN_CONNECTIONS,
-    ADMIN_CONNECTIONS_CLOSED,
-    EVENT_LISTENERS,
-    EVENT_LISTENERS_REFUSED,
-    EVENTS_LOST,
-    LEDGER_RECORDS,
-    LEDGER_LOST_RECORDS,
-    LEDGER_COLLAPSED_NAMES,
-    LEDGER_BYTES,
-    BUILD_INFO,
-    CONFIG_RELOADS,
-    CONFIG_LAST_RELOAD_SUCCESSFUL,
-    CONFIG_FALLBACK,
-    CONFIG_LAST_RELOAD_SUCCESS_SECONDS,
-    CONFIG_INFO,
-    INJECTIONS,
-    RUNTIME_WORKERS,
-    RUNTIME_ALIVE_TASKS,
-    RUNTIME_GLOBAL_QUEUE_DEPTH,
-    SLO_EVENTS,
-    SLO_OBJECTIVE_RATIO,
-    SLO_ERROR_BUDGET_REMAINING,
-    SLO_BURN_RATE,
-    PROCESS_CPU_SECONDS,
-    PROCESS_RESIDENT_MEMORY,
-    PROCESS_OPEN_FDS,
-    PROCESS_THREADS,
-];
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    let files = [calls::ALL, cost::ALL, upstreams::ALL, own::ALL, slo::ALL];
+    files.into_iter().flatten()
+}
 
 #[cfg(test)]
 mod tests {
@@ -229,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_rules_that_promtool_checks() {
-        for metric in ALL {
+        for metric in all() {
             let (name, counter) = (metric.name, metric.kind == Kind::Counter);
             assert!(
                 name.starts_with("tokengauge_") || name.starts_with("process_"),
@@ -250,7 +200,7 @@ mod tests {
             assert!(metric.help.ends_with('.'), "{name}");
             assert!(!metric.help.contains(['\\', '"', '\n']), "{name}");
             assert_eq!(
-                ALL.iter().filter(|other| other.name == name).count(),
+                all().filter(|other| other.name == name).count(),
                 1,
                 "{name}"
             );
@@ -259,7 +209,7 @@ mod tests {
 
     #[test]
     fn every_histogram_has_ascending_buckets_and_nothing_else_has_any() {
-        for metric in ALL {
+        for metric in all() {
             let histogram = metric.kind == Kind::Histogram;
             assert_eq!(!metric.buckets.is_empty(), histogram, "{}", metric.name);
             assert!(

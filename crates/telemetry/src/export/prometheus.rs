@@ -1,10 +1,11 @@
 //! `/metrics`: finished calls as Prometheus series.
 
 use super::exemplar::Trace;
-use super::labels::{Models, UNKNOWN};
-use super::names;
+use super::label_values::{Models, UNKNOWN};
+use super::labels;
+use super::names::{self, Family};
 use super::process;
-use super::registry::{Counter, Histogram, Registry, Threshold};
+use super::registry::{Counter, Gauge, Histogram, Registry, Threshold};
 use super::series::{Identity, Series, THROUGHPUT, Watching, record_known};
 use super::text::{self, Format};
 use parking_lot::{Mutex, RwLock};
@@ -48,7 +49,7 @@ impl Prometheus {
         thresholds: &[Threshold],
     ) -> Arc<Prometheus> {
         let registry = Registry::new(thresholds);
-        let overhead = |phase| registry.histogram(&names::PROXY_OVERHEAD, &[phase]);
+        let overhead = |phase| registry.series(&names::PROXY_OVERHEAD, &labels::Phase { phase });
         let prometheus = Prometheus {
             head_overhead: overhead("head"),
             chunk_overhead: overhead("chunk"),
@@ -59,8 +60,9 @@ impl Prometheus {
             registry,
         };
         let registry = &prometheus.registry;
-        let version = [env!("CARGO_PKG_VERSION")];
-        registry.gauge(&names::BUILD_INFO, &version).set(1.0);
+        let version = env!("CARGO_PKG_VERSION");
+        let labels = labels::Version { version };
+        registry.series(&names::BUILD_INFO, &labels).set(1.0);
         prometheus.add_routes(routes, measure);
         Arc::new(prometheus)
     }
@@ -69,14 +71,18 @@ impl Prometheus {
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;
         for route in routes {
-            let place = [&*route.upstream.name, &*route.name];
-            registry.gauge(&names::STREAMS_IN_FLIGHT, &place);
-            registry.gauge(&names::STREAMS_STALLED, &place);
-            registry.counter(&names::RATE_LIMITED, &place);
-            let upstream = [place[0]];
-            if !registry.has(&names::UPSTREAM_WARMING, &upstream) {
+            let upstream = &*route.upstream.name;
+            let labels = labels::Route {
+                upstream,
+                route: &route.name,
+            };
+            registry.series(&names::STREAMS_IN_FLIGHT, &labels);
+            registry.series(&names::STREAMS_STALLED, &labels);
+            registry.series(&names::RATE_LIMITED, &labels);
+            let labels = labels::Upstream { upstream };
+            if !registry.has(&names::UPSTREAM_WARMING, &labels) {
                 let cold = measure.warm_up_calls > 0 || !measure.warm_up_for.is_zero();
-                let warming = registry.gauge(&names::UPSTREAM_WARMING, &upstream);
+                let warming = registry.series(&names::UPSTREAM_WARMING, &labels);
                 warming.set(f64::from(u8::from(cold)));
             }
             self.series(self.identity(
@@ -112,8 +118,8 @@ impl Prometheus {
 
     /// Counts what an exporter could not write.
     pub fn export_failures(&self, exporter: &'static str, reason: &'static str) -> Counter {
-        let values = [exporter, reason];
-        self.registry.counter(&names::EXPORT_FAILURES, &values)
+        let labels = labels::ExportFailure { exporter, reason };
+        self.registry.series(&names::EXPORT_FAILURES, &labels)
     }
 
     /// Everything as it is at `now`.
@@ -126,12 +132,15 @@ impl Prometheus {
     pub fn refresh(&self, now: Instant, figures: &MeterStats) {
         let registry = &self.registry;
         for (place, rates) in &figures.throughput {
-            let workload = place.workload.as_ref().unwrap_or(&self.no_workload);
-            let labels = [&place.upstream, &place.route, &place.model, workload];
-            let labels = labels.map(|label| &**label);
+            let labels = labels::Model {
+                upstream: &place.upstream,
+                route: &place.route,
+                model: &place.model,
+                workload: place.workload.as_ref().unwrap_or(&self.no_workload),
+            };
             let values = [rates.now, rates.peak, rates.sustained];
-            for (metric, value) in THROUGHPUT.into_iter().zip(values) {
-                registry.gauge(metric, &labels).set(value);
+            for (gauge, value) in THROUGHPUT.into_iter().zip(values) {
+                registry.series(gauge, &labels).set(value);
             }
         }
         for (metric, streams) in [
@@ -139,12 +148,12 @@ impl Prometheus {
             (&names::STREAMS_STALLED, &figures.stalled),
         ] {
             for (route, upstream, streams) in streams {
-                let gauge = registry.gauge(metric, &[upstream, route]);
+                let gauge = registry.series(metric, &labels::Route { upstream, route });
                 gauge.set(f64::from(*streams));
             }
         }
         for (upstream, warming) in &figures.warming {
-            let gauge = registry.gauge(&names::UPSTREAM_WARMING, &[upstream]);
+            let gauge = registry.series(&names::UPSTREAM_WARMING, &labels::Upstream { upstream });
             gauge.set(f64::from(u8::from(*warming)));
         }
         for (metric, value) in [
@@ -154,9 +163,9 @@ impl Prometheus {
             (&names::METER_PANICS, figures.panics),
             (&names::SERIES_COLLAPSED, self.models.collapsed()),
         ] {
-            registry.counter(metric, &[]).absolute(value);
+            registry.series(metric, &()).absolute(value);
         }
-        let held = registry.gauge(&names::METER_QUEUE_BYTES, &[]);
+        let held = registry.series(&names::METER_QUEUE_BYTES, &());
         held.set(figures.held_bytes as f64);
         if let Some(process) = process::figures() {
             refresh_process(registry, &process);
@@ -217,9 +226,11 @@ impl Subscriber for Prometheus {
         series.finished(&self.registry, finished_call);
         let refused = record.error_type.as_deref() == Some(FailureKind::RateLimited.as_str());
         if refused && record.outcome == Outcome::Rejected {
-            let limited = self
-                .registry
-                .counter(&names::RATE_LIMITED, &[&record.upstream, &record.route]);
+            let labels = labels::Route {
+                upstream: &record.upstream,
+                route: &record.route,
+            };
+            let limited = self.registry.series(&names::RATE_LIMITED, &labels);
             limited.increment(1);
         }
         let trace = Trace::of(finished_call);
@@ -238,10 +249,11 @@ impl Subscriber for Prometheus {
 }
 
 fn refresh_process(registry: &Registry, process: &process::Process) {
-    let set = |metric, value: u64| registry.gauge(metric, &[]).set(value as f64);
+    let set =
+        |metric: &Family<Gauge, _>, value: u64| registry.series(metric, &()).set(value as f64);
     set(&names::PROCESS_RESIDENT_MEMORY, process.resident_bytes);
     set(&names::PROCESS_OPEN_FDS, process.open_files);
     set(&names::PROCESS_THREADS, process.threads);
-    let cpu = registry.sum(&names::PROCESS_CPU_SECONDS, &[]);
+    let cpu = registry.series(&names::PROCESS_CPU_SECONDS, &());
     cpu.absolute(process.cpu_seconds);
 }

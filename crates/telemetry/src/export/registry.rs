@@ -1,115 +1,67 @@
 //! The series of every metric of the table, and what they hold. Handles are cheap to
 //! keep and to clone; recording takes no lock, but for an exemplar.
 
-use super::exemplar::Exemplar;
-use super::names::{self, Kind, Metric};
+use super::labels::LabelSet;
+use super::names::{self, Family, Kind, Metric};
 use metrics::{Key, Label};
 use metrics_util::registry::Storage;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tokengauge_core::cells::Float;
+use std::sync::atomic::AtomicU64;
 
+pub use super::histogram::{Histogram, Snapshot};
 pub use tokengauge_core::cells::{Counter, Gauge, Sum};
 
-/// Observations by size.
+/// The cells of all series.
+pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
+
+/// What a series of a [`Family`] holds.
+pub trait Cell: Sized {
+    /// How such metrics behave.
+    const KIND: Kind;
+
+    /// The cell of `key`, which exists from now on.
+    #[doc(hidden)]
+    fn of(cells: &Cells, key: &Key) -> Self;
+}
+
+impl Cell for Counter {
+    const KIND: Kind = Kind::Counter;
+
+    fn of(cells: &Cells, key: &Key) -> Counter {
+        Counter::sharing(cells.get_or_create_counter(key, Arc::clone))
+    }
+}
+
+/// A counter of fractions, which `metrics` has no cell for but a gauge's.
+impl Cell for Sum {
+    const KIND: Kind = Kind::Counter;
+
+    fn of(cells: &Cells, key: &Key) -> Sum {
+        Sum::sharing(cells.get_or_create_gauge(key, Arc::clone))
+    }
+}
+
+impl Cell for Gauge {
+    const KIND: Kind = Kind::Gauge;
+
+    fn of(cells: &Cells, key: &Key) -> Gauge {
+        Gauge::sharing(cells.get_or_create_gauge(key, Arc::clone))
+    }
+}
+
+impl Cell for Histogram {
+    const KIND: Kind = Kind::Histogram;
+
+    fn of(cells: &Cells, key: &Key) -> Histogram {
+        cells.get_or_create_histogram(key, Histogram::clone)
+    }
+}
+
+/// What a series of any metric holds.
 #[derive(Clone, Debug)]
-pub struct Histogram(Arc<Observations>);
-
-#[derive(Debug)]
-struct Observations {
-    bounds: Arc<[f64]>,
-    /// One more than bounds: the last has none.
-    buckets: Box<[AtomicU64]>,
-    sum: Float,
-    /// The last one of each bucket; nothing before the first.
-    exemplars: Mutex<Box<[Option<Exemplar>]>>,
-}
-
-/// A histogram as it is at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// Upper bounds; the last bucket has none.
-    pub bounds: Arc<[f64]>,
-    /// Observations of each bucket, smaller ones not included.
-    pub buckets: Vec<u64>,
-    /// Of all observations.
-    pub sum: f64,
-    /// The last one of each bucket; empty where there never was one.
-    pub exemplars: Box<[Option<Exemplar>]>,
-}
-
-impl metrics::HistogramFn for Histogram {
-    fn record(&self, value: f64) {
-        self.record_many(value, 1);
-    }
-}
-
-impl Histogram {
-    /// An empty one with these upper bounds.
-    pub fn new(bounds: Arc<[f64]>) -> Histogram {
-        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram(Arc::new(Observations {
-            bounds,
-            buckets,
-            sum: Float::default(),
-            exemplars: Mutex::default(),
-        }))
-    }
-
-    /// One observation.
-    pub fn record(&self, value: f64) {
-        self.record_many(value, 1);
-    }
-
-    /// So many of one size.
-    pub fn record_many(&self, value: f64, count: u64) {
-        let bucket = self.bucket(value);
-        self.0.buckets[bucket].fetch_add(count, Ordering::Relaxed);
-        self.0.sum.add(value * count as f64);
-    }
-
-    /// One observation that can be looked up.
-    pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
-        self.record_many_with(value, 1, exemplar);
-    }
-
-    /// So many of one size that can be looked up.
-    pub fn record_many_with(&self, value: f64, count: u64, exemplar: Option<Exemplar>) {
-        self.record_many(value, count);
-        let Some(exemplar) = exemplar else {
-            return;
-        };
-        let held = &self.0.exemplars;
-        let mut held = held.lock();
-        if held.is_empty() {
-            *held = vec![None; self.0.buckets.len()].into();
-        }
-        held[self.bucket(value)] = Some(exemplar);
-    }
-
-    /// What it holds now.
-    pub fn snapshot(&self) -> Snapshot {
-        let held = &self.0.exemplars;
-        let buckets = self.0.buckets.iter();
-        Snapshot {
-            bounds: Arc::clone(&self.0.bounds),
-            buckets: buckets.map(|count| count.load(Ordering::Relaxed)).collect(),
-            sum: self.0.sum.value(),
-            exemplars: held.lock().clone(),
-        }
-    }
-
-    fn bucket(&self, value: f64) -> usize {
-        self.0.bounds.partition_point(|bound| *bound < value)
-    }
-}
-
-/// What a series holds.
-#[derive(Clone, Debug)]
-pub(crate) enum Cell {
+pub(crate) enum AnyCell {
     Counter(Counter),
     Sum(Sum),
     Gauge(Gauge),
@@ -118,18 +70,18 @@ pub(crate) enum Cell {
 
 /// One metric and its series, by their labels as the text formats write them.
 #[derive(Debug)]
-pub(crate) struct Family {
+pub(crate) struct FamilySeries {
     pub metric: &'static Metric,
-    pub series: BTreeMap<String, Cell>,
+    pub series: BTreeMap<String, AnyCell>,
 }
 
 /// Makes the cells of new series.
 #[derive(Debug)]
-struct Cells {
+pub struct NewCells {
     bounds: HashMap<&'static str, Arc<[f64]>>,
 }
 
-impl Storage<Key> for Cells {
+impl Storage<Key> for NewCells {
     type Counter = Arc<AtomicU64>;
     type Gauge = Arc<AtomicU64>;
     type Histogram = Histogram;
@@ -154,7 +106,7 @@ impl Storage<Key> for Cells {
 /// hold them: it has no exemplars, keeps every observation until the next scrape, and a
 /// process without a scraper would grow.
 pub struct Registry {
-    cells: metrics_util::registry::Registry<Key, Cells>,
+    cells: Cells,
 }
 
 impl std::fmt::Debug for Registry {
@@ -176,9 +128,7 @@ pub struct Threshold {
 impl Registry {
     /// No series yet; histograms have the bounds of the table and `thresholds`.
     pub fn new(thresholds: &[Threshold]) -> Registry {
-        let histograms = names::ALL
-            .iter()
-            .filter(|metric| metric.kind == Kind::Histogram);
+        let histograms = names::all().filter(|metric| metric.kind == Kind::Histogram);
         let bounds = histograms.map(|metric| {
             let own = thresholds.iter().filter(|more| more.metric == metric.name);
             let more: Vec<_> = own.map(|threshold| threshold.at).collect();
@@ -186,38 +136,19 @@ impl Registry {
         });
         let bounds = bounds.collect();
         Registry {
-            cells: metrics_util::registry::Registry::new(Cells { bounds }),
+            cells: metrics_util::registry::Registry::new(NewCells { bounds }),
         }
     }
 
-    /// The counter of `metric` whose labels are `values`, in the order of the table.
-    pub fn counter(&self, metric: &'static Metric, values: &[&str]) -> Counter {
-        let key = key(metric, Kind::Counter, values);
-        Counter::sharing(self.cells.get_or_create_counter(&key, Arc::clone))
-    }
-
-    /// The same for a counter of fractions, which `metrics` has no cell for but a gauge's.
-    pub fn sum(&self, metric: &'static Metric, values: &[&str]) -> Sum {
-        let key = key(metric, Kind::Counter, values);
-        Sum::sharing(self.cells.get_or_create_gauge(&key, Arc::clone))
-    }
-
-    /// The same for a gauge.
-    pub fn gauge(&self, metric: &'static Metric, values: &[&str]) -> Gauge {
-        let key = key(metric, Kind::Gauge, values);
-        Gauge::sharing(self.cells.get_or_create_gauge(&key, Arc::clone))
-    }
-
-    /// The same for a histogram.
-    pub fn histogram(&self, metric: &'static Metric, values: &[&str]) -> Histogram {
-        let key = key(metric, Kind::Histogram, values);
-        self.cells.get_or_create_histogram(&key, Histogram::clone)
+    /// The series of `family` with these labels, which exists from now on.
+    pub fn series<C: Cell, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) -> C {
+        C::of(&self.cells, &key(family, labels))
     }
 
     /// Takes a series away: what it reported is not known any more.
-    pub fn forget(&self, metric: &'static Metric, values: &[&str]) {
-        let key = key(metric, metric.kind, values);
-        match metric.kind {
+    pub fn forget<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) {
+        let key = key(family, labels);
+        match family.kind {
             // One of fractions has a gauge's cell.
             Kind::Counter => self.cells.delete_counter(&key) | self.cells.delete_gauge(&key),
             Kind::Gauge => self.cells.delete_gauge(&key),
@@ -226,8 +157,8 @@ impl Registry {
     }
 
     /// Whether there is such a series.
-    pub fn has(&self, metric: &'static Metric, values: &[&str]) -> bool {
-        let key = key(metric, metric.kind, values);
+    pub fn has<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) -> bool {
+        let key = key(family, labels);
         self.cells.get_counter(&key).is_some()
             || self.cells.get_gauge(&key).is_some()
             || self.cells.get_histogram(&key).is_some()
@@ -241,14 +172,14 @@ impl Registry {
     }
 
     /// Every metric that has series, in the order of the table.
-    pub(crate) fn families(&self) -> Vec<Family> {
-        let mut series: HashMap<String, BTreeMap<String, Cell>> = HashMap::new();
+    pub(crate) fn families(&self) -> Vec<FamilySeries> {
+        let mut series: HashMap<String, BTreeMap<String, AnyCell>> = HashMap::new();
         let mut add = |key: &Key, cell| {
             let family = series.entry(key.name().to_owned()).or_default();
             family.insert(labels(key), cell);
         };
         self.cells.visit_counters(|key, cell| {
-            add(key, Cell::Counter(Counter::sharing(Arc::clone(cell))));
+            add(key, AnyCell::Counter(Counter::sharing(Arc::clone(cell))));
         });
         self.cells.visit_gauges(|key, cell| {
             let value = Arc::clone(cell);
@@ -256,19 +187,19 @@ impl Registry {
             add(
                 key,
                 if counts {
-                    Cell::Sum(Sum::sharing(value))
+                    AnyCell::Sum(Sum::sharing(value))
                 } else {
-                    Cell::Gauge(Gauge::sharing(value))
+                    AnyCell::Gauge(Gauge::sharing(value))
                 },
             );
         });
         self.cells
-            .visit_histograms(|key, cell| add(key, Cell::Histogram(cell.clone())));
+            .visit_histograms(|key, cell| add(key, AnyCell::Histogram(cell.clone())));
         let family = |metric: &'static Metric| {
             let series = series.remove(metric.name)?;
-            Some(Family { metric, series })
+            Some(FamilySeries { metric, series })
         };
-        names::ALL.iter().filter_map(family).collect()
+        names::all().filter_map(family).collect()
     }
 }
 
@@ -284,11 +215,9 @@ impl<'a> Labels<'a> {
     }
 }
 
-fn key(metric: &'static Metric, kind: Kind, values: &[&str]) -> Key {
-    debug_assert_eq!(metric.kind, kind, "{}", metric.name);
-    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
-    let labels = metric.labels.iter().zip(values);
-    let labels = labels.map(|(name, value)| Label::new(*name, (*value).to_owned()));
+fn key<L: LabelSet>(metric: &Metric, labels: &L) -> Key {
+    let labels = L::NAMES.iter().zip(labels.values());
+    let labels = labels.map(|(name, value)| Label::new(*name, value.to_owned()));
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }
 
@@ -315,23 +244,32 @@ fn labels(key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
+    use crate::export::labels::{Model, ModelConcurrency, Route};
+
+    const MODEL: Model<'static> = Model {
+        upstream: "u",
+        route: "r",
+        model: "m",
+        workload: "w",
+    };
+    const ROUTE: Route<'static> = Route {
+        upstream: "u",
+        route: "r",
+    };
 
     #[test]
     fn one_series_is_one_cell_and_fractions_add_up() {
         let registry = Registry::new(&[]);
-        let place = ["u", "r", "m", "w"];
+        let place = MODEL;
         for _ in 0..8 {
-            registry.sum(&names::DECODE_SECONDS, &place).add(0.125);
-            registry.counter(&names::STALLS, &place).increment(2);
+            registry.series(&names::DECODE_SECONDS, &place).add(0.125);
+            registry.series(&names::STALLS, &place).increment(2);
         }
-        assert_eq!(registry.sum(&names::DECODE_SECONDS, &place).value(), 1.0);
-        assert_eq!(registry.counter(&names::STALLS, &place).value(), 16);
-        registry
-            .gauge(&names::STREAMS_IN_FLIGHT, &["u", "r"])
-            .set(3.0);
-        registry.forget(&names::STREAMS_IN_FLIGHT, &["u", "r"]);
-        let gauge = registry.gauge(&names::STREAMS_IN_FLIGHT, &["u", "r"]);
+        assert_eq!(registry.series(&names::DECODE_SECONDS, &place).value(), 1.0);
+        assert_eq!(registry.series(&names::STALLS, &place).value(), 16);
+        registry.series(&names::STREAMS_IN_FLIGHT, &ROUTE).set(3.0);
+        registry.forget(&names::STREAMS_IN_FLIGHT, &ROUTE);
+        let gauge = registry.series(&names::STREAMS_IN_FLIGHT, &ROUTE);
         assert_eq!(gauge.value(), 0.0);
     }
 
@@ -342,39 +280,27 @@ mod tests {
             at: 33.0,
         };
         let registry = Registry::new(&[threshold, threshold]);
-        let speed =
-            registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &["u", "r", "m", "w", "1"]);
+        let speed = registry.series(
+            &names::OUTPUT_TOKENS_PER_SECOND,
+            &ModelConcurrency {
+                of: MODEL,
+                concurrency: "1",
+            },
+        );
         let bounds = speed.snapshot().bounds;
         assert_eq!(bounds.iter().filter(|bound| **bound == 33.0).count(), 1);
         assert!(bounds.is_sorted_by(|one, next| one < next));
-        let ratio = registry.histogram(&names::TOKEN_RATIO, &["u", "r", "m", "w"]);
+        let ratio = registry.series(&names::TOKEN_RATIO, &MODEL);
         assert_eq!(*ratio.snapshot().bounds, *names::TOKEN_RATIO.buckets);
     }
 
     #[test]
-    fn a_bucket_holds_what_is_not_above_its_bound_and_its_last_exemplar() {
-        let histogram = Histogram::new([1.0, 2.0].into());
-        let exemplar = |trace, value| Exemplar {
-            trace,
-            value,
-            at: SystemTime::UNIX_EPOCH,
-        };
-        assert!(histogram.snapshot().exemplars.is_empty());
-        histogram.record_with(1.0, Some(exemplar(1, 1.0)));
-        histogram.record_with(2.5, Some(exemplar(2, 2.5)));
-        histogram.record_with(9.0, Some(exemplar(3, 9.0)));
-        histogram.record_with(8.0, None);
-        histogram.record_many(1.5, 3);
-        let now = histogram.snapshot();
-        assert_eq!((now.buckets, now.sum), (vec![1, 3, 3], 25.0));
-        let kept = [Some(exemplar(1, 1.0)), None, Some(exemplar(3, 9.0))];
-        assert_eq!(*now.exemplars, kept);
-    }
-
-    #[test]
     fn label_values_are_escaped() {
-        let values = ["a\"b\\c\nd", "r"];
-        let text = labels(&key(&names::STREAMS_IN_FLIGHT, Kind::Gauge, &values));
+        let values = Route {
+            upstream: "a\"b\\c\nd",
+            route: "r",
+        };
+        let text = labels(&key(&names::STREAMS_IN_FLIGHT, &values));
         assert_eq!(text, r#"upstream="a\"b\\c\nd",route="r""#);
     }
 }

@@ -1,7 +1,7 @@
 //! Figures on a tokio runtime, as far as tokio keeps them stable.
 
-use super::names;
 use super::registry::Registry;
+use super::{labels, names};
 use std::time::Instant;
 use tokio::runtime::Handle;
 
@@ -17,7 +17,8 @@ pub fn figures(name: &'static str, runtime: Handle) -> impl Fn(&Registry, Instan
                 metrics.global_queue_depth(),
             ),
         ] {
-            registry.gauge(metric, &[name]).set(value as f64);
+            let labels = labels::Runtime { runtime: name };
+            registry.series(metric, &labels).set(value as f64);
         }
     }
 }
@@ -25,6 +26,8 @@ pub fn figures(name: &'static str, runtime: Handle) -> impl Fn(&Registry, Instan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::names::Family;
+    use crate::export::registry::Gauge;
     use std::time::Duration;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -34,7 +37,11 @@ mod tests {
         let task = tokio::spawn(stopped);
         let ask = figures("test", Handle::current());
         ask(&registry, Instant::now());
-        let gauge = |metric| registry.gauge(metric, &["test"]).value();
+        let gauge = |metric: &Family<Gauge, _>| {
+            registry
+                .series(metric, &labels::Runtime { runtime: "test" })
+                .value()
+        };
         assert_eq!(gauge(&names::RUNTIME_WORKERS), 3.0);
         assert_eq!(gauge(&names::RUNTIME_ALIVE_TASKS), 1.0);
         stop.send(()).expect("it waits");

@@ -2,9 +2,13 @@
 //! no chunk looks anything up.
 
 use super::exemplar::Trace;
-use super::labels::{concurrency, context, status_class, streamed};
-use super::names::{self, Metric};
-use super::registry::{Counter, Histogram, Registry, Sum};
+use super::label_values::{concurrency, context, status_class};
+use super::labels::{
+    Model, ModelConcurrency, ModelContext, ModelCost, ModelOutcome, ModelReason, ModelTokens,
+    Request,
+};
+use super::names::{self, Family};
+use super::registry::{Counter, Gauge, Histogram, Registry, Sum};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::call::{
@@ -22,9 +26,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// In the order of the table.
-    fn values(&self) -> [&Arc<str>; 4] {
-        [&self.upstream, &self.route, &self.model, &self.workload]
+    fn labels(&self) -> Model<'_> {
+        Model {
+            upstream: &self.upstream,
+            route: &self.route,
+            model: &self.model,
+            workload: &self.workload,
+        }
     }
 }
 
@@ -46,15 +54,15 @@ pub struct Series {
 
 /// Outcomes that are certain to come sooner or later, with streamed and status: their
 /// series exist before they do, or `rate()` misses the first.
-const EXPECTED: [(Outcome, &str, &str); 8] = [
-    (Outcome::Complete, "true", "2xx"),
-    (Outcome::Complete, "false", "2xx"),
-    (Outcome::ClientCancelled, "true", "2xx"),
-    (Outcome::UpstreamReset, "true", "2xx"),
-    (Outcome::HttpError, "false", "4xx"),
-    (Outcome::HttpError, "false", "5xx"),
-    (Outcome::Timeout, "false", "5xx"),
-    (Outcome::Unreachable, "false", "5xx"),
+const EXPECTED: [(Outcome, bool, &str); 8] = [
+    (Outcome::Complete, true, "2xx"),
+    (Outcome::Complete, false, "2xx"),
+    (Outcome::ClientCancelled, true, "2xx"),
+    (Outcome::UpstreamReset, true, "2xx"),
+    (Outcome::HttpError, false, "4xx"),
+    (Outcome::HttpError, false, "5xx"),
+    (Outcome::Timeout, false, "5xx"),
+    (Outcome::Unreachable, false, "5xx"),
 ];
 
 /// Reasons to have no speed: all of them.
@@ -72,7 +80,7 @@ const REASONS: [TpsUnavailable; 10] = [
 ];
 
 /// Tokens of streams over wall time, now, at most and in the mean.
-pub const THROUGHPUT: [&Metric; 3] = [
+pub const THROUGHPUT: [&Family<Gauge, Model<'static>>; 3] = [
     &names::OUTPUT_TOKENS_PER_SECOND_NOW,
     &names::OUTPUT_TOKENS_PER_SECOND_PEAK,
     &names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
@@ -87,31 +95,36 @@ const REASONING: [&str; 3] = ["output", "reasoning", "reported"];
 
 impl Series {
     pub fn new(registry: &Registry, identity: Identity) -> Series {
-        let own = identity.values().map(|value| &**value);
-        let tokens = |kind: [&str; 3]| with(registry, &names::TOKENS, own, &kind);
+        let of = identity.labels();
+        let tokens = |kind| registry.series(&names::TOKENS, &tokens_of(of, kind));
         let output = ["answer", "reasoning", "tool_call"]
             .map(|channel| tokens(["output", channel, "counted"]));
         for kind in [INPUT, INPUT_COUNTED, CACHED_INPUT, OUTPUT, REASONING] {
             tokens(kind);
         }
         for (outcome, streamed, status) in EXPECTED {
-            let class = OperationClass::Generation.as_str();
-            let kind = [outcome.as_str(), streamed, status, class];
-            with(registry, &names::REQUESTS, own, &kind);
+            let labels = Request {
+                of,
+                outcome,
+                streamed,
+                status,
+                operation_class: OperationClass::Generation,
+            };
+            registry.series(&names::REQUESTS, &labels);
         }
         for reason in REASONS {
-            with(registry, &names::TPS_UNAVAILABLE, own, &[reason.as_str()]);
+            registry.series(&names::TPS_UNAVAILABLE, &ModelReason { of, reason });
         }
-        let histogram = |metric| registry.histogram(metric, &own);
-        for metric in THROUGHPUT {
-            registry.gauge(metric, &own);
+        let histogram = |family| registry.series(family, &of);
+        for gauge in THROUGHPUT {
+            registry.series(gauge, &of);
         }
         Series {
             output,
-            stalls: registry.counter(&names::STALLS, &own),
-            decode_tokens: registry.counter(&names::DECODE_TOKENS, &own),
-            priced_output: registry.counter(&names::PRICED_OUTPUT_TOKENS, &own),
-            decode_seconds: registry.sum(&names::DECODE_SECONDS, &own),
+            stalls: registry.series(&names::STALLS, &of),
+            decode_tokens: registry.series(&names::DECODE_TOKENS, &of),
+            priced_output: registry.series(&names::PRICED_OUTPUT_TOKENS, &of),
+            decode_seconds: registry.series(&names::DECODE_SECONDS, &of),
             ttft_upstream: histogram(&names::TIME_TO_FIRST_TOKEN_UPSTREAM),
             first_answer: histogram(&names::TIME_TO_FIRST_ANSWER),
             inter_token: histogram(&names::INTER_TOKEN_LATENCY),
@@ -147,64 +160,61 @@ impl Series {
             record_known(&self.ratio, Some(ratio), trace);
         }
         if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
-            let [upstream, route, model, workload] = self.own();
-            let tokens = record.tokens.source.map_or("none", source_word);
-            let class = record.operation_class;
-            let values = [
-                upstream,
-                route,
-                model,
-                workload,
-                class.as_str(),
-                tokens,
-                price.as_str(),
-            ];
-            registry.sum(&names::COST_USD, &values).add(cost);
+            let operation_class = record.operation_class;
+            let labels = ModelCost {
+                of: self.identity.labels(),
+                operation_class,
+                source: record.tokens.source.map_or("none", source_word),
+                price: price.as_str(),
+            };
+            registry.series(&names::COST_USD, &labels).add(cost);
             let output = record.tokens.reported.output;
             let output = output.or(record.tokens.normalised.output);
-            if class == OperationClass::Generation {
+            if operation_class == OperationClass::Generation {
                 self.priced_output.increment(output.unwrap_or(0));
             }
         }
     }
 
     fn request(&self, registry: &Registry, record: &CallRecord, trace: Option<Trace>) {
-        let own = self.own();
-        let outcome = record.outcome.as_str();
-        let status = status_class(record.status);
-        let class = record.operation_class.as_str();
-        let kind = [outcome, streamed(record.streamed), status, class];
-        with(registry, &names::REQUESTS, own, &kind).increment(1);
+        let (of, outcome) = (self.identity.labels(), record.outcome);
+        let labels = Request {
+            of,
+            outcome,
+            streamed: record.streamed == Some(true),
+            status: status_class(record.status),
+            operation_class: record.operation_class,
+        };
+        registry.series(&names::REQUESTS, &labels).increment(1);
         if let Some(reason) = record.tps.unavailable {
-            with(
-                registry,
-                &names::TPS_UNAVAILABLE,
-                own,
-                &[TpsUnavailable::as_str(reason)],
-            )
-            .increment(1);
+            let labels = ModelReason { of, reason };
+            registry
+                .series(&names::TPS_UNAVAILABLE, &labels)
+                .increment(1);
         }
         if let Some(duration) = record.seconds.duration {
-            let values = self.values(outcome);
-            let durations = registry.histogram(&names::REQUEST_DURATION, &values);
+            let durations =
+                registry.series(&names::REQUEST_DURATION, &ModelOutcome { of, outcome });
             record_known(&durations, Some(duration), trace);
         }
     }
 
     fn speed(&self, registry: &Registry, finished_call: &FinishedCall, trace: Option<Trace>) {
         let record = &finished_call.record;
-        let seconds = &record.seconds;
+        let (of, seconds) = (self.identity.labels(), &record.seconds);
         if let Some(ttft) = seconds.ttft {
-            let values = self.values(context(record));
-            let histogram = registry.histogram(&names::TIME_TO_FIRST_TOKEN, &values);
+            let context = context(record);
+            let histogram =
+                registry.series(&names::TIME_TO_FIRST_TOKEN, &ModelContext { of, context });
             record_known(&histogram, Some(ttft), trace);
         }
         record_known(&self.ttft_upstream, seconds.ttft_upstream, trace);
         record_known(&self.first_answer, seconds.first_answer, trace);
         record_known(&self.reported_speed, record.tps.reported, trace);
         if let Some(speed) = record.tps.output {
-            let values = self.values(concurrency(finished_call.concurrency));
-            let histogram = registry.histogram(&names::OUTPUT_TOKENS_PER_SECOND, &values);
+            let concurrency = concurrency(finished_call.concurrency);
+            let labels = ModelConcurrency { of, concurrency };
+            let histogram = registry.series(&names::OUTPUT_TOKENS_PER_SECOND, &labels);
             record_known(&histogram, Some(speed), trace);
             record_known(&self.per_token, Some(1.0 / speed), trace);
             let latencies = finished_call
@@ -224,35 +234,30 @@ impl Series {
     }
 
     /// What is only known at the end: the prompt's tokens and what the provider reported.
-    fn input_and_reported(&self, registry: &Registry, told: &Usage, ours: Option<u64>) {
+    fn input_and_reported(&self, registry: &Registry, reported: &Usage, counted: Option<u64>) {
         let add = |tokens: Option<u64>, kind: [&str; 3]| {
             if let Some(tokens) = tokens {
-                with(registry, &names::TOKENS, self.own(), &kind).increment(tokens);
+                let labels = tokens_of(self.identity.labels(), kind);
+                registry.series(&names::TOKENS, &labels).increment(tokens);
             }
         };
-        add(told.input, INPUT);
-        add(ours, INPUT_COUNTED);
-        add(told.cached_input, CACHED_INPUT);
-        let rest = told
-            .output
-            .map(|all| all.saturating_sub(told.reasoning.unwrap_or(0)));
-        add(rest, OUTPUT);
-        add(told.reasoning, REASONING);
-    }
-
-    fn own(&self) -> [&str; 4] {
-        self.identity.values().map(|value| &**value)
-    }
-
-    fn values<'a>(&'a self, more: &'a str) -> [&'a str; 5] {
-        let [upstream, route, model, workload] = self.own();
-        [upstream, route, model, workload, more]
+        add(reported.input, INPUT);
+        add(counted, INPUT_COUNTED);
+        add(reported.cached_input, CACHED_INPUT);
+        let reasoning = reported.reasoning.unwrap_or(0);
+        let answer = reported.output.map(|all| all.saturating_sub(reasoning));
+        add(answer, OUTPUT);
+        add(reported.reasoning, REASONING);
     }
 }
 
-fn with(registry: &Registry, metric: &'static Metric, own: [&str; 4], more: &[&str]) -> Counter {
-    let values: Vec<_> = own.iter().chain(more).copied().collect();
-    registry.counter(metric, &values)
+fn tokens_of<'a>(of: Model<'a>, [direction, channel, source]: [&'a str; 3]) -> ModelTokens<'a> {
+    ModelTokens {
+        of,
+        direction,
+        channel,
+        source,
+    }
 }
 
 pub(super) fn record_known(histogram: &Histogram, value: Option<f64>, trace: Option<Trace>) {

@@ -1,7 +1,8 @@
 //! The objectives as series.
 
-use super::names;
-use super::registry::{Registry, Threshold};
+use super::labels;
+use super::names::{self, Family};
+use super::registry::{Gauge, Registry, Threshold};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_slo::{Objective, Sli, Slos};
@@ -11,18 +12,15 @@ pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
     let of = |objective: &Arc<Objective>| {
         let sli = objective.judgement.sli;
         let metric = match sli {
-            Sli::Ttft(_) => &names::TIME_TO_FIRST_TOKEN,
-            Sli::TimeToFirstAnswer(_) => &names::TIME_TO_FIRST_ANSWER,
-            Sli::OutputTps(_) => &names::OUTPUT_TOKENS_PER_SECOND,
-            Sli::Duration(_) => &names::REQUEST_DURATION,
-            Sli::InterTokenLatency(_) => &names::TIME_PER_OUTPUT_TOKEN,
+            Sli::Ttft(_) => names::TIME_TO_FIRST_TOKEN.name,
+            Sli::TimeToFirstAnswer(_) => names::TIME_TO_FIRST_ANSWER.name,
+            Sli::OutputTps(_) => names::OUTPUT_TOKENS_PER_SECOND.name,
+            Sli::Duration(_) => names::REQUEST_DURATION.name,
+            Sli::InterTokenLatency(_) => names::TIME_PER_OUTPUT_TOKEN.name,
             _ => return None,
         };
         let at = sli.threshold()?;
-        Some(Threshold {
-            metric: metric.name,
-            at,
-        })
+        Some(Threshold { metric, at })
     };
     objectives.iter().filter_map(of).collect()
 }
@@ -42,18 +40,26 @@ pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<st
 /// come is there from the start.
 pub fn refresh(registry: &Registry, slos: &Slos, now: Instant) {
     for status in slos.status(now) {
-        let name = &*status.name;
+        let slo = &*status.name;
         for (verdict, reasons) in &status.events {
             for (reason, count) in reasons {
-                let events = registry.counter(&names::SLO_EVENTS, &[name, verdict, reason]);
+                let labels = labels::SloEvent {
+                    slo,
+                    verdict,
+                    reason,
+                };
+                let events = registry.series(&names::SLO_EVENTS, &labels);
                 events.absolute(*count);
             }
         }
-        let set = |metric, value| registry.gauge(metric, &[name]).set(value);
+        let set = |metric: &Family<Gauge, _>, value| {
+            registry.series(metric, &labels::Slo { slo }).set(value)
+        };
         set(&names::SLO_OBJECTIVE_RATIO, status.objective);
         set(&names::SLO_ERROR_BUDGET_REMAINING, status.budget_remaining);
         for burn in &status.burn {
-            let gauge = registry.gauge(&names::SLO_BURN_RATE, &[name, &burn.window]);
+            let window = &*burn.window;
+            let gauge = registry.series(&names::SLO_BURN_RATE, &labels::SloWindow { slo, window });
             gauge.set(burn.rate);
         }
     }

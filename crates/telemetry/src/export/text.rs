@@ -3,7 +3,7 @@
 
 use super::exemplar::Exemplar;
 use super::names::{Kind, Metric};
-use super::registry::{Cell, Family, Registry, Snapshot};
+use super::registry::{AnyCell, FamilySeries, Registry, Snapshot};
 use std::fmt::{Display, Formatter, Result, Write};
 use std::time::SystemTime;
 
@@ -39,20 +39,22 @@ pub fn render(registry: &Registry, format: Format) -> String {
     text
 }
 
-fn write_family(text: &mut String, family: &Family, format: Format) -> Result {
+fn write_family(text: &mut String, family: &FamilySeries, format: Format) -> Result {
     let metric = family.metric;
     write_head(text, metric, format)?;
     let name = metric.name;
     for (labels, cell) in &family.series {
         match cell {
-            Cell::Counter(counter) => {
+            AnyCell::Counter(counter) => {
                 writeln!(text, "{name}{} {}", Braced(labels), counter.value())?;
             }
-            Cell::Sum(sum) => writeln!(text, "{name}{} {}", Braced(labels), Number(sum.value()))?,
-            Cell::Gauge(gauge) => {
+            AnyCell::Sum(sum) => {
+                writeln!(text, "{name}{} {}", Braced(labels), Number(sum.value()))?
+            }
+            AnyCell::Gauge(gauge) => {
                 writeln!(text, "{name}{} {}", Braced(labels), Number(gauge.value()))?;
             }
-            Cell::Histogram(histogram) => {
+            AnyCell::Histogram(histogram) => {
                 write_histogram(text, name, labels, &histogram.snapshot(), format)?;
             }
         }
@@ -162,24 +164,32 @@ impl Display for Bound {
 
 #[cfg(test)]
 mod tests {
+    use super::super::labels::{Model, Route};
     use super::super::names;
     use super::*;
     use std::time::Duration;
 
     fn registry() -> Registry {
         let registry = Registry::new(&[]);
-        let own = ["u", "r", "m", "w"];
-        registry
-            .counter(&names::RATE_LIMITED, &["u", "r"])
-            .increment(3);
-        registry.sum(&names::DECODE_SECONDS, &own).add(1.5);
-        registry.gauge(&names::METER_QUEUE_BYTES, &[]).set(7.0);
+        let own = Model {
+            upstream: "u",
+            route: "r",
+            model: "m",
+            workload: "w",
+        };
+        let route = Route {
+            upstream: "u",
+            route: "r",
+        };
+        registry.series(&names::RATE_LIMITED, &route).increment(3);
+        registry.series(&names::DECODE_SECONDS, &own).add(1.5);
+        registry.series(&names::METER_QUEUE_BYTES, &()).set(7.0);
         let exemplar = Exemplar {
             trace: 0xabc,
             value: 1.1,
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
         };
-        let ratio = registry.histogram(&names::TOKEN_RATIO, &own);
+        let ratio = registry.series(&names::TOKEN_RATIO, &own);
         ratio.record_with(1.1, Some(exemplar));
         ratio.record(99.0);
         registry

@@ -5,7 +5,7 @@
 use super::conventions::{self as names, Name};
 use super::message::{self, Span};
 use crate::export::exemplar::Trace;
-use crate::export::labels::Models;
+use crate::export::label_values::Models;
 use crate::export::otlp::Conventions;
 use crate::export::registry::Histogram;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};

@@ -1,8 +1,8 @@
 //! Series as OTLP's messages.
 
 use crate::export::exemplar::Exemplar;
-use crate::export::names::{self, Kind, Metric, Unit};
-use crate::export::registry::{Cell, Registry, Snapshot};
+use crate::export::names::{Kind, Metric, Unit};
+use crate::export::registry::{AnyCell, Registry, Snapshot};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
     self, AggregationTemporality, HistogramDataPoint, NumberDataPoint, exemplar, metric::Data,
@@ -167,7 +167,7 @@ impl<'a> Span<'a> {
 
 /// Every series there is.
 pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
-    let mut metrics = Vec::with_capacity(names::ALL.len());
+    let mut metrics = Vec::new();
     for family in registry.families() {
         let series = &family.series;
         if series.is_empty() {
@@ -179,18 +179,18 @@ pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::M
             let key = format!("{}{{{labels}", family.metric.name);
             let attributes = attributes(labels);
             match cell {
-                Cell::Counter(counter) => {
+                AnyCell::Counter(counter) => {
                     let value = span.new_count(&key, counter.value() as f64) as i64;
                     numbers.push(span.number(attributes, Value::AsInt(value)));
                 }
-                Cell::Sum(sum) => {
+                AnyCell::Sum(sum) => {
                     let value = span.new_count(&key, sum.value());
                     numbers.push(span.number(attributes, Value::AsDouble(value)));
                 }
-                Cell::Gauge(gauge) => {
+                AnyCell::Gauge(gauge) => {
                     numbers.push(span.number(attributes, Value::AsDouble(gauge.value())));
                 }
-                Cell::Histogram(histogram) => {
+                AnyCell::Histogram(histogram) => {
                     histograms.push(span.histogram(&key, attributes, histogram.snapshot()));
                 }
             }
@@ -289,6 +289,8 @@ fn nanos(at: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::labels::Model;
+    use crate::export::names;
 
     #[test]
     fn names_are_dotted_and_units_apart() {
@@ -305,10 +307,10 @@ mod tests {
         );
         assert_eq!(of(&names::TOKENS).0, "tokengauge.tokens");
         assert_eq!(of(&names::PROCESS_CPU_SECONDS).0, "process.cpu.time");
-        let mut all: Vec<_> = names::ALL.iter().map(|metric| dotted(metric).0).collect();
+        let mut all: Vec<_> = names::all().map(|metric| dotted(metric).0).collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), names::ALL.len(), "each name is there once");
+        assert_eq!(all.len(), names::all().count(), "each name is there once");
     }
 
     #[test]
@@ -326,7 +328,12 @@ mod tests {
     #[test]
     fn delta_tells_what_came_since_the_last_message() {
         let registry = Registry::new(&[]);
-        let place = ["u", "r", "m", "w"];
+        let place = Model {
+            upstream: "u",
+            route: "r",
+            model: "m",
+            workload: "w",
+        };
         let mut sent = Sent::since(SystemTime::UNIX_EPOCH);
         let mut told = |delta| {
             let mut span = Span::new(&mut sent, SystemTime::UNIX_EPOCH, delta);
@@ -348,10 +355,10 @@ mod tests {
             }
             numbers
         };
-        registry.counter(&names::STALLS, &place).increment(3);
-        registry.histogram(&names::TOKEN_RATIO, &place).record(1.0);
+        registry.series(&names::STALLS, &place).increment(3);
+        registry.series(&names::TOKEN_RATIO, &place).record(1.0);
         assert_eq!(told(true), [3, 1]);
-        registry.counter(&names::STALLS, &place).increment(2);
+        registry.series(&names::STALLS, &place).increment(2);
         assert_eq!(told(true), [2, 0]);
         assert_eq!(told(false), [5, 1]);
     }

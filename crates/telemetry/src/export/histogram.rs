@@ -1,0 +1,126 @@
+//! Observations by size, in buckets, with the last trace of each.
+
+use super::exemplar::Exemplar;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_core::cells::Float;
+
+/// Observations by size.
+#[derive(Clone, Debug)]
+pub struct Histogram(Arc<Observations>);
+
+#[derive(Debug)]
+struct Observations {
+    bounds: Arc<[f64]>,
+    /// One more than bounds: the last has none.
+    buckets: Box<[AtomicU64]>,
+    sum: Float,
+    /// The last one of each bucket; nothing before the first.
+    exemplars: Mutex<Box<[Option<Exemplar>]>>,
+}
+
+/// A histogram as it is at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Upper bounds; the last bucket has none.
+    pub bounds: Arc<[f64]>,
+    /// Observations of each bucket, smaller ones not included.
+    pub buckets: Vec<u64>,
+    /// Of all observations.
+    pub sum: f64,
+    /// The last one of each bucket; empty where there never was one.
+    pub exemplars: Box<[Option<Exemplar>]>,
+}
+
+impl metrics::HistogramFn for Histogram {
+    fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+}
+
+impl Histogram {
+    /// An empty one with these upper bounds.
+    pub fn new(bounds: Arc<[f64]>) -> Histogram {
+        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram(Arc::new(Observations {
+            bounds,
+            buckets,
+            sum: Float::default(),
+            exemplars: Mutex::default(),
+        }))
+    }
+
+    /// One observation.
+    pub fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+
+    /// So many of one size.
+    pub fn record_many(&self, value: f64, count: u64) {
+        let bucket = self.bucket(value);
+        self.0.buckets[bucket].fetch_add(count, Ordering::Relaxed);
+        self.0.sum.add(value * count as f64);
+    }
+
+    /// One observation that can be looked up.
+    pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
+        self.record_many_with(value, 1, exemplar);
+    }
+
+    /// So many of one size that can be looked up.
+    pub fn record_many_with(&self, value: f64, count: u64, exemplar: Option<Exemplar>) {
+        self.record_many(value, count);
+        let Some(exemplar) = exemplar else {
+            return;
+        };
+        let held = &self.0.exemplars;
+        let mut held = held.lock();
+        if held.is_empty() {
+            *held = vec![None; self.0.buckets.len()].into();
+        }
+        held[self.bucket(value)] = Some(exemplar);
+    }
+
+    /// What it holds now.
+    pub fn snapshot(&self) -> Snapshot {
+        let held = &self.0.exemplars;
+        let buckets = self.0.buckets.iter();
+        Snapshot {
+            bounds: Arc::clone(&self.0.bounds),
+            buckets: buckets.map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum: self.0.sum.value(),
+            exemplars: held.lock().clone(),
+        }
+    }
+
+    fn bucket(&self, value: f64) -> usize {
+        self.0.bounds.partition_point(|bound| *bound < value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_bucket_holds_what_is_not_above_its_bound_and_its_last_exemplar() {
+        let histogram = Histogram::new([1.0, 2.0].into());
+        let exemplar = |trace, value| Exemplar {
+            trace,
+            value,
+            at: SystemTime::UNIX_EPOCH,
+        };
+        assert!(histogram.snapshot().exemplars.is_empty());
+        histogram.record_with(1.0, Some(exemplar(1, 1.0)));
+        histogram.record_with(2.5, Some(exemplar(2, 2.5)));
+        histogram.record_with(9.0, Some(exemplar(3, 9.0)));
+        histogram.record_with(8.0, None);
+        histogram.record_many(1.5, 3);
+        let now = histogram.snapshot();
+        assert_eq!((now.buckets, now.sum), (vec![1, 3, 3], 25.0));
+        let kept = [Some(exemplar(1, 1.0)), None, Some(exemplar(3, 9.0))];
+        assert_eq!(*now.exemplars, kept);
+    }
+}
