@@ -1,15 +1,35 @@
-//! Which text format a scraper wants, by its `accept` headers.
+//! Which format a scraper wants, by its `accept` headers.
 
+use crate::export::protobuf;
 use crate::export::text::Format;
 use axum::http::{HeaderMap, header};
 
 /// The version of OpenMetrics that is spoken here.
 const VERSION: &str = "1.0.0";
 
-/// OpenMetrics where a scraper names it and likes it no less than the classic text;
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exposition {
+    /// Lines.
+    Text(Format),
+    /// Messages, with native histograms.
+    Protobuf,
+}
+
+impl Exposition {
+    /// What goes into `content-type`.
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Exposition::Text(format) => format.content_type(),
+            Exposition::Protobuf => protobuf::CONTENT_TYPE,
+        }
+    }
+}
+
+/// Protobuf, or else OpenMetrics, where a scraper names it and likes it no less than the others;
 /// the classic text for all others, whatever they say.
-pub(super) fn format(headers: &HeaderMap) -> Format {
-    let (mut open_metrics, mut classic) = (0, Best::default());
+pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
+    let (mut open_metrics, mut protobuf, mut classic) = (0, 0, Best::default());
     let lines = headers.get_all(header::ACCEPT).iter();
     let ranges = lines.filter_map(|line| line.to_str().ok());
     for range in ranges.flat_map(|line| line.split(',')).map(Range::parse) {
@@ -17,16 +37,21 @@ pub(super) fn format(headers: &HeaderMap) -> Format {
             "application/openmetrics-text" if range.speaks(VERSION) => {
                 open_metrics = open_metrics.max(range.quality);
             }
+            "application/vnd.google.protobuf" if range.is_delimited_families() => {
+                protobuf = protobuf.max(range.quality);
+            }
             "text/plain" => classic.offer(3, range.quality),
             "text/*" => classic.offer(2, range.quality),
             "*/*" => classic.offer(1, range.quality),
             _ => {}
         }
     }
-    if open_metrics > 0 && open_metrics >= classic.quality {
-        Format::OpenMetrics
+    if protobuf > 0 && protobuf >= open_metrics.max(classic.quality) {
+        Exposition::Protobuf
+    } else if open_metrics > 0 && open_metrics >= classic.quality {
+        Exposition::Text(Format::OpenMetrics)
     } else {
-        Format::Classic
+        Exposition::Text(Format::Classic)
     }
 }
 
@@ -64,6 +89,9 @@ impl Best {
 struct Range<'a> {
     name: String,
     version: Option<&'a str>,
+    /// `proto` and `encoding` of protobuf.
+    message: Option<&'a str>,
+    encoding: Option<&'a str>,
     /// In thousandths.
     quality: u16,
 }
@@ -72,11 +100,14 @@ impl Range<'_> {
     fn parse(text: &str) -> Range<'_> {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let (mut version, mut quality) = (None, 1000);
+        let (mut version, mut message, mut encoding) = (None, None, None);
+        let mut quality = 1000;
         for (key, value) in parts.filter_map(|part| part.split_once('=')) {
             let value = value.trim().trim_matches('"');
             match key.trim().to_ascii_lowercase().as_str() {
                 "version" => version = Some(value),
+                "proto" => message = Some(value),
+                "encoding" => encoding = Some(value),
                 "q" => quality = thousandths(value),
                 _ => {}
             }
@@ -84,8 +115,16 @@ impl Range<'_> {
         Range {
             name,
             version,
+            message,
+            encoding,
             quality,
         }
+    }
+
+    /// Whether the messages asked for are those of Prometheus, each behind its length.
+    fn is_delimited_families(&self) -> bool {
+        self.message == Some("io.prometheus.client.MetricFamily")
+            && self.encoding == Some("delimited")
     }
 
     /// Whether the version asked for, if any, is `ours`.
@@ -105,12 +144,12 @@ fn thousandths(text: &str) -> u16 {
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Format {
+    fn of(lines: &[&str]) -> Exposition {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(header::ACCEPT, line.parse().expect("a header"));
         }
-        format(&headers)
+        exposition(&headers)
     }
 
     #[test]
@@ -154,7 +193,11 @@ mod tests {
             &["text/plain;q=0.5", "application/openmetrics-text;q=0.9"],
             &["application/openmetrics-text;q=0.9, */*;q=0.8, text/plain;q=0.1"],
         ] {
-            assert_eq!(of(open_metrics), Format::OpenMetrics, "{open_metrics:?}");
+            assert_eq!(
+                of(open_metrics),
+                Exposition::Text(Format::OpenMetrics),
+                "{open_metrics:?}"
+            );
         }
         for classic in [
             &[][..],
@@ -168,7 +211,28 @@ mod tests {
             &["application/openmetrics-text;version=2.0.0, */*"],
             &["application/openmetrics-text;q=0.3, */*;q=0.8"],
         ] {
-            assert_eq!(of(classic), Format::Classic, "{classic:?}");
+            assert_eq!(
+                of(classic),
+                Exposition::Text(Format::Classic),
+                "{classic:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn protobuf_is_for_those_who_like_it_best_and_name_what_is_written() {
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for protobuf in [
+            native,
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+        ] {
+            assert_eq!(of(&[protobuf]), Exposition::Protobuf, "{protobuf}");
+        }
+        let worse = native.replace("q=0.6", "q=0.3");
+        assert_eq!(of(&[&worse]), Exposition::Text(Format::OpenMetrics));
+        for other in ["encoding=text", "encoding=compact-text", "proto=x"] {
+            let other = native.replace("encoding=delimited", other);
+            assert_eq!(of(&[&other]), Exposition::Text(Format::OpenMetrics));
         }
     }
 }

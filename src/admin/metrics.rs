@@ -1,5 +1,6 @@
 //! `/metrics`, and the address that has nothing else but health.
 
+use super::accept::Exposition;
 use super::access::{self, Guard};
 use super::{Admin, accept, api, health, only_get, working};
 use axum::Router;
@@ -36,24 +37,27 @@ pub(super) fn router(admin: Admin, gate: &Arc<working::Gate>, guard: Guard) -> R
 }
 
 pub(super) async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    let format = accept::format(&headers);
+    let exposition = accept::exposition(&headers);
     let now = (admin.clock)();
-    let figures = admin.meter.figures(now);
-    let text = admin.prometheus.render(now, &figures, format);
+    let stats = admin.meter.figures(now);
+    let body = match exposition {
+        Exposition::Text(format) => admin.prometheus.render(now, &stats, format).into_bytes(),
+        Exposition::Protobuf => admin.prometheus.render_protobuf(now, &stats),
+    };
     let head = [
-        (header::CONTENT_TYPE, format.content_type()),
+        (header::CONTENT_TYPE, exposition.content_type()),
         (header::VARY, "accept, accept-encoding"),
     ];
     if accept::takes_gzip(&headers) {
         let encoding = [(header::CONTENT_ENCODING, "gzip")];
-        return (head, encoding, gzip(text.as_bytes())).into_response();
+        return (head, encoding, gzip(&body)).into_response();
     }
-    (head, text).into_response()
+    (head, body).into_response()
 }
 
 /// The fastest level: the text repeats itself so much that it shrinks to a seventeenth.
-fn gzip(text: &[u8]) -> Vec<u8> {
+fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = encoder.write_all(text).and_then(|()| encoder.finish());
+    let written = encoder.write_all(body).and_then(|()| encoder.finish());
     written.expect("memory takes every write")
 }

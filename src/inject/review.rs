@@ -282,7 +282,7 @@ fn answer(injector: &Injector, body: &[u8], asked: Asked) -> Response {
 }
 
 async fn metrics(State(injector): State<Arc<Injector>>) -> Response {
-    let text = text::render(&injector.registry, Format::Classic);
+    let text = text::render(&injector.registry, Format::Classic, true);
     (
         [(header::CONTENT_TYPE, Format::Classic.content_type())],
         text,

@@ -133,6 +133,7 @@ class Observed:
 
     gauge: Gauge
     prometheus: Prometheus
+    native: Prometheus  # the same with native histograms
     traces: set
     sdks: dict  # by route, what each SDK saw of its calls
 
@@ -167,7 +168,11 @@ def observed(logs, tokengauge, gauge, simulator, engine):
         config.write_text(filled)
         proxy = gauge("observed", config=config)
         targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
-        with prometheus(logs / "observed", targets, [rules_of(tokengauge, config)]) as watching:
+        rules = [rules_of(tokengauge, config)]
+        with (
+            prometheus(logs / "observed", targets, rules) as watching,
+            prometheus(logs / "observed-native", targets, rules, native=True) as native,
+        ):
             # From then on every event is in the difference between two recordings.
             watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 3)
             traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
@@ -176,5 +181,5 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             watching.wait_for(f"sum(tokengauge_requests_total) == {proxy.metric('tokengauge_requests_total')}")
             watching.wait_for("sum(tokengauge_streams_in_flight) == 0", lambda value: value == 0)
             watching.wait_for_recordings(5)
-            watching.end = time.time()
-            yield Observed(proxy, watching, traces, sdks)
+            watching.end = native.end = time.time()
+            yield Observed(proxy, watching, native, traces, sdks)

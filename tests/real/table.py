@@ -25,7 +25,8 @@ def exposed(metric):
     """The names under which Prometheus keeps a metric."""
     if metric["kind"] != "histogram":
         return [metric["name"]]
-    return [metric["name"] + suffix for suffix in ("_bucket", "_count", "_sum")]
+    # A native histogram is one series under the name itself.
+    return [metric["name"] + suffix for suffix in ("", "_bucket", "_count", "_sum")]
 
 
 def used(expression):

@@ -86,7 +86,7 @@ def test_a_wrong_metric_or_label_would_be_noticed(tokengauge):
         "rate(tokengauge_request_total[5m])": "metric tokengauge_request_total",
         'tokengauge_requests_total{modle="x"}': "tokengauge_requests_total by label modle",
         "sum by (session) (rate(tokengauge_requests_total[5m]))": "grouping by session",
-        "tokengauge_token_ratio{}": "metric tokengauge_token_ratio",
+        "tokengauge_token_ratios{}": "metric tokengauge_token_ratios",
         'tokengauge_requests_total{le="1"}': "tokengauge_requests_total by label le",
     }.items():
         assert table.wrong(expression, metrics) == [problem]

@@ -1,22 +1,27 @@
 //! Latencies between tokens, in classes.
 
-/// Upper bounds, in seconds, of the classes that inter-token latencies are kept in.
+use crate::log_buckets;
+
+/// Upper bounds, in seconds, of the buckets that inter-token latencies are shown in; no class has
+/// latencies on both sides of one.
 pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
     0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08,
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
 
 /// Inter-token latencies, token-weighted: a frame with k tokens after a gap counts
-/// k times gap/k. Kept by class, with the exact sum of each class.
+/// k times gap/k. Kept by class, with the exact sum of each class: a class is the part of a
+/// [bucket](log_buckets) between two bounds, so that there are 1,500 of them at most.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterToken {
-    /// Those that are not empty, by class: a stream has a few of them.
+    /// Those that are not empty, ascending: a stream has some dozens of them.
     classes: Vec<Class>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Class {
-    number: u32,
+    /// Bucket, and bound within it.
+    number: (i16, u16),
     count: u32,
     sum: f64,
 }
@@ -24,7 +29,9 @@ struct Class {
 impl InterToken {
     /// `tokens` more with this latency, in seconds.
     pub fn record(&mut self, latency: f64, tokens: u64) {
-        let number = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency) as u32;
+        let bound = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency);
+        let bucket = log_buckets::number(latency).map_or(i16::MIN, |number| number as i16);
+        let number = (bucket, bound as u16);
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
         let found = self
             .classes

@@ -9,6 +9,7 @@ pub mod cells;
 pub mod finished;
 pub mod inter_token;
 pub mod lengths;
+pub mod log_buckets;
 pub mod memory;
 pub mod notice;
 pub mod observer;

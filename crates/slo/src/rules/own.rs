@@ -141,8 +141,10 @@ const ALERTS: &[Own] = &[
         alert: "TokengaugeSlow",
         severity: Ticket,
         held: 10,
-        expr: "histogram_quantile(0.99, sum by (PROXY, phase, le) \
-            (rate(tokengauge_proxy_overhead_seconds_bucket[5m]))) > 0.01",
+        expr: "(histogram_quantile(0.99, sum by (PROXY, phase) \
+            (rate(tokengauge_proxy_overhead_seconds[5m]))) \
+            or histogram_quantile(0.99, sum by (PROXY, phase, le) \
+            (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
         summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms",
         description: "One call in a hundred waited {{ $value | humanizeDuration }} or longer inside the proxy \
             ({{ $labels.phase }}).",

@@ -317,7 +317,7 @@ mod tests {
             let step = state.take(&read);
             show(&registry, "u", &read, &step);
             let format = crate::export::text::Format::Classic;
-            let text = crate::export::text::render(&registry, format);
+            let text = crate::export::text::render(&registry, format, true);
             let value = |metric: &Family<Gauge, _>| {
                 let start = format!("{}{{upstream=\"u\"}} ", metric.name);
                 let line = text.lines().find_map(|line| line.strip_prefix(&start));

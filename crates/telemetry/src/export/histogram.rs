@@ -1,6 +1,7 @@
 //! Observations by size, in buckets, with the last trace of each.
 
 use super::exemplar::Exemplar;
+use super::native;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ struct Observations {
     bounds: Arc<[f64]>,
     /// One more than bounds: the last has none.
     buckets: Box<[AtomicU64]>,
+    native: native::Buckets,
     sum: Float,
     /// The last one of each bucket; nothing before the first.
     exemplars: Mutex<Box<[Option<Exemplar>]>>,
@@ -33,6 +35,15 @@ pub struct Snapshot {
     pub exemplars: Box<[Option<Exemplar>]>,
 }
 
+impl Snapshot {
+    /// Makes one bucket of all, without traces.
+    pub(crate) fn merge_buckets(&mut self) {
+        self.buckets = vec![self.buckets.iter().sum()];
+        self.bounds = [].into();
+        self.exemplars = [].into();
+    }
+}
+
 impl metrics::HistogramFn for Histogram {
     fn record(&self, value: f64) {
         self.record_many(value, 1);
@@ -46,6 +57,7 @@ impl Histogram {
         Histogram(Arc::new(Observations {
             bounds,
             buckets,
+            native: native::Buckets::default(),
             sum: Float::default(),
             exemplars: Mutex::default(),
         }))
@@ -60,6 +72,7 @@ impl Histogram {
     pub fn record_many(&self, value: f64, count: u64) {
         let bucket = self.bucket(value);
         self.0.buckets[bucket].fetch_add(count, Ordering::Relaxed);
+        self.0.native.record(value, count);
         self.0.sum.add(value * count as f64);
     }
 
@@ -92,6 +105,11 @@ impl Histogram {
             sum: self.0.sum.value(),
             exemplars: held.lock().clone(),
         }
+    }
+
+    /// Its native buckets now.
+    pub(crate) fn native(&self) -> native::Counts {
+        self.0.native.counts()
     }
 
     fn bucket(&self, value: f64) -> usize {

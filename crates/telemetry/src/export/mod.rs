@@ -10,6 +10,7 @@ pub mod names;
 pub mod otlp;
 pub mod process;
 pub mod prometheus;
+pub mod protobuf;
 pub mod quota;
 pub mod registry;
 pub mod runtime;
@@ -18,4 +19,5 @@ pub mod text;
 
 mod histogram;
 mod label_values;
+mod native;
 mod series;

@@ -5,12 +5,14 @@ use super::label_values::{Models, UNKNOWN};
 use super::labels;
 use super::names::{self, Family};
 use super::process;
+use super::protobuf;
 use super::registry::{Counter, Gauge, Histogram, Registry, Threshold};
 use super::series::{Identity, Series, THROUGHPUT, Watching, record_known};
 use super::text::{self, Format};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::FailureKind;
@@ -34,6 +36,7 @@ pub struct Prometheus {
     head_overhead: Histogram,
     chunk_overhead: Histogram,
     asked: Mutex<Vec<Ask>>,
+    classic_histograms: AtomicBool,
 }
 
 impl Prometheus {
@@ -57,6 +60,7 @@ impl Prometheus {
             no_workload: NO_WORKLOAD.into(),
             series: RwLock::default(),
             asked: Mutex::default(),
+            classic_histograms: AtomicBool::new(true),
             registry,
         };
         let registry = &prometheus.registry;
@@ -122,10 +126,26 @@ impl Prometheus {
         self.registry.series(&names::EXPORT_FAILURES, &labels)
     }
 
+    /// Whether histograms have the buckets of the table (they do unless told otherwise), or native
+    /// ones alone, which text formats do not have.
+    pub fn set_classic_histograms(&self, shown: bool) {
+        self.classic_histograms.store(shown, Ordering::Relaxed);
+    }
+
     /// Everything as it is at `now`.
     pub fn render(&self, now: Instant, figures: &MeterStats, format: Format) -> String {
         self.refresh(now, figures);
-        text::render(&self.registry, format)
+        text::render(&self.registry, format, self.shows_classic_histograms())
+    }
+
+    /// The same with native histograms.
+    pub fn render_protobuf(&self, now: Instant, figures: &MeterStats) -> Vec<u8> {
+        self.refresh(now, figures);
+        protobuf::render(&self.registry, self.shows_classic_histograms())
+    }
+
+    fn shows_classic_histograms(&self) -> bool {
+        self.classic_histograms.load(Ordering::Relaxed)
     }
 
     /// Brings what is only known when asked up to `now`.

@@ -68,11 +68,42 @@ pub(crate) enum AnyCell {
     Histogram(Histogram),
 }
 
-/// One metric and its series, by their labels as the text formats write them.
+/// The labels of a series, in the order of the definition.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SeriesLabels(Vec<Label>);
+
+impl SeriesLabels {
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|label| (label.key(), label.value()))
+    }
+
+    /// As the text formats write them, without braces.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::with_capacity(96);
+        for (name, value) in self.pairs() {
+            let comma = if text.is_empty() { "" } else { "," };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{comma}{name}=\"");
+            for character in value.chars() {
+                match character {
+                    '\\' => text.push_str("\\\\"),
+                    '"' => text.push_str("\\\""),
+                    '\n' => text.push_str("\\n"),
+                    other => text.push(other),
+                }
+            }
+            text.push('"');
+        }
+        text
+    }
+}
+
+/// One metric and its series.
 #[derive(Debug)]
 pub(crate) struct FamilySeries {
     pub metric: &'static Metric,
-    pub series: BTreeMap<String, AnyCell>,
+    pub series: BTreeMap<SeriesLabels, AnyCell>,
 }
 
 /// Makes the cells of new series.
@@ -173,10 +204,10 @@ impl Registry {
 
     /// Every metric that has series, in the order of the table.
     pub(crate) fn families(&self) -> Vec<FamilySeries> {
-        let mut series: HashMap<String, BTreeMap<String, AnyCell>> = HashMap::new();
+        let mut series: HashMap<String, BTreeMap<SeriesLabels, AnyCell>> = HashMap::new();
         let mut add = |key: &Key, cell| {
             let family = series.entry(key.name().to_owned()).or_default();
-            family.insert(labels(key), cell);
+            family.insert(SeriesLabels(key.labels().cloned().collect()), cell);
         };
         self.cells.visit_counters(|key, cell| {
             add(key, AnyCell::Counter(Counter::sharing(Arc::clone(cell))));
@@ -219,26 +250,6 @@ fn key<L: LabelSet>(metric: &Metric, labels: &L) -> Key {
     let labels = L::NAMES.iter().zip(labels.values());
     let labels = labels.map(|(name, value)| Label::new(*name, value.to_owned()));
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
-}
-
-/// The labels as both text formats write them, without braces.
-fn labels(key: &Key) -> String {
-    let mut text = String::with_capacity(96);
-    for label in key.labels() {
-        let comma = if text.is_empty() { "" } else { "," };
-        // Writing to a string does not fail.
-        let _ = write!(text, "{comma}{}=\"", label.key());
-        for character in label.value().chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                '"' => text.push_str("\\\""),
-                '\n' => text.push_str("\\n"),
-                other => text.push(other),
-            }
-        }
-        text.push('"');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -300,7 +311,8 @@ mod tests {
             upstream: "a\"b\\c\nd",
             route: "r",
         };
-        let text = labels(&key(&names::STREAMS_IN_FLIGHT, &values));
+        let key = key(&names::STREAMS_IN_FLIGHT, &values);
+        let text = SeriesLabels(key.labels().cloned().collect()).text();
         assert_eq!(text, r#"upstream="a\"b\\c\nd",route="r""#);
     }
 }

@@ -26,12 +26,13 @@ impl Format {
     }
 }
 
-/// All series of `registry`, in the order of the table.
-pub fn render(registry: &Registry, format: Format) -> String {
+/// All series of `registry`, in the order of the table. Without `classic` histograms one of them
+/// has its sum and its count alone: text has no other buckets.
+pub fn render(registry: &Registry, format: Format, classic: bool) -> String {
     let mut text = String::with_capacity(64 * 1024);
     for family in registry.families() {
         // Writing to a string does not fail.
-        let _ = write_family(&mut text, &family, format);
+        let _ = write_family(&mut text, &family, format, classic);
     }
     if format == Format::OpenMetrics {
         text.push_str("# EOF\n");
@@ -39,11 +40,13 @@ pub fn render(registry: &Registry, format: Format) -> String {
     text
 }
 
-fn write_family(text: &mut String, family: &FamilySeries, format: Format) -> Result {
+fn write_family(text: &mut String, family: &FamilySeries, format: Format, classic: bool) -> Result {
     let metric = family.metric;
     write_head(text, metric, format)?;
     let name = metric.name;
     for (labels, cell) in &family.series {
+        let labels = labels.text();
+        let labels = labels.as_str();
         match cell {
             AnyCell::Counter(counter) => {
                 writeln!(text, "{name}{} {}", Braced(labels), counter.value())?;
@@ -55,7 +58,11 @@ fn write_family(text: &mut String, family: &FamilySeries, format: Format) -> Res
                 writeln!(text, "{name}{} {}", Braced(labels), Number(gauge.value()))?;
             }
             AnyCell::Histogram(histogram) => {
-                write_histogram(text, name, labels, &histogram.snapshot(), format)?;
+                let mut now = histogram.snapshot();
+                if !classic {
+                    now.merge_buckets();
+                }
+                write_histogram(text, name, labels, &now, format)?;
             }
         }
     }
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn classic_text_has_help_and_type_and_no_exemplars() {
-        let text = render(&registry(), Format::Classic);
+        let text = render(&registry(), Format::Classic, true);
         for line in [
             "# TYPE tokengauge_rate_limited_total counter",
             "tokengauge_rate_limited_total{upstream=\"u\",route=\"r\"} 3",
@@ -214,7 +221,7 @@ mod tests {
 
     #[test]
     fn open_metrics_names_families_units_and_traces() {
-        let text = render(&registry(), Format::OpenMetrics);
+        let text = render(&registry(), Format::OpenMetrics, true);
         let trace = format!("{:032x}", 0xabc);
         let exemplar = format!(
             "tokengauge_token_ratio_bucket{{upstream=\"u\",route=\"r\",model=\"m\",workload=\"w\",le=\"1.1\"}} 1 # {{trace_id=\"{trace}\"}} 1.1 1700000000.250"
@@ -233,5 +240,23 @@ mod tests {
         }
         assert_eq!(text.matches("trace_id").count(), 1);
         assert!(text.ends_with("\n# EOF\n"));
+    }
+
+    #[test]
+    fn without_classic_histograms_their_sum_and_count_are_left() {
+        for format in [Format::Classic, Format::OpenMetrics] {
+            let text = render(&registry(), format, false);
+            let labels = "upstream=\"u\",route=\"r\",model=\"m\",workload=\"w\"";
+            let ratio: Vec<_> = text
+                .lines()
+                .filter(|line| line.starts_with("tokengauge_token_ratio"))
+                .collect();
+            let expected = [
+                format!("tokengauge_token_ratio_bucket{{{labels},le=\"+Inf\"}} 2"),
+                format!("tokengauge_token_ratio_sum{{{labels}}} 100.1"),
+                format!("tokengauge_token_ratio_count{{{labels}}} 2"),
+            ];
+            assert_eq!(ratio, expected);
+        }
     }
 }
