@@ -184,8 +184,19 @@ struct World {
     calls: usize,
 }
 
-/// The sizes of what is exported: series, bytes, bytes as gzip.
-type Sizes = [f64; 3];
+/// The sizes of what is exported: series, series where histograms are native alone, kilobytes,
+/// kilobytes as gzip.
+type Sizes = [f64; 4];
+
+/// How many series a scraper of native histograms keeps: one of each histogram.
+fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
+    let bare = |line: &&str| {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        let classic = name.ends_with("_bucket") || name.ends_with("_sum");
+        !(classic && tokengauge::export::names::all().all(|metric| metric.name != name))
+    };
+    samples.filter(bare).count()
+}
 
 impl World {
     async fn new() -> World {
@@ -258,7 +269,8 @@ impl World {
                 gzip.write_all(body.as_bytes()).expect("written");
                 let gzip = gzip.finish().expect("packed").len();
                 return [
-                    samples.count() as f64,
+                    samples.clone().count() as f64,
+                    native_series(samples) as f64,
                     body.len() as f64 / 1e3,
                     gzip as f64 / 1e3,
                 ];
@@ -319,9 +331,9 @@ async fn rows_off() -> Vec<String> {
     let three = world.sizes(calls).await;
     let calls = usual(world.proxy(), "m3", "chat").await;
     let four = world.sizes(calls).await;
-    let more = |to: Sizes, from: Sizes| [to[0] - from[0], to[1] - from[1]];
+    let more = |to: Sizes, from: Sizes| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
     let every = |seconds: f64| two[0] * 1000.0 / seconds;
-    let rows: [(&str, &[f64]); 8] = [
+    let rows: [(&str, &[f64]); 9] = [
         ("before the first call", &none),
         ("one model, as an agent uses it", &one),
         ("two models, as an agent uses them", &two),
@@ -329,6 +341,7 @@ async fn rows_off() -> Vec<String> {
         ("a model more, worst case", &more(three, two)),
         ("a workload more of a model", &more(four, three)),
         ("active series", &[two[0] * 1000.0; 2]),
+        ("active series, native alone", &[two[1] * 1000.0; 2]),
         ("samples per second", &[every(15.0), every(60.0)]),
     ];
     rows.iter()
