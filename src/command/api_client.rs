@@ -74,7 +74,7 @@ impl Proxy {
         let answer = fetch(request, PATIENCE).await.map_err(|error| {
             format!("{url}: {error}; is the proxy running there? --admin names its address")
         })?;
-        match answer.status {
+        match answer.status.as_u16() {
             200 => Ok(answer.body),
             401 => Err(format!(
                 "{url}: the proxy wants the token of its [admin], and this is {}: \

@@ -146,13 +146,13 @@ impl Line {
         };
         for (request, told) in messages {
             match fetch(request, PATIENCE).await {
-                Ok(answer) if (200..300).contains(&answer.status) => {
+                Ok(answer) if answer.status.is_success() => {
                     self.outbox.sent(now(), &told);
                     self.keep().await;
                 }
                 Ok(answer) => {
-                    let reason = format!("answered {}", answer.status);
-                    return self.failed(&reason, answer.retry_after);
+                    let reason = format!("answered {}", answer.status.as_u16());
+                    return self.failed(&reason, answer.retry_after());
                 }
                 Err(error) => return self.failed(&error.to_string(), None),
             }

@@ -54,8 +54,8 @@ async fn once(url: &Uri, tls: &ClientTls) -> io::Result<String> {
     }
     let request = Request::get(url).body(Bytes::new());
     let answer = fetch_with(request.map_err(io::Error::other)?, PATIENCE, tls).await?;
-    match answer.status {
-        200..=299 => Ok(answer.status.to_string()),
+    match answer.status.as_u16() {
+        200..=299 => Ok(answer.status.as_str().to_owned()),
         status => Err(io::Error::other(format!("answered {status}"))),
     }
 }

@@ -1,30 +1,245 @@
-//! One HTTP request that is no agent's: to an alert's receiver, or to the API of a running
-//! proxy. HTTP/1.1, TLS where the URL says so.
+//! HTTP requests to somebody who is no upstream: an alert's receiver, a collector of OTLP, an
+//! engine's metrics, a proxy of ours that is asked how it stands.
 
 use crate::endpoint::Protocol;
-use crate::tls::{ClientTls, Connector};
+use crate::tls::{ClientTls, Connector, Invalid};
 use bytes::Bytes;
-use http::{Request, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::uri::Scheme;
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
-/// Bytes of an answer's body that are read at most.
+/// What of an answer is read at most, unless somebody asks for less.
 const MAX_ANSWER: usize = 32 << 20;
 
-/// An HTTP response.
+/// An answer, whole.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// The whole body.
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
     pub body: Bytes,
-    /// How long to wait before the next try, where it says so.
-    pub retry_after: Option<Duration>,
+    /// The headers behind its body.
+    pub trailers: HeaderMap,
+}
+
+impl Answer {
+    /// How long to wait before the next try, where it says so in seconds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let value = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+        value.parse().ok().map(Duration::from_secs)
+    }
+}
+
+/// Why there is no client for a URL.
+#[derive(Debug, thiserror::Error)]
+pub enum NoClient {
+    /// It names no host.
+    #[error("the URL names no host")]
+    NoHost,
+    /// Its scheme is another.
+    #[error("the URL must start with http:// or https://")]
+    Scheme,
+    /// A file that TLS needs cannot be used.
+    #[error(transparent)]
+    Tls(#[from] Invalid),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No connection, or no TLS on it.
+    #[error("{0}")]
+    Connect(io::Error),
+    /// The connection was lost, or what came is not HTTP.
+    #[error("{0}")]
+    Exchange(#[from] hyper::Error),
+    /// The answer is larger than so many bytes.
+    #[error("sent more than {0} bytes")]
+    TooLarge(usize),
+}
+
+/// Sends requests to one address.
+#[derive(Debug)]
+pub struct Client {
+    host: String,
+    port: u16,
+    authority: header::HeaderValue,
+    tls: Option<Connector>,
+    http2: bool,
+    max_answer: usize,
+    /// The connection of the last request, where the next one may use it.
+    kept: Option<Mutex<Option<Connection>>>,
+}
+
+impl Client {
+    /// A client for the address in `url`, with a connection for each request. HTTP/2 without TLS
+    /// is spoken where `protocol` is HTTP/2.
+    ///
+    /// # Errors
+    /// Where the URL names no host or is neither `http` nor `https`, or a file that TLS needs
+    /// cannot be used.
+    pub fn new(url: &Uri, tls: &ClientTls, protocol: Protocol) -> Result<Client, NoClient> {
+        let authority = url.authority().ok_or(NoClient::NoHost)?;
+        let secure = match url.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            _ => return Err(NoClient::Scheme),
+        };
+        let connector = secure.then(|| Connector::new(tls, protocol)).transpose()?;
+        let named = authority.as_str().rsplit('@').next().unwrap_or_default();
+        Ok(Client {
+            host: authority.host().to_owned(),
+            port: authority
+                .port_u16()
+                .unwrap_or(if secure { 443 } else { 80 }),
+            authority: named.parse().map_err(|_| NoClient::NoHost)?,
+            tls: connector,
+            http2: protocol == Protocol::Http2,
+            max_answer: MAX_ANSWER,
+            kept: None,
+        })
+    }
+
+    /// Reads no more than so many bytes of an answer.
+    pub fn max_answer(self, max_answer: usize) -> Client {
+        Client { max_answer, ..self }
+    }
+
+    /// Uses a connection again where it is still there; requests wait for each other.
+    pub fn keep_alive(self) -> Client {
+        let kept = Some(Mutex::default());
+        Client { kept, ..self }
+    }
+
+    /// Host and port, as messages name them.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Sends a request and gives the whole answer. Where a kept connection turns out to be gone it
+    /// is sent again over a new one: it must be one that may arrive twice.
+    ///
+    /// # Errors
+    /// Where there is no answer. It waits as long as it takes.
+    pub async fn send(&self, request: &Request<Bytes>) -> Result<Answer, Failure> {
+        let Some(kept) = &self.kept else {
+            return self.connect().await?.send(self, request).await;
+        };
+        let mut kept = kept.lock().await;
+        if let Some(mut connection) = kept.take()
+            && let Ok(answer) = connection.send(self, request).await
+        {
+            *kept = Some(connection);
+            return Ok(answer);
+        }
+        let mut connection = self.connect().await?;
+        let answer = connection.send(self, request).await?;
+        *kept = Some(connection);
+        Ok(answer)
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let address = (self.host.trim_matches(['[', ']']), self.port);
+        let tcp = TcpStream::connect(address)
+            .await
+            .map_err(Failure::Connect)?;
+        let _ = tcp.set_nodelay(true);
+        let Some(tls) = &self.tls else {
+            return Connection::new(tcp, self.http2).await;
+        };
+        let stream = tls.connect(tcp, &self.host).await;
+        let stream = stream.map_err(Failure::Connect)?;
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Connection::new(stream, self.http2 || http2).await
+    }
+}
+
+/// A connection, which ends when it is dropped.
+#[derive(Debug)]
+struct Connection {
+    sender: Sender,
+    _driver: JoinSet<()>,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    async fn new<S>(stream: S, http2: bool) -> Result<Connection, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let io = TokioIo::new(stream);
+        let mut driver = JoinSet::new();
+        let sender = if http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            driver.spawn(async { drop(connection.await) });
+            Sender::Http2(sender)
+        } else {
+            let (sender, connection) = http1::handshake(io).await?;
+            driver.spawn(async { drop(connection.await) });
+            Sender::Http1(sender)
+        };
+        Ok(Connection {
+            sender,
+            _driver: driver,
+        })
+    }
+
+    async fn send(&mut self, client: &Client, request: &Request<Bytes>) -> Result<Answer, Failure> {
+        let mut request = request.clone().map(Full::new);
+        let response = match &mut self.sender {
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            // HTTP/1 has the path in the target and the address in `host`.
+            Sender::Http1(sender) => {
+                let target = request.uri().path_and_query().cloned();
+                *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
+                let headers = request.headers_mut();
+                headers.insert(header::HOST, client.authority.clone());
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        };
+        whole(response, client.max_answer).await
+    }
+}
+
+async fn whole(response: Response<Incoming>, max_answer: usize) -> Result<Answer, Failure> {
+    let (head, body) = response.into_parts();
+    if body.size_hint().lower() > max_answer as u64 {
+        return Err(Failure::TooLarge(max_answer));
+    }
+    let collected = Limited::new(body, max_answer).collect().await;
+    let collected = collected.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(error) => Failure::Exchange(*error),
+        Err(other) => {
+            debug_assert!(other.is::<LengthLimitError>());
+            Failure::TooLarge(max_answer)
+        }
+    })?;
+    Ok(Answer {
+        status: head.status,
+        headers: head.headers,
+        trailers: collected.trailers().cloned().unwrap_or_default(),
+        body: collected.to_bytes(),
+    })
 }
 
 /// Sends `request`, whose target is a whole URL, and waits at most `patience` for all
@@ -45,64 +260,16 @@ pub async fn fetch_with(
     patience: Duration,
     tls: &ClientTls,
 ) -> io::Result<Answer> {
-    match tokio::time::timeout(patience, exchange(request, tls)).await {
-        Ok(answer) => answer,
+    let client = Client::new(request.uri(), tls, Protocol::Http1);
+    let client = client.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    match tokio::time::timeout(patience, client.send(&request)).await {
+        Ok(answer) => answer.map_err(|failure| match failure {
+            Failure::Connect(error) => error,
+            other => io::Error::other(other),
+        }),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             format!("no answer within {}", humantime::format_duration(patience)),
         )),
     }
-}
-
-async fn exchange(request: Request<Bytes>, client: &ClientTls) -> io::Result<Answer> {
-    let uri = request.uri().clone();
-    let wrong = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
-    let host = uri.host().ok_or_else(|| wrong("the URL names no host"))?;
-    let tls = match uri.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        _ => return Err(wrong("the URL must start with http:// or https://")),
-    };
-    let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
-    if !tls {
-        return send(tcp, request, &uri).await;
-    }
-    let connector = Connector::new(client, Protocol::Http1);
-    let connector = connector.map_err(io::Error::other)?;
-    send(connector.connect(tcp, host).await?, request, &uri).await
-}
-
-async fn send<S>(stream: S, request: Request<Bytes>, uri: &Uri) -> io::Result<Answer>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut parts, body) = request.into_parts();
-    let target = uri.path_and_query().map_or("/", |path| path.as_str());
-    parts.uri = target.parse().map_err(io::Error::other)?;
-    if let Some(authority) = uri.authority() {
-        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
-        parts
-            .headers
-            .insert(header::HOST, host.parse().map_err(io::Error::other)?);
-    }
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    let connection = tokio::spawn(connection);
-    let request = Request::from_parts(parts, Full::new(body));
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(io::Error::other)?;
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, MAX_ANSWER).collect().await;
-    connection.abort();
-    let retry_after = head.headers.get(header::RETRY_AFTER);
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    Ok(Answer {
-        status: head.status.as_u16(),
-        body: body.map_err(io::Error::other)?.to_bytes(),
-        retry_after: retry_after.map(Duration::from_secs),
-    })
 }

@@ -1,5 +1,6 @@
 //! How a server that requests are sent to is addressed.
 
+use http::Uri;
 use http::uri::{Authority, Scheme};
 
 /// One server of an upstream.
@@ -11,6 +12,21 @@ pub struct Endpoint {
     pub authority: Authority,
     /// Put before the path of every request; no trailing slash, may be empty.
     pub base_path: String,
+}
+
+impl Endpoint {
+    /// Its URL, where the base path is the whole path.
+    pub fn url(&self) -> Uri {
+        let path = match self.base_path.as_str() {
+            "" => "/",
+            path => path,
+        };
+        let url = Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(path);
+        url.build().expect("its parts were those of a URL")
+    }
 }
 
 /// The HTTP version towards an upstream.

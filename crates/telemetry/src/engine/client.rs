@@ -3,19 +3,11 @@
 
 use super::Scrape;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, HOST};
-use http::uri::Scheme;
-use http::{Request, StatusCode};
-use http_body::Body;
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::header::{ACCEPT, CONNECTION};
+use http::{HeaderValue, Request, StatusCode};
 use std::time::Duration;
+use tokengauge_net::client::{self, NoClient};
 use tokengauge_net::endpoint::Protocol;
-use tokengauge_net::tls::{Connector, Invalid};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// Bytes of an answer; engines need a tenth of it.
@@ -72,83 +64,47 @@ impl Failure {
 
 /// Where an engine's metrics are.
 pub(super) struct Client {
-    scrape: Scrape,
+    client: client::Client,
+    request: Request<Bytes>,
     patience: Duration,
-    tls: Option<Connector>,
 }
 
 impl Client {
     /// Reads the files that TLS needs.
-    pub(super) fn new(scrape: Scrape) -> Result<Client, Invalid> {
-        let secure = scrape.endpoint.scheme == Scheme::HTTPS;
-        let tls = secure.then(|| Connector::new(&scrape.tls, Protocol::Http1));
+    pub(super) fn new(scrape: &Scrape) -> Result<Client, NoClient> {
+        let url = scrape.endpoint.url();
+        let client = client::Client::new(&url, &scrape.tls, Protocol::Http1)?;
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = url;
+        let headers = request.headers_mut();
+        let accept = HeaderValue::from_static("text/plain;version=0.0.4");
+        headers.insert(ACCEPT, accept);
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
         Ok(Client {
+            client: client.max_answer(MAX_BYTES),
+            request,
             patience: PATIENCE.min(scrape.interval.max(Duration::from_secs(1))),
-            tls: tls.transpose()?,
-            scrape,
         })
     }
 
     /// The metrics as text.
     pub(super) async fn fetch(&self) -> Result<String, Failure> {
-        match timeout(self.patience, self.fetch_slowly()).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure::Timeout(self.patience)),
+        let answer = timeout(self.patience, self.client.send(&self.request)).await;
+        let answer = answer.map_err(|_| Failure::Timeout(self.patience))??;
+        if answer.status != StatusCode::OK {
+            return Err(Failure::Status(answer.status));
         }
-    }
-
-    async fn fetch_slowly(&self) -> Result<String, Failure> {
-        let authority = &self.scrape.endpoint.authority;
-        let host = authority.host().trim_matches(['[', ']']);
-        let default = if self.tls.is_some() { 443 } else { 80 };
-        let port = authority.port_u16().unwrap_or(default);
-        let unreachable = |error: std::io::Error| Failure::Unreachable(error.to_string());
-        let tcp = TcpStream::connect((host, port))
-            .await
-            .map_err(unreachable)?;
-        match &self.tls {
-            None => self.ask(tcp).await,
-            Some(tls) => {
-                let stream = tls.connect(tcp, host).await.map_err(unreachable)?;
-                self.ask(stream).await
-            }
-        }
-    }
-
-    async fn ask<I>(&self, io: I) -> Result<String, Failure>
-    where
-        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let unreadable = |error: hyper::Error| Failure::Unreadable(error.to_string());
-        let endpoint = &self.scrape.endpoint;
-        let request = Request::get(endpoint.base_path.as_str())
-            .header(HOST, endpoint.authority.as_str())
-            .header(ACCEPT, "text/plain;version=0.0.4")
-            .header(CONNECTION, "close")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| Failure::Unreadable(error.to_string()))?;
-        let (mut send, connection) = http1::handshake(TokioIo::new(io))
-            .await
-            .map_err(unreadable)?;
-        // Ends with this function, whatever comes.
-        let mut driver = JoinSet::new();
-        driver.spawn(connection);
-        let response = send.send_request(request).await.map_err(unreadable)?;
-        if response.status() != StatusCode::OK {
-            return Err(Failure::Status(response.status()));
-        }
-        if response.body().size_hint().lower() > MAX_BYTES as u64 {
-            return Err(Failure::TooLarge);
-        }
-        let body = Limited::new(response.into_body(), MAX_BYTES);
-        let bytes = body.collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                Failure::TooLarge
-            } else {
-                Failure::Unreadable(error.to_string())
-            }
-        })?;
-        String::from_utf8(bytes.to_bytes().into())
+        String::from_utf8(answer.body.into())
             .map_err(|_| Failure::Unreadable("not UTF-8".to_owned()))
+    }
+}
+
+impl From<client::Failure> for Failure {
+    fn from(failure: client::Failure) -> Failure {
+        match failure {
+            client::Failure::Connect(error) => Failure::Unreachable(error.to_string()),
+            client::Failure::Exchange(error) => Failure::Unreadable(error.to_string()),
+            client::Failure::TooLarge(_) => Failure::TooLarge,
+        }
     }
 }

@@ -13,9 +13,9 @@ use client::{Client, Failure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_meter::Meter;
+use tokengauge_net::client::NoClient;
 use tokengauge_net::endpoint::Endpoint;
 use tokengauge_net::tls::ClientTls;
-use tokengauge_net::tls::Invalid;
 use tokio::time::MissedTickBehavior;
 pub use view::{Spent, View};
 
@@ -69,7 +69,7 @@ impl Watcher {
         scrape: &Scrape,
         prometheus: &Arc<Prometheus>,
         meter: &Arc<Meter>,
-    ) -> Result<Watcher, Invalid> {
+    ) -> Result<Watcher, NoClient> {
         let registry = prometheus.registry();
         let upstream = &*scrape.upstream;
         registry.series(&names::UPSTREAM_UP, &Upstream { upstream });
@@ -78,7 +78,7 @@ impl Watcher {
             registry.series(&names::UPSTREAM_SCRAPE_FAILURES, &labels);
         }
         Ok(Watcher {
-            client: Client::new(scrape.clone())?,
+            client: Client::new(scrape)?,
             scrape: scrape.clone(),
             prometheus: Arc::clone(prometheus),
             meter: Arc::clone(meter),

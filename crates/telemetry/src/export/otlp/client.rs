@@ -8,23 +8,17 @@ use super::losses::{Failure, Losses, Reason};
 use super::retry::{self, Again, Attempt, Backoff};
 use super::settings::{Destination, Transport};
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_net::client::{self, Answer, NoClient};
 use tokengauge_net::endpoint::Protocol;
-use tokengauge_net::tls::{Connector, Invalid};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 /// Bytes read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
@@ -43,31 +37,16 @@ pub struct Client {
 #[derive(Debug)]
 struct Receiver {
     destination: Destination,
-    tls: Option<Connector>,
-    connection: Mutex<Option<Connection>>,
+    client: client::Client,
     losses: Arc<Losses>,
     /// Whether the process ends: nothing is waited for any more.
     closing: watch::Sender<bool>,
-}
-
-#[derive(Debug)]
-enum Connection {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 /// A message that was not taken, whatever was tried. The losses get the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the message was not delivered")]
 pub(super) struct Undelivered;
-
-/// An answer, whole.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) head: http::HeaderMap,
-    pub(super) trailers: http::HeaderMap,
-    pub(super) body: Bytes,
-}
 
 impl Client {
     /// No connection yet.
@@ -78,17 +57,15 @@ impl Client {
         destination: Destination,
         losses: Arc<Losses>,
         around: &ExporterContext,
-    ) -> Result<Client, Invalid> {
+    ) -> Result<Client, NoClient> {
         let protocol = match destination.transport {
             Transport::Grpc => Protocol::Http2,
             Transport::Http => Protocol::Auto,
         };
-        let secure = destination.url.scheme() == Some(&http::uri::Scheme::HTTPS);
-        let tls = secure.then(|| Connector::new(&destination.tls, protocol));
+        let client = client::Client::new(&destination.url, &destination.tls, protocol)?;
         let receiver = Receiver {
-            tls: tls.transpose()?,
+            client: client.max_answer(MAX_ANSWER).keep_alive(),
             destination,
-            connection: Mutex::default(),
             losses,
             closing: watch::Sender::new(false),
         };
@@ -193,33 +170,29 @@ impl Receiver {
         }
     }
 
-    /// One exchange; over a new connection where the kept one turns out to be gone.
     async fn exchange(&self, message: &Bytes, gzip: bool) -> Result<Answer, Failure> {
-        let mut kept = self.connection.lock().await;
-        if let Some(mut connection) = kept.take()
-            && let Ok(answer) = connection.send(self.request(message, gzip)).await
-        {
-            *kept = Some(connection);
-            return Ok(answer);
-        }
-        let mut connection = self.connect().await?;
-        let answer = connection.send(self.request(message, gzip)).await;
-        let answer = answer.map_err(|error| Failure {
-            reason: Reason::Connect,
-            message: format!("the connection to the receiver was lost: {error}"),
-        })?;
-        *kept = Some(connection);
-        Ok(answer)
+        let answer = self.client.send(&self.request(message, gzip)).await;
+        answer.map_err(|failure| {
+            let message = match failure {
+                client::Failure::Connect(error) => {
+                    format!("no connection to {}: {error}", self.client.address())
+                }
+                other => format!("the connection to the receiver was lost: {other}"),
+            };
+            Failure {
+                reason: Reason::Connect,
+                message,
+            }
+        })
     }
 
-    fn request(&self, message: &Bytes, gzip: bool) -> Request<Full<Bytes>> {
-        let body = match self.destination.transport {
+    fn request(&self, message: &Bytes, gzip: bool) -> Request<Bytes> {
+        let mut request = Request::new(match self.destination.transport {
             Transport::Grpc => grpc::frame(message, gzip),
             Transport::Http => message.clone(),
-        };
-        let mut request = Request::post(self.destination.url.clone())
-            .body(Full::new(body))
-            .expect("a URL is a target");
+        });
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.destination.url.clone();
         let headers = request.headers_mut();
         for (name, value) in &self.destination.headers {
             headers.insert(name, value.clone());
@@ -238,32 +211,6 @@ impl Receiver {
         }
         request
     }
-
-    async fn connect(&self) -> Result<Connection, Failure> {
-        let url = &self.destination.url;
-        let host = url.host().unwrap_or_default();
-        let default = if self.tls.is_some() { 443 } else { 80 };
-        let port = url.port_u16().unwrap_or(default);
-        let unreachable = |error: &dyn std::fmt::Display| Failure {
-            reason: Reason::Connect,
-            message: format!("no connection to {host}:{port}: {error}"),
-        };
-        let address = (host.trim_matches(['[', ']']), port);
-        let tcp = TcpStream::connect(address).await;
-        let tcp = tcp.map_err(|error| unreachable(&error))?;
-        let _ = tcp.set_nodelay(true);
-        let grpc = self.destination.transport == Transport::Grpc;
-        let connected = match &self.tls {
-            None => handshake(tcp, grpc).await,
-            Some(tls) => {
-                let stream = tls.connect(tcp, host).await;
-                let stream = stream.map_err(|error| unreachable(&error))?;
-                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                handshake(stream, grpc || http2).await
-            }
-        };
-        connected.map_err(|error| unreachable(&error))
-    }
 }
 
 /// The body of an answer that says yes.
@@ -281,59 +228,6 @@ fn judge(answer: Answer) -> Result<Bytes, Attempt> {
             reason,
             message: format!("the receiver answered {}", answer.status),
         },
-        again: retry::of_status(answer.status, &answer.head, SystemTime::now()),
-    })
-}
-
-/// Starts a connection, which ends when nobody sends on it any more.
-async fn handshake<S>(stream: S, http2: bool) -> hyper::Result<Connection>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let io = TokioIo::new(stream);
-    if http2 {
-        let (send, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-        tokio::spawn(connection);
-        return Ok(Connection::Http2(send));
-    }
-    let (send, connection) = http1::handshake(io).await?;
-    tokio::spawn(connection);
-    Ok(Connection::Http1(send))
-}
-
-impl Connection {
-    async fn send(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
-        let response = match self {
-            Connection::Http2(send) => {
-                send.ready().await?;
-                send.send_request(request).await?
-            }
-            Connection::Http1(send) => {
-                address(&mut request)?;
-                send.ready().await?;
-                send.send_request(request).await?
-            }
-        };
-        whole(response).await
-    }
-}
-
-/// HTTP/1 has the path in the target and the address in `host`.
-fn address(request: &mut Request<Full<Bytes>>) -> Result<(), HttpError> {
-    let authority = request.uri().authority().map(|one| one.as_str().to_owned());
-    let host = HeaderValue::from_str(&authority.unwrap_or_default())?;
-    request.headers_mut().insert(HOST, host);
-    *request.uri_mut() = request.uri().path().parse()?;
-    Ok(())
-}
-
-async fn whole(response: Response<Incoming>) -> Result<Answer, HttpError> {
-    let (parts, body) = response.into_parts();
-    let collected = Limited::new(body, MAX_ANSWER).collect().await?;
-    Ok(Answer {
-        status: parts.status,
-        head: parts.headers,
-        trailers: collected.trailers().cloned().unwrap_or_default(),
-        body: collected.to_bytes(),
+        again: retry::of_status(answer.status, &answer.headers, SystemTime::now()),
     })
 }

@@ -2,7 +2,6 @@
 //! message, a few headers, and the status in the trailers
 //! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
-use super::client::Answer;
 use super::losses::{Failure, Reason};
 use super::retry::{Again, Attempt};
 use base64::Engine;
@@ -12,6 +11,7 @@ use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderValue};
 use prost::Message;
 use std::time::Duration;
+use tokengauge_net::client::Answer;
 
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -45,7 +45,12 @@ pub(super) fn headers(headers: &mut HeaderMap, gzip: bool, timeout: Duration) {
 /// The message of an answer that says yes. Without a status of the call's own, that of the
 /// HTTP answer stands for it.
 pub(super) fn judge(answer: &Answer) -> Result<Bytes, Attempt> {
-    let field = |name| answer.trailers.get(name).or_else(|| answer.head.get(name));
+    let field = |name| {
+        answer
+            .trailers
+            .get(name)
+            .or_else(|| answer.headers.get(name))
+    };
     let text = |name| field(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status").and_then(|code| code.parse::<u8>().ok());
     let asked = text(DETAILS).and_then(retry_info);
@@ -140,7 +145,7 @@ mod tests {
         }
         Answer {
             status: StatusCode::from_u16(status).expect("a status"),
-            head: HeaderMap::new(),
+            headers: HeaderMap::new(),
             trailers,
             body: Bytes::from_static(body),
         }
@@ -179,7 +184,7 @@ mod tests {
         assert_eq!(status(200), (Reason::Unavailable, Again::Never));
         let mut early = answer(200, None, b"");
         let code = HeaderValue::from_static("7");
-        early.head.insert("grpc-status", code);
+        early.headers.insert("grpc-status", code);
         assert_eq!(refused(&early), (Reason::Refused, Again::Never));
     }
 
