@@ -86,10 +86,8 @@ picture: compiler ## docs/dashboards.png, drawn from a real run
 	$(REAL)/picture/bin/python tests/real/picture.py docs/dashboards.png
 
 .PHONY: chart
-chart: compiler ## what of the chart is a copy: dashboards, the example configuration, the alerts on the proxy
+chart: compiler ## what of the chart is generated: the alerts on the proxy
 	cargo build --locked
-	cp dashboards/*.json helm/tokengauge/dashboards/
-	cp proxy-config.toml helm/tokengauge/files/
 	target/debug/tokengauge rules --config tests/real/chart/none.toml --runbooks RUNBOOKS --grafana GRAFANA \
 		> helm/tokengauge/files/rules.yaml 2> /dev/null
 
