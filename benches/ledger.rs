@@ -72,11 +72,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         }
         let kept: Vec<_> = batch
             .iter()
-            .map(|record| Kept {
-                record,
-                concurrency: Some(4),
-                nested: false,
-            })
+            .filter_map(|record| Kept::of_record(record, Some(4)))
             .collect();
         let started = Instant::now();
         written += store.write(&kept).expect("written").records;

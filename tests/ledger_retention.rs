@@ -16,11 +16,9 @@ fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
     let mut store = Store::open(path).expect("opens");
     let records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
     for batch in records.chunks(1_000) {
-        let kept = batch.iter().map(|record| Kept {
-            record,
-            concurrency: None,
-            nested: false,
-        });
+        let kept = batch
+            .iter()
+            .filter_map(|record| Kept::of_record(record, None));
         store.write(&kept.collect::<Vec<_>>()).expect("written");
     }
     (store, begin + over)

@@ -78,11 +78,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let mut record = expected[0].clone();
         record.id = "01a20838-a73b-72a1-9218-f8d414f52799".to_owned();
         record.response_id = Some("chatcmpl-1".to_owned());
-        let kept = Kept {
-            record: &record,
-            concurrency: None,
-            nested: false,
-        };
+        let kept = Kept::of_record(&record, None).expect("one of ours");
         store.write(&[kept]).expect("written");
         let ids = calls(&path).into_iter().map(|call| call.response_id);
         assert!(ids.flatten().any(|id| id == "chatcmpl-1"));

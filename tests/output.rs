@@ -37,11 +37,9 @@ impl World {
             record.model = Some(MODEL.to_owned());
             record.session = Some(SESSION.to_owned());
         }
-        let kept = records.iter().map(|record| Kept {
-            record,
-            concurrency: None,
-            nested: false,
-        });
+        let kept = records
+            .iter()
+            .filter_map(|record| Kept::of_record(record, None));
         let kept: Vec<_> = kept.collect();
         let mut store = Store::open(&ledger).expect("opens");
         store.write(&kept).expect("written");

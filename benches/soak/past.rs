@@ -27,11 +27,7 @@ pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()>
         }
         let kept: Vec<Kept<'_>> = batch
             .iter()
-            .map(|record| Kept {
-                record,
-                concurrency: None,
-                nested: false,
-            })
+            .filter_map(|record| Kept::of_record(record, None))
             .collect();
         store.write(&kept)?;
     }

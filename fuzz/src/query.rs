@@ -68,13 +68,9 @@ fn ledger() -> Option<Arc<Reader>> {
     let path = std::env::temp_dir().join(name);
     let from = SystemTime::now() - Duration::from_secs(3600);
     let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
-    let kept = |record| Kept {
-        record,
-        concurrency: Some(1),
-        nested: false,
-    };
     let mut store = Store::open(&path).expect("a ledger");
-    let batch: Vec<_> = records.iter().map(kept).collect();
+    let kept = |record| Kept::of_record(record, Some(1));
+    let batch: Vec<_> = records.iter().filter_map(kept).collect();
     store.write(&batch).expect("written");
     Some(Reader::new(&path, Instant::now))
 }

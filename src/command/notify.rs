@@ -1,13 +1,14 @@
 //! Tells receivers of alerts while the proxy runs.
 
 use crate::Error;
-use crate::cost::budget::{Budgets, seconds_since_1970};
+use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
 use crate::slo::{DeliveryState, Notice, Outbox, Place, Receiver, Slos, Watch, messages};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::task::JoinHandle;
 
 /// How often alerts are looked at.
@@ -128,7 +129,10 @@ impl Line {
             let statuses = slos.status(Instant::now());
             let wanted = self.receiver.severity.map(|severity| severity.as_str());
             let mut firing = self.watch.step(now(), &statuses);
-            firing.extend(self.budgets.notices(seconds_since_1970(SystemTime::now())));
+            firing.extend(
+                self.budgets
+                    .notices(whole_seconds_since_1970(SystemTime::now())),
+            );
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
             self.tell(&firing).await;
         }

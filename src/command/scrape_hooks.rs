@@ -2,7 +2,7 @@
 
 use super::operators;
 use crate::admin::EventBus;
-use crate::cost::budget::{Budgets, seconds_since_1970};
+use crate::cost::budget::Budgets;
 use crate::export::names::{self, Family};
 use crate::export::prometheus::Prometheus;
 use crate::export::registry::{Gauge, Registry};
@@ -12,6 +12,7 @@ use crate::proxy::{Forwarder, UpstreamConnections};
 use crate::slo::Slos;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::runtime::Handle;
 
 /// Brings them up to date before every scrape.
@@ -43,7 +44,11 @@ pub(super) fn keep(
     prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
     let theirs = Arc::clone(budgets);
     prometheus.before_scrape(move |registry, _| {
-        cost::budgets(registry, &theirs, seconds_since_1970(SystemTime::now()));
+        cost::budgets(
+            registry,
+            &theirs,
+            whole_seconds_since_1970(SystemTime::now()),
+        );
     });
     let theirs = Arc::downgrade(meter);
     prometheus.before_scrape(move |registry, _| {

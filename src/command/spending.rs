@@ -2,11 +2,12 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::cost::budget::{Store, seconds_since_1970};
+use crate::cost::budget::Store;
 use crate::meter::Accounting;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::whole_seconds_since_1970;
 
 /// How often it is written.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
@@ -23,7 +24,7 @@ impl Spending {
     pub(super) fn open(config: &Config) -> Result<Spending, Error> {
         let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
         let budgets = &accounting.budgets;
-        let now = seconds_since_1970(SystemTime::now());
+        let now = whole_seconds_since_1970(SystemTime::now());
         let store = config.state_dir.as_deref();
         let store = store.map(|folder| {
             Store::open(folder, budgets, now).map_err(|error| {
@@ -70,7 +71,7 @@ impl Spending {
             return;
         };
         let mut store = store.lock();
-        let now = seconds_since_1970(SystemTime::now());
+        let now = whole_seconds_since_1970(SystemTime::now());
         if let Err(error) = store.save(&self.accounting.budgets, now) {
             tracing::warn!(%error, "what was spent cannot be kept; a restart begins the budgets anew");
         }

@@ -3,16 +3,24 @@
 use crate::call::{CallRecord, GenerationSettings, TpsUnavailable};
 use crate::caller::Charge;
 use crate::inter_token::InterToken;
+use crate::observer::FailureKind;
 use crate::throughput::Ended;
 use crate::trace::CallTrace;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use uuid::Uuid;
 
 /// A finished call, and what of it no record holds.
 #[derive(Clone, Debug)]
 pub struct FinishedCall {
     /// The record, as it is shown.
     pub record: CallRecord,
+    /// The id of the record.
+    pub id: Uuid,
+    /// The W3C trace id of the record.
+    pub trace_id: Option<u128>,
+    /// What failed, where the proxy ended the call; the record has its word as `error_type`.
+    pub failure: Option<FailureKind>,
     /// When the call ended.
     pub ended: Instant,
     /// The other instants of the call.
@@ -76,7 +84,7 @@ pub struct RequestParameters {
 /// When what happened in a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTimestamps {
-    /// The wall clock at `received`.
+    /// The wall clock at `received`. The record has it in whole milliseconds.
     pub started_at: SystemTime,
     /// The request head had been read.
     pub received: Instant,

@@ -1,9 +1,29 @@
 //! Instants as numbers.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Seconds since 1970; 0 before.
 pub fn since_1970(wall: SystemTime) -> f64 {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()
+}
+
+/// Whole seconds since 1970; 0 before.
+pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+/// The instant as records write it: whole milliseconds.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_999);
+/// let written = SystemTime::UNIX_EPOCH + Duration::from_millis(1);
+/// assert_eq!(tokengauge_core::time::whole_milliseconds(at), written);
+/// ```
+pub fn whole_milliseconds(wall: SystemTime) -> SystemTime {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
+    let below = since.unwrap_or_default().subsec_nanos() % 1_000_000;
+    wall - Duration::from_nanos(u64::from(below))
 }

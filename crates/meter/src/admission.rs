@@ -3,12 +3,13 @@
 use super::context::{CallContext, Limited};
 use super::request::{self, Strict};
 use crate::attribution::{Attribution, Places};
-use crate::cost::budget::{Asked, seconds_since_1970};
+use crate::cost::budget::Asked;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokengauge_core::call::RequestFacts;
 use tokengauge_core::caller::{Caller, Known, Refusal};
 use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, Unread};
+use tokengauge_core::time::whole_seconds_since_1970;
 
 /// What a body says, as far as it is known.
 struct Read {
@@ -170,7 +171,7 @@ impl CallContext {
         let (budgets, quotas) = (&self.accounting.budgets, &self.accounting.quotas);
         let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
         let by_body = depends && asked == Asked::Early;
-        let now = seconds_since_1970(self.started_at);
+        let now = whole_seconds_since_1970(self.started_at);
         let asked = if by_body { asked } else { Asked::Last };
         let charges = match budgets.admit(caller, asked, now) {
             Ok(charges) => charges,

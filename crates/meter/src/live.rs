@@ -204,7 +204,7 @@ impl LiveCall {
             model: model.or_else(|| self.context.model_requested()),
             agent: who.agent,
             session: who.session,
-            trace_id: who.trace_id,
+            trace_id: who.trace_id.map(|id| format!("{id:032x}")),
             operation_class: self.context.operation.class(),
             streamed,
             several_choices,

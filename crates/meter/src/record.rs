@@ -104,7 +104,11 @@ pub(crate) fn finished_call(
     let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
     closing.input = closing.input.filter(|_| processed);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
-    let who = context.attributed(asked);
+    let mut who = context.attributed(asked);
+    // Of the server's span where there is one, else of the agent's trace.
+    let own = closing.trace.map(|trace| trace.server.trace_id);
+    let trace_id = own.or(who.trace_id);
+    who.trace_id = trace_id;
     let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
     let served_tier = generation.service_tier.as_deref();
     let service_tier = served_tier.or(asked_tier).map(str::to_owned);
@@ -153,6 +157,12 @@ pub(crate) fn finished_call(
         charges: context.charges(),
         ended: closing.ended,
         timestamps: timestamps(&closing, state),
+        id: closing.id,
+        trace_id,
+        failure: match closing.end {
+            End::Failed(kind) if judged.outcome != Outcome::Complete => Some(*kind),
+            _ => None,
+        },
         sampled: closing.trace.map_or_else(
             || (context.attribution.as_ref()).is_some_and(|heard| heard.sampled()),
             |trace| trace.server.sampled(),
@@ -218,10 +228,7 @@ fn record(
         workload,
         experiment: who.experiment,
         variant: who.variant,
-        trace_id: closing
-            .trace
-            .map(|trace| trace.server.trace())
-            .or(who.trace_id),
+        trace_id: who.trace_id.map(|id| format!("{id:032x}")),
         hop: context.hop.as_ref().map(|hop| hop.number),
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,

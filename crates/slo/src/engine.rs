@@ -404,8 +404,7 @@ impl Subscriber for Slos {
         let call = Finished::of(finished_call);
         let names = call.names();
         let mut state = self.state();
-        let id = Uuid::parse_str(&call.record.id).unwrap_or_default();
-        let judged = state.judged.remove(&id);
+        let judged = state.judged.remove(&finished_call.id);
         let seconds = state.calendar.seconds(finished_call.ended) as u64;
         let whose = CallRef {
             call: &call.record.id,

@@ -218,7 +218,7 @@ fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, 
 fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'_>> {
     finished_calls
         .iter()
-        .filter_map(|finished_call| TimedCall::of_finding(finished_call))
+        .map(|finished_call| TimedCall::of_finished(finished_call))
 }
 
 /// The newest calls first: ids sort by start, and a cursor is the id of the last call of

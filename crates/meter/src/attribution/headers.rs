@@ -27,7 +27,7 @@ pub struct HeaderAttribution {
     pub(super) known_user: Option<String>,
     pub(super) experiment: Option<String>,
     pub(super) variant: Option<String>,
-    pub(super) trace_id: Option<String>,
+    pub(super) trace_id: Option<u128>,
     /// Whether whoever began the trace records it.
     sampled: bool,
 }
@@ -89,7 +89,7 @@ impl HeaderAttribution {
             session: explicit(headers, "x-tokengauge-session", &rules.session),
             agent: explicit(headers, "x-tokengauge-agent", &rules.agent),
             user: explicit(headers, "x-tokengauge-user", &rules.user),
-            trace_id: trace.map(|context| context.trace()),
+            trace_id: trace.map(|context| context.trace_id),
             sampled: trace.is_some_and(|context| context.sampled()),
             ..HeaderAttribution::default()
         };
@@ -112,11 +112,6 @@ impl HeaderAttribution {
     pub fn agent(&self) -> Option<&str> {
         let agent = self.agent.as_deref().or(self.given_agent.as_deref());
         agent.or(self.known_agent.as_deref())
-    }
-
-    /// The W3C trace id.
-    pub fn trace_id(&self) -> Option<&str> {
-        self.trace_id.as_deref()
     }
 
     /// Whether whoever began the trace records it.

@@ -43,7 +43,7 @@ pub struct Attribution {
     /// The variant of the experiment.
     pub variant: Option<String>,
     /// The W3C trace id.
-    pub trace_id: Option<String>,
+    pub trace_id: Option<u128>,
 }
 
 impl Attribution {
@@ -69,7 +69,7 @@ impl Attribution {
             .or(heard.baggage_session);
         let (session, session_guess) = match session {
             Some(session) => (Some(session), None),
-            None => guess(heard.trace_id.clone(), facts),
+            None => guess(heard.trace_id, facts),
         };
         Attribution {
             session_guess,
@@ -93,7 +93,8 @@ impl Attribution {
 }
 
 /// A session that nobody names, and what it is guessed by.
-fn guess(trace: Option<String>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
+fn guess(trace: Option<u128>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
+    let trace = trace.map(|id| format!("{id:032x}"));
     let hint = facts.session_hint.as_deref().and_then(clean);
     let guesses = [
         (hint, SessionGuess::PromptCacheKey),

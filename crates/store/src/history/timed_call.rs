@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_core::time::whole_milliseconds;
 use tokengauge_meter::FinishedCall;
 
 /// A finished call on the wall clock.
@@ -21,21 +22,25 @@ impl<'a> TimedCall<'a> {
     /// `None` where the record's start is no instant.
     pub fn of(record: &'a CallRecord) -> Option<TimedCall<'a>> {
         let started = humantime::parse_rfc3339(&record.started_at).ok()?;
-        let duration = record.seconds.duration.unwrap_or(0.0);
-        let duration = Duration::try_from_secs_f64(duration).unwrap_or_default();
         Some(TimedCall {
             record,
             started,
-            ended: started.checked_add(duration)?,
+            ended: started.checked_add(duration(record))?,
             nested: false,
         })
     }
 
     /// The same of a call that the meter has just finished.
-    pub fn of_finding(finished_call: &'a FinishedCall) -> Option<TimedCall<'a>> {
-        let past = TimedCall::of(&finished_call.record)?;
-        let nested = finished_call.nested;
-        Some(TimedCall { nested, ..past })
+    pub fn of_finished(finished_call: &'a FinishedCall) -> TimedCall<'a> {
+        let record = &finished_call.record;
+        // As the record has it: a call is at the same place in lists of both.
+        let started = whole_milliseconds(finished_call.timestamps.started_at);
+        TimedCall {
+            record,
+            started,
+            ended: started + duration(record),
+            nested: finished_call.nested,
+        }
     }
 
     /// Whether it went wrong, and not because the agent left.
@@ -52,4 +57,9 @@ impl<'a> TimedCall<'a> {
         let seconds = self.record.seconds.last_token? - first;
         Some((tps * seconds, seconds))
     }
+}
+
+fn duration(record: &CallRecord) -> Duration {
+    let seconds = record.seconds.duration.unwrap_or(0.0);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

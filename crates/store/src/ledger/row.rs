@@ -1,9 +1,9 @@
 //! A call record as the ledger keeps it: whole numbers, and names apart.
 
+use super::store::Kept;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
-use uuid::Uuid;
 
 /// Milliseconds from 1970 to 2020, from where keys are counted.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
@@ -53,28 +53,22 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `None` where the record's id or start is none of ours.
-    pub(super) fn of(
-        record: &'a CallRecord,
-        concurrency: Option<u32>,
-        nested: bool,
-    ) -> Option<Entry<'a>> {
-        let id = Uuid::parse_str(&record.id).ok()?.into_bytes();
-        let started = humantime::parse_rfc3339(&record.started_at).ok()?;
-        let ms = milliseconds(started);
+    pub(super) fn of(kept: &Kept<'a>) -> Entry<'a> {
+        let (record, id) = (kept.record, kept.id.into_bytes());
+        let ms = milliseconds(kept.started_at);
         let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
         let started_us = ms.saturating_mul(1000);
         let lasted = record.seconds.duration.and_then(micros).unwrap_or(0);
-        Some(Entry {
+        Entry {
             record,
-            concurrency,
-            nested,
+            concurrency: kept.concurrency,
+            nested: kept.nested,
             id,
             key: key_at(ms) | i64::from(low),
             started_us,
             ended_us: started_us.saturating_add(lasted),
             share: Share::of(record),
-        })
+        }
     }
 
     /// The model that answered, else the one asked for.

@@ -12,8 +12,12 @@ use super::throughput;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
+use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::Ticked;
+use tokengauge_core::time::whole_milliseconds;
+use tokengauge_meter::FinishedCall;
+use uuid::Uuid;
 
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
@@ -33,10 +37,38 @@ pub struct Store {
 pub struct Kept<'a> {
     /// Its record.
     pub record: &'a CallRecord,
+    /// The id of the record.
+    pub id: Uuid,
+    /// Its start, in whole milliseconds.
+    pub started_at: SystemTime,
     /// Streams in flight on its upstream when it began, itself included.
     pub concurrency: Option<u32>,
     /// Whether it was made for another call, which counts for the session.
     pub nested: bool,
+}
+
+impl<'a> Kept<'a> {
+    /// A call that the meter has just finished.
+    pub fn of_finished(finished_call: &'a FinishedCall) -> Kept<'a> {
+        Kept {
+            record: &finished_call.record,
+            id: finished_call.id,
+            started_at: whole_milliseconds(finished_call.timestamps.started_at),
+            concurrency: Some(finished_call.concurrency),
+            nested: finished_call.nested,
+        }
+    }
+
+    /// A call of which there is the record alone; `None` where its id or its start is none of ours.
+    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<Kept<'a>> {
+        Some(Kept {
+            record,
+            id: Uuid::parse_str(&record.id).ok()?,
+            started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
+            concurrency,
+            nested: false,
+        })
+    }
 }
 
 /// What a batch did.
@@ -44,8 +76,6 @@ pub struct Kept<'a> {
 pub struct Written {
     /// Records that are in the file now.
     pub records: u64,
-    /// Records whose id or start could not be read.
-    pub unreadable: u64,
     /// Names and combinations that became `other`.
     pub collapsed: u64,
 }
@@ -101,10 +131,7 @@ impl Store {
         batch: &[Kept<'_>],
         ticked: &Ticked,
     ) -> Result<Written, WriteError> {
-        let entries = batch
-            .iter()
-            .filter_map(|kept| Entry::of(kept.record, kept.concurrency, kept.nested));
-        let entries: Vec<Entry<'_>> = entries.collect();
+        let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();
         let transaction = self.opened.connection.unchecked_transaction()?;
         let mut sessions = Sessions::new(self.next_session);
         let mut rollups = Rollups::default();
@@ -127,7 +154,6 @@ impl Store {
         self.next_session = sessions.next;
         Ok(Written {
             records: entries.len() as u64,
-            unreadable: (batch.len() - entries.len()) as u64,
             collapsed: std::mem::take(&mut self.dictionary.collapsed),
         })
     }

@@ -164,12 +164,8 @@ impl Writer {
             return;
         }
         self.open();
-        let kept = batch.finished_calls.iter().map(|finished_call| Kept {
-            record: &finished_call.record,
-            concurrency: Some(finished_call.concurrency),
-            nested: finished_call.nested,
-        });
-        let kept: Vec<_> = kept.collect();
+        let finished_calls = batch.finished_calls.iter();
+        let kept: Vec<_> = finished_calls.map(|call| Kept::of_finished(call)).collect();
         let Some(store) = &mut self.store else {
             self.figures.lose(self.reason, kept.len() as u64);
             return;
@@ -177,7 +173,6 @@ impl Writer {
         match store.write_all(&kept, &batch.ticked) {
             Ok(written) => {
                 self.figures.written.increment(written.records);
-                self.figures.lose("failed", written.unreadable);
                 self.figures.collapsed.increment(written.collapsed);
             }
             Err(trouble) => {

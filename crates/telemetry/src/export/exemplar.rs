@@ -1,6 +1,6 @@
 //! Exemplars: from a bucket to the trace of a call that fell into it.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokengauge_meter::FinishedCall;
 
 /// One observation and the trace of its call.
@@ -24,12 +24,9 @@ pub struct Trace {
 impl Trace {
     /// Of a finished call; `None` where nobody recorded its trace.
     pub fn of(finished_call: &FinishedCall) -> Option<Trace> {
-        let record = Some(&finished_call.record).filter(|_| finished_call.sampled)?;
-        let id = u128::from_str_radix(record.trace_id.as_deref()?, 16).ok()?;
-        let started = humantime::parse_rfc3339(&record.started_at).ok()?;
-        let duration = Duration::try_from_secs_f64(record.seconds.duration?).ok()?;
-        let at = started + duration;
-        (id != 0).then_some(Trace { id, at })
+        let id = finished_call.trace_id.filter(|_| finished_call.sampled)?;
+        let at = finished_call.timestamps.wall(finished_call.ended);
+        Some(Trace { id, at })
     }
 
     /// The exemplar of a call's `value`.

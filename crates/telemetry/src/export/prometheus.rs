@@ -244,7 +244,7 @@ impl Subscriber for Prometheus {
         );
         let series = self.series(self.identity(&route, &upstream, workload.as_ref(), model));
         series.finished(&self.registry, finished_call);
-        let refused = record.error_type.as_deref() == Some(FailureKind::RateLimited.as_str());
+        let refused = finished_call.failure == Some(FailureKind::RateLimited);
         if refused && record.outcome == Outcome::Rejected {
             let labels = labels::Route {
                 upstream: &record.upstream,

@@ -15,13 +15,14 @@ use parking_lot::{Mutex, MutexGuard};
 use spent::Spent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::caller::{
     Caller, Charge, Falls, Known, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
 };
 use tokengauge_core::notice::{About, Notice};
 use tokengauge_core::selector::Selector;
+use tokengauge_core::time::whole_seconds_since_1970;
 
 pub use period::Period;
 pub use saved::{SavedSpending, Store};
@@ -498,18 +499,13 @@ impl Budgets {
     }
 }
 
-/// Seconds since 1970.
-pub fn seconds_since_1970(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 impl Subscriber for Budgets {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let ended = finished_call.timestamps.wall(finished_call.ended);
         self.spend(
             &finished_call.record,
             &finished_call.charges,
-            seconds_since_1970(ended),
+            whole_seconds_since_1970(ended),
         );
     }
 }
