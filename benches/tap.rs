@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{Meter, RecentCalls, Subscriber};
-use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
+use tokengauge::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
 
 /// The one that ships.
 #[global_allocator]
@@ -183,7 +183,7 @@ impl Bench {
         }
     }
 
-    fn begin(&self, case: &Case) -> Arc<dyn CallObserver> {
+    fn begin(&self, case: &Case) -> Arc<dyn ObservedCall> {
         let call = self.meter.begin(CallStart {
             received: self.start,
             started_at: SystemTime::UNIX_EPOCH,

@@ -4,7 +4,7 @@ use crate::admin_api::Server;
 use crate::meter_support::{DONE, PATIENCE, finish, words};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokengauge::observer::{CallObserver, End};
+use tokengauge::observer::{End, ObservedCall};
 
 /// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
 pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
@@ -23,7 +23,7 @@ fn begin(
     second: u64,
     session: &str,
     agent: &str,
-) -> std::sync::Arc<dyn CallObserver> {
+) -> std::sync::Arc<dyn ObservedCall> {
     let headers = [("x-tokengauge-session", session), ("user-agent", agent)];
     let call = server
         .bench

@@ -3,13 +3,9 @@
 use crate::support::agent::Raw;
 use crate::support::proxy::Setup;
 use crate::support::upstream::Upstream;
-use bytes::Bytes;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
-use tokengauge::observer::{
-    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
-};
+use tokengauge::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
 /// Bytes of memory that the process has in use.
 fn resident() -> usize {
@@ -136,32 +132,11 @@ async fn pour(from: &mut Raw, to: &mut Raw, length: usize) {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn begin(&self, _: CallStart<'_>) -> Arc<dyn CallObserver> {
+    fn begin(&self, _: CallStart<'_>) -> Arc<dyn ObservedCall> {
         Arc::new(Nobody)
     }
 }
 
-impl CallObserver for Nobody {
-    fn endpoint(&self, _: &str) {}
-    fn connected(&self, _: Instant, _: bool) {}
-    fn request_frame(&self, _: &Bytes) {}
-    fn sent(&self, _: Instant) {}
-    fn head(&self, _: Instant, _: http::StatusCode, _: &http::HeaderMap) {}
-    fn response_frame(&self, _: Frame) {}
-    fn lagged(&self, _: u64, _: u64) {}
-    fn overhead(&self, _: Phase, _: std::time::Duration) {}
-    fn ended(&self, _: Instant, _: End) {}
-    fn tunnel_frame(&self, _: Side, _: Frame) {}
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
-        ErrorReply {
-            content_type: "text/plain",
-            body: Bytes::from(failure.message.clone()),
-        }
-    }
-    fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
-        None
-    }
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
-        None
-    }
-}
+impl CallObserver for Nobody {}
+
+impl CallPolicy for Nobody {}

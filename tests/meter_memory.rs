@@ -12,7 +12,7 @@ use tokengauge::export::process::figures;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{FinishedCall, RecentCalls, Subscriber};
-use tokengauge::observer::{CallObserver, End};
+use tokengauge::observer::{End, ObservedCall};
 
 /// The one that ships.
 #[global_allocator]
@@ -128,7 +128,7 @@ fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
     let bench = Bench::default();
     // Texts, gaps and sizes differ, so that nothing is remembered just once for all.
     let texts: Vec<String> = (1..=20).map(words).collect();
-    let stream = |chunks: std::ops::Range<u64>, call: &dyn CallObserver| {
+    let stream = |chunks: std::ops::Range<u64>, call: &dyn ObservedCall| {
         for chunk in chunks {
             let text = &texts[(chunk * 7 % 20) as usize];
             bench.frame(call, 100 + chunk * 20 + chunk % 13, text);

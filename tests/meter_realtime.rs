@@ -4,7 +4,7 @@ use crate::meter_support::{Bench, header_map};
 use http::StatusCode;
 use std::sync::Arc;
 use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::observer::{CallObserver, End, Side};
+use tokengauge::observer::{End, ObservedCall, Side};
 
 /// A WebSocket text message, masked where the agent sends it.
 fn message(from: Side, text: &str) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn message(from: Side, text: &str) -> Vec<u8> {
 
 struct Socket {
     bench: Bench,
-    call: Arc<dyn CallObserver>,
+    call: Arc<dyn ObservedCall>,
 }
 
 impl Socket {

@@ -5,7 +5,7 @@ use crate::meter_support::{Bench, header_map};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use tokengauge::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
-use tokengauge::observer::{CallObserver, CallStart, End, Side};
+use tokengauge::observer::{CallStart, End, ObservedCall, Side};
 
 const LIVE: &str =
     "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k";
@@ -33,12 +33,12 @@ fn message(from: Side, binary: bool, text: &str) -> Vec<u8> {
 
 struct Socket {
     bench: Bench,
-    call: Arc<dyn CallObserver>,
+    call: Arc<dyn ObservedCall>,
     binary: bool,
 }
 
 impl Socket {
-    fn asked(path: &str, headers: &[(&str, &str)]) -> (Bench, Arc<dyn CallObserver>) {
+    fn asked(path: &str, headers: &[(&str, &str)]) -> (Bench, Arc<dyn ObservedCall>) {
         let bench = Bench::default();
         let headers: Vec<_> = [("upgrade", "websocket")]
             .iter()

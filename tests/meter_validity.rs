@@ -3,7 +3,7 @@
 use crate::meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
 use tokengauge::call::TpsUnavailable::{self, *};
 use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::observer::{CallObserver, End};
+use tokengauge::observer::{End, ObservedCall};
 
 /// Plays `frames` as (milliseconds, body) and ends the call cleanly.
 fn play(bench: &Bench, frames: &[(u64, String)]) -> CallRecord {
@@ -220,7 +220,7 @@ fn a_call_without_an_answer_ended_early() {
 #[test]
 fn what_is_not_known_goes_before_what_is_too_little() {
     let bench = Bench::default();
-    let call: std::sync::Arc<dyn CallObserver> = bench.chat();
+    let call: std::sync::Arc<dyn ObservedCall> = bench.chat();
     bench.frame(&*call, 1000, event("{\"content\":\"a\"}"));
     call.lagged(1, 100);
     assert_reason(&bench.end(&*call, 2000, End::ClientCancelled), Lagged);

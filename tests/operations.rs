@@ -9,10 +9,10 @@ use tokengauge::call::{CallRecord, Operation, OperationClass};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
-use tokengauge::observer::{CallObserver, CallStart, End, Observer};
+use tokengauge::observer::{CallStart, End, ObservedCall, Observer};
 
 /// A call with another method.
-fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn CallObserver> {
+fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn ObservedCall> {
     let begun = bench.meter.begin(CallStart {
         received: bench.start,
         started_at: started_at(),
@@ -32,7 +32,7 @@ fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn CallObserver> {
     begun
 }
 
-fn head(bench: &Bench, call: &dyn CallObserver, status: u16, content_type: &str) {
+fn head(bench: &Bench, call: &dyn ObservedCall, status: u16, content_type: &str) {
     let status = StatusCode::from_u16(status).expect("a status");
     call.head(
         bench.at(50),

@@ -13,7 +13,7 @@ use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{FinishedCall, Subscriber};
-use tokengauge::observer::{CallObserver, End, FailureKind, Phase};
+use tokengauge::observer::{End, FailureKind, ObservedCall, Phase};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// A call with `body`, answered in part by `then`.
-    fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn CallObserver> {
+    fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn ObservedCall> {
         let call = self.bench.begin(path, headers);
         self.bench.send(&*call, body.as_bytes());
         call

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::history::{ThroughputHistory, knee};
 use tokengauge::ledger::{CapacityPoint, Filter, Limits, Reader, SeriesMetric, Store};
-use tokengauge::observer::{CallObserver, End, MAX_MEASURE_DELAY};
+use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
 use tokengauge::throughput::{Rates, Which};
 
 /// What is measured of the last frames, in milliseconds.
@@ -75,7 +75,7 @@ impl Play {
 
     /// Plays everything, `look` once a second as a running proxy does.
     fn run(self, bench: &Bench, until: u64, mut look: impl FnMut(&Bench, u64)) {
-        let mut calls: BTreeMap<usize, Arc<dyn CallObserver>> = BTreeMap::new();
+        let mut calls: BTreeMap<usize, Arc<dyn ObservedCall>> = BTreeMap::new();
         let mut next = 1000;
         for ((millis, call, _), step) in self.steps {
             while next <= millis {

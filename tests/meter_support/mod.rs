@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Dialect};
 use tokengauge::config::{Config, Measure};
 use tokengauge::meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
-use tokengauge::observer::{CallObserver, CallStart, End, Frame, Observer, Side};
+use tokengauge::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
 use tokengauge::throughput::Ticked;
 use tokengauge::trace::Tracer;
 
@@ -81,7 +81,7 @@ impl Bench {
     }
 
     /// A call whose request head is read at the start.
-    pub fn begin(&self, path: &str, headers: &[(&str, &str)]) -> Arc<dyn CallObserver> {
+    pub fn begin(&self, path: &str, headers: &[(&str, &str)]) -> Arc<dyn ObservedCall> {
         self.begin_with(path, headers, |start| start)
     }
 
@@ -90,7 +90,7 @@ impl Bench {
         path: &str,
         headers: &[(&str, &str)],
         change: impl for<'a> Fn(CallStart<'a>) -> CallStart<'a>,
-    ) -> Arc<dyn CallObserver> {
+    ) -> Arc<dyn ObservedCall> {
         self.meter.begin(change(CallStart {
             received: self.start,
             started_at: started_at(),
@@ -108,21 +108,21 @@ impl Bench {
     }
 
     /// A chat that was sent: connected at 2 ms, sent at 5 ms, answered at 50 ms.
-    pub fn chat(&self) -> Arc<dyn CallObserver> {
+    pub fn chat(&self) -> Arc<dyn ObservedCall> {
         let call = self.begin("/v1/chat/completions", &[]);
         self.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
         self.answer(&*call, 200, "text/event-stream");
         call
     }
 
-    pub fn send(&self, call: &dyn CallObserver, body: &[u8]) {
+    pub fn send(&self, call: &dyn ObservedCall, body: &[u8]) {
         call.endpoint("127.0.0.1:9");
         call.connected(self.at(2), false);
         call.request_frame(&Bytes::copy_from_slice(body));
         call.sent(self.at(5));
     }
 
-    pub fn answer(&self, call: &dyn CallObserver, status: u16, content_type: &str) {
+    pub fn answer(&self, call: &dyn ObservedCall, status: u16, content_type: &str) {
         let status = StatusCode::from_u16(status).expect("a status");
         call.head(
             self.at(50),
@@ -132,14 +132,14 @@ impl Bench {
     }
 
     /// A piece of the response body.
-    pub fn frame(&self, call: &dyn CallObserver, millis: u64, bytes: impl AsRef<[u8]>) {
+    pub fn frame(&self, call: &dyn ObservedCall, millis: u64, bytes: impl AsRef<[u8]>) {
         self.frame_behind(call, Duration::ZERO, millis, bytes);
     }
 
     /// The same, for which the agent was waited for.
     pub fn frame_behind(
         &self,
-        call: &dyn CallObserver,
+        call: &dyn ObservedCall,
         agent_blocked: Duration,
         millis: u64,
         bytes: impl AsRef<[u8]>,
@@ -152,12 +152,12 @@ impl Bench {
     }
 
     /// A piece of an upgraded connection.
-    pub fn tunnel(&self, call: &dyn CallObserver, from: Side, millis: u64, bytes: Vec<u8>) {
+    pub fn tunnel(&self, call: &dyn ObservedCall, from: Side, millis: u64, bytes: Vec<u8>) {
         let (at, bytes) = (self.at(millis), Bytes::from(bytes));
         call.tunnel_frame(from, Frame::new(at, bytes));
     }
 
-    pub fn end(&self, call: &dyn CallObserver, millis: u64, end: End) -> CallRecord {
+    pub fn end(&self, call: &dyn ObservedCall, millis: u64, end: End) -> CallRecord {
         call.ended(self.at(millis), end);
         self.newest()
     }

@@ -1,14 +1,10 @@
 //! A running proxy, an upstream that does what a test tells it, and agents on bare sockets.
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::{Config, Limits, Listener, ServerTls};
-use tokengauge::observer::{
-    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
-};
+use tokengauge::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 use tokengauge::proxy::{Bound, Drained, Forwarder, Shutdown, serve};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -308,35 +304,11 @@ impl Agent<TcpStream> {
 struct Blind;
 
 impl Observer for Blind {
-    fn begin(&self, _start: CallStart<'_>) -> Arc<dyn CallObserver> {
+    fn begin(&self, _start: CallStart<'_>) -> Arc<dyn ObservedCall> {
         Arc::new(Blind)
     }
 }
 
-impl CallObserver for Blind {
-    fn endpoint(&self, _endpoint: &str) {}
-    fn connected(&self, _at: Instant, _reused: bool) {}
-    fn request_frame(&self, _bytes: &Bytes) {}
-    fn sent(&self, _at: Instant) {}
-    fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
-    fn response_frame(&self, _frame: Frame) {}
-    fn lagged(&self, _: u64, _: u64) {}
-    fn overhead(&self, _phase: Phase, _cost: Duration) {}
-    fn ended(&self, _at: Instant, _end: End) {}
-    fn tunnel_frame(&self, _from: Side, _frame: Frame) {}
+impl CallObserver for Blind {}
 
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
-        ErrorReply {
-            content_type: "text/plain",
-            body: failure.message.clone().into(),
-        }
-    }
-
-    fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
-        None
-    }
-
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
-        None
-    }
-}
+impl CallPolicy for Blind {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::config::{Config, Measure};
 use tokengauge::meter::{Accounting, Subscriber};
-use tokengauge::observer::{CallObserver, End};
+use tokengauge::observer::{End, ObservedCall};
 use tokengauge::slo::{Slos, Status};
 
 /// Proxy, meter and objectives without a clock.
@@ -72,7 +72,7 @@ impl Desk {
     /// last one came.
     pub fn stream(
         &self,
-        call: &dyn CallObserver,
+        call: &dyn ObservedCall,
         first: u64,
         gap: u64,
         frames: u64,
@@ -84,7 +84,7 @@ impl Desk {
         first + (frames - 1) * gap
     }
 
-    pub fn complete(&self, call: &dyn CallObserver, at: u64) {
+    pub fn complete(&self, call: &dyn ObservedCall, at: u64) {
         self.bench.frame(call, at, finish(None));
         self.bench.frame(call, at, DONE);
         call.ended(self.bench.at(at), End::Complete);

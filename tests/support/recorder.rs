@@ -6,8 +6,8 @@ use http::{HeaderMap, StatusCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokengauge::observer::{
-    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
-    UpstreamTrace,
+    CallObserver, CallPolicy, CallStart, End, ErrorReply, Failure, Filter, Frame, ObservedCall,
+    Observer, Phase, Side, UpstreamTrace,
 };
 
 /// What a call's observer was given, in order.
@@ -89,7 +89,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver> {
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall> {
         let call = Arc::new(Recorded {
             received: start.received,
             route: start.route.to_string(),
@@ -273,22 +273,28 @@ impl CallObserver for Recorded {
     fn endpoint(&self, endpoint: &str) {
         self.record(Seen::Endpoint(endpoint.to_owned()));
     }
+
     fn connected(&self, at: Instant, reused: bool) {
         self.record(Seen::Connected(at, reused));
     }
+
     fn request_frame(&self, bytes: &Bytes) {
         self.record(Seen::RequestFrame(bytes.clone()));
     }
+
     fn sent(&self, at: Instant) {
         self.record(Seen::Sent(at));
     }
+
     fn head(&self, at: Instant, status: StatusCode, _: &HeaderMap) {
         self.record(Seen::Head(at, status));
     }
+
     fn response_frame(&self, frame: Frame) {
         std::thread::sleep(self.manners.slow);
         self.record(Seen::Frame(frame));
     }
+
     fn trailers(&self, trailers: &HeaderMap) {
         self.record(Seen::Trailers(trailers.clone()));
     }
@@ -296,18 +302,25 @@ impl CallObserver for Recorded {
     fn lagged(&self, frames: u64, _: u64) {
         self.record(Seen::Lagged(frames));
     }
+
     fn overhead(&self, phase: Phase, cost: Duration) {
         self.record(Seen::Overhead(phase, cost));
     }
+
     fn ended(&self, at: Instant, end: End) {
         self.record(Seen::Ended(at, end));
     }
+
     fn tunnel_frame(&self, from: Side, frame: Frame) {
         self.record(Seen::Tunnel(from, frame));
     }
+
     fn tunnel_over(&self, from: Side) {
         self.record(Seen::TunnelOver(from));
     }
+}
+
+impl CallPolicy for Recorded {
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let body = format!("{{\"error\":{:?}}}", failure.message);
         ErrorReply {
@@ -315,12 +328,15 @@ impl CallObserver for Recorded {
             body: Bytes::from(body),
         }
     }
+
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
         self.manners.rewrite.and_then(|rewrite| rewrite(body))
     }
+
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         self.manners.trace.clone()
     }
+
     fn response_filter(&self) -> Option<Box<dyn Filter>> {
         self.manners.filter.map(|filter| filter())
     }

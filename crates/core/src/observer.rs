@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Watches calls.
 pub trait Observer: Send + Sync + 'static {
     /// A request head was read and a route chosen.
-    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver>;
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
 }
 
 /// What is known of a call when its request head has been read.
@@ -103,16 +103,22 @@ impl Waiting {
     }
 }
 
-/// Watches one call. Every instant is the proxy's own reading of the clock.
+/// A call as the proxy sees it: it is shown what happens and asked what to do. Whatever observes and
+/// decides is one.
+pub trait ObservedCall: CallObserver + CallPolicy {}
+
+impl<T: CallObserver + CallPolicy> ObservedCall for T {}
+
+/// Observes one call. Every instant is the proxy's own reading of the clock.
 pub trait CallObserver: Send + Sync {
     /// The endpoint that was chosen, `host:port`.
-    fn endpoint(&self, endpoint: &str);
+    fn endpoint(&self, _endpoint: &str) {}
     /// An upstream connection is ready.
-    fn connected(&self, at: Instant, reused: bool);
+    fn connected(&self, _at: Instant, _reused: bool) {}
     /// A piece of the request body has been passed on.
-    fn request_frame(&self, bytes: &Bytes);
+    fn request_frame(&self, _bytes: &Bytes) {}
     /// The last byte of the request body has been passed on.
-    fn sent(&self, at: Instant);
+    fn sent(&self, _at: Instant) {}
     /// The agent gets a refusal now. The rest of its body may still be read, but the call holds
     /// no place of a quota any more.
     fn refused(&self) {}
@@ -121,48 +127,52 @@ pub trait CallObserver: Send + Sync {
     /// All of that body has come.
     fn unsent_whole(&self) {}
     /// The final response head has arrived.
-    fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap);
+    fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
     /// Asked once: where to note frames of the response that wait to be shown.
     fn waiting(&self) -> Option<Arc<Waiting>> {
         None
     }
     /// A piece of the response body has been passed on. Called behind the
     /// forwarding of it; does the measuring inline.
-    fn response_frame(&self, frame: Frame);
+    fn response_frame(&self, _frame: Frame) {}
     /// The trailers of the response have been passed on.
     fn trailers(&self, _trailers: &HeaderMap) {}
     /// Frames of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
-    fn lagged(&self, frames: u64, bytes: u64);
+    fn lagged(&self, _frames: u64, _bytes: u64) {}
     /// The agent took nothing for so long behind the last frame.
     fn agent_blocked(&self, _waited: Duration) {}
     /// What the proxy itself cost.
-    fn overhead(&self, phase: Phase, cost: Duration);
+    fn overhead(&self, _phase: Phase, _cost: Duration) {}
     /// The call is over. Only the first call counts; it must come, always.
-    fn ended(&self, at: Instant, end: End);
+    fn ended(&self, _at: Instant, _end: End) {}
     /// Bytes of an upgraded connection, either way.
-    fn tunnel_frame(&self, from: Side, frame: Frame);
+    fn tunnel_frame(&self, _from: Side, _frame: Frame) {}
     /// One side of an upgraded connection sends nothing more.
     fn tunnel_over(&self, _from: Side) {}
-    /// An error's body in the shape of the call's dialect.
-    fn error_reply(&self, failure: &Failure) -> ErrorReply;
+}
+
+/// Decides what becomes of one call. By default it passes as it came.
+pub trait CallPolicy: Send + Sync {
+    /// Asked before the request leaves: whether it may. Asked again, with the whole body or
+    /// why that could not be held, where that decides.
+    fn admit(&self, _body: RequestBody<'_>) -> Admission {
+        Admission::Granted
+    }
+    /// What a body is held in that decides whether its request may leave.
+    fn admission_buffers(&self) -> AdmissionBuffers {
+        let (small, large) = (self.buffer(0), self.buffer(0));
+        AdmissionBuffers { small, large }
+    }
     /// What a request body is held in that has to be read before it is forwarded: at most
     /// `limit` bytes, and what all measuring may hold.
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
-    /// The same for a body that decides whether its request may leave.
-    fn admission_buffers(&self) -> AdmissionBuffers {
-        let (small, large) = (self.buffer(0), self.buffer(0));
-        AdmissionBuffers { small, large }
-    }
     /// Asked once, with the whole request body, where `inject_usage` is set: the
     /// body to send instead, or `None` to leave it alone.
-    fn rewrite_request(&self, body: &[u8]) -> Option<Bytes>;
-    /// Asked before the request leaves: whether it may. Asked again, with the whole body or
-    /// why that could not be held, where that decides.
-    fn admit(&self, _body: RequestBody<'_>) -> Admission {
-        Admission::Granted
+    fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
+        None
     }
     /// Asked once, before the request leaves: how the trace goes on upstream, or `None`
     /// to leave the agent's headers as they came.
@@ -171,7 +181,16 @@ pub trait CallObserver: Send + Sync {
     }
     /// Asked once, after the response head, where the request was rewritten: takes
     /// out of the response what the agent did not ask for.
-    fn response_filter(&self) -> Option<Box<dyn Filter>>;
+    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+        None
+    }
+    /// The body of an error of the proxy's own: plain text, unless the call's dialect has a shape.
+    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+        ErrorReply {
+            content_type: "text/plain; charset=utf-8",
+            body: Bytes::from(failure.message.clone()),
+        }
+    }
 }
 
 /// A call's trace as the upstream shall see it.

@@ -18,8 +18,8 @@ use tokengauge_core::call;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
-    Admission, CallObserver, End, ErrorReply, Failure, Filter, Frame, Phase, RequestBody, Side,
-    UpstreamTrace, Waiting,
+    Admission, CallObserver, CallPolicy, End, ErrorReply, Failure, Filter, Frame, Phase,
+    RequestBody, Side, UpstreamTrace, Waiting,
 };
 use tokengauge_wire::{self as wire, Broken, Decoder, ResponseHead};
 
@@ -440,7 +440,9 @@ impl CallObserver for Call {
             }
         });
     }
+}
 
+impl CallPolicy for Call {
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let code = failure.kind.as_str();
         wire::error_body(

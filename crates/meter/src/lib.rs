@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
-use tokengauge_core::observer::{CallObserver, CallStart, Observer};
+use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{Place, Rates, Throughput, Ticked};
 use tokengauge_core::trace::Tracer;
 
@@ -246,7 +246,7 @@ fn memory_parts(measure: &Measure, accounting: &Accounting) -> (usize, usize) {
 }
 
 impl Observer for Meter {
-    fn begin(&self, start: CallStart<'_>) -> Arc<dyn CallObserver> {
+    fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall> {
         Arc::new(Call::new(
             CallContext::new(&self.shared, &start),
             start.received,

@@ -1,14 +1,12 @@
 //! A call's observer, whose panics are caught: a failure there costs one measurement, not the call.
 
 use super::sending::AgentSide;
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{
-    CallObserver, CallStart, End, ErrorReply, Failure, Filter, Frame, Observer, Phase, Side,
+    CallObserver, CallPolicy, CallStart, End, Frame, ObservedCall, Observer,
 };
 
 /// The observer of one call, and the few instants that the limits need. Shared by the
@@ -64,12 +62,12 @@ impl CallHandle {
     }
 
     /// Passes an event on to the observer.
-    pub fn notify(&self, message: impl FnOnce(&dyn CallObserver)) {
+    pub fn notify(&self, message: impl FnOnce(&dyn ObservedCall)) {
         self.observer.ask(message);
     }
 
     /// Asks the observer something; `None` from one that cannot answer any more.
-    pub fn ask<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+    pub fn ask<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         self.observer.ask(question)
     }
 
@@ -198,7 +196,7 @@ impl Drop for Call {
 }
 
 struct PanicGuard {
-    call: Arc<dyn CallObserver>,
+    call: Arc<dyn ObservedCall>,
     panics: Arc<AtomicU64>,
     muted: AtomicBool,
     /// Frames of the response not shown since it fell silent.
@@ -207,14 +205,14 @@ struct PanicGuard {
 }
 
 impl PanicGuard {
-    fn ask<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+    fn ask<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         if self.muted.load(Ordering::Relaxed) {
             return None;
         }
         self.guarded(question)
     }
 
-    fn guarded<T>(&self, question: impl FnOnce(&dyn CallObserver) -> T) -> Option<T> {
+    fn guarded<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         let answer = catch_unwind(AssertUnwindSafe(|| question(&*self.call)));
         if answer.is_err() {
             self.muted.store(true, Ordering::Relaxed);
@@ -236,7 +234,7 @@ impl PanicGuard {
 
 impl std::fmt::Debug for PanicGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wall")
+        f.debug_struct("PanicGuard")
             .field("muted", &self.muted)
             .finish_non_exhaustive()
     }
@@ -245,27 +243,6 @@ impl std::fmt::Debug for PanicGuard {
 /// Stands in for an observer that could not begin.
 struct NoopObserver;
 
-impl CallObserver for NoopObserver {
-    fn endpoint(&self, _: &str) {}
-    fn connected(&self, _: Instant, _: bool) {}
-    fn request_frame(&self, _: &Bytes) {}
-    fn sent(&self, _: Instant) {}
-    fn head(&self, _: Instant, _: StatusCode, _: &HeaderMap) {}
-    fn response_frame(&self, _: Frame) {}
-    fn lagged(&self, _: u64, _: u64) {}
-    fn overhead(&self, _: Phase, _: Duration) {}
-    fn ended(&self, _: Instant, _: End) {}
-    fn tunnel_frame(&self, _: Side, _: Frame) {}
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
-        ErrorReply {
-            content_type: "text/plain; charset=utf-8",
-            body: Bytes::from(failure.message.clone()),
-        }
-    }
-    fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
-        None
-    }
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
-        None
-    }
-}
+impl CallObserver for NoopObserver {}
+
+impl CallPolicy for NoopObserver {}

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::call::Dialect;
 use crate::cli::ReplayArgs;
-use crate::observer::{CallObserver, Frame, Side};
+use crate::observer::{Frame, ObservedCall, Side};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -49,7 +49,7 @@ impl Pace {
 
 impl Recording {
     /// Shows one frame to the meter: of a body, or of a session on a WebSocket.
-    pub(super) fn show(&self, call: &dyn CallObserver, frame: Frame) {
+    pub(super) fn show(&self, call: &dyn ObservedCall, frame: Frame) {
         if self.status == StatusCode::SWITCHING_PROTOCOLS {
             call.tunnel_frame(Side::Upstream, frame);
         } else {

@@ -247,13 +247,11 @@ impl Drop for FinalFlush {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
-    use http::{HeaderMap, Method, StatusCode, Uri};
+
+    use http::{HeaderMap, Method, Uri};
     use parking_lot::Mutex;
     use std::sync::Arc;
-    use tokengauge_core::observer::{
-        CallObserver, CallStart, ErrorReply, Failure, Filter, Observer, Side,
-    };
+    use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
     /// Notes the first byte of each frame it is shown, and how many it was not shown.
     #[derive(Clone, Default)]
@@ -266,7 +264,7 @@ mod tests {
     }
 
     impl Observer for Notes {
-        fn begin(&self, _: CallStart<'_>) -> Arc<dyn CallObserver> {
+        fn begin(&self, _: CallStart<'_>) -> Arc<dyn ObservedCall> {
             Arc::new(self.clone())
         }
     }
@@ -277,30 +275,13 @@ mod tests {
             std::thread::sleep(BUDGET * 2);
             self.add((frame.bytes[0] as char).to_string());
         }
+
         fn lagged(&self, frames: u64, _: u64) {
             self.add(format!("{frames} lost"));
         }
-        fn endpoint(&self, _: &str) {}
-        fn connected(&self, _: Instant, _: bool) {}
-        fn request_frame(&self, _: &Bytes) {}
-        fn sent(&self, _: Instant) {}
-        fn head(&self, _: Instant, _: StatusCode, _: &HeaderMap) {}
-        fn overhead(&self, _: Phase, _: Duration) {}
-        fn ended(&self, _: Instant, _: End) {}
-        fn tunnel_frame(&self, _: Side, _: Frame) {}
-        fn error_reply(&self, _: &Failure) -> ErrorReply {
-            ErrorReply {
-                content_type: "text/plain",
-                body: Bytes::new(),
-            }
-        }
-        fn rewrite_request(&self, _: &[u8]) -> Option<Bytes> {
-            None
-        }
-        fn response_filter(&self) -> Option<Box<dyn Filter>> {
-            None
-        }
     }
+
+    impl CallPolicy for Notes {}
 
     fn watched(notes: &Notes) -> CallHandle {
         let start = CallStart {
