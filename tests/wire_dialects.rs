@@ -1,5 +1,6 @@
 //! Handwritten responses, one per oddity, each with the events it must give beside it
-//! in `<fixture>.events`; read whole and cut in two at every byte.
+//! in `<fixture>.events`; read whole and cut in two at every byte. Every registered dialect has
+//! a folder of them under `fixtures/`, which is called like it and found by itself.
 //!
 //! `.sse`, `.ndjson` and `.json` are bodies as they are. A line of `.frames` is the
 //! type of an event and its payload, of `.chunks` the model's own JSON; `!` marks an
@@ -12,10 +13,11 @@ use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect, EngineReport, Event, Usage};
-use tokengauge::wire::{Decoder, Limits, ResponseHead};
+use tokengauge::wire::{DIALECTS, Decoder, Limits, ResponseHead};
 
 /// A response and what it must give.
 struct Fixture {
@@ -24,16 +26,34 @@ struct Fixture {
     events: String,
 }
 
+/// The folder of a dialect's fixtures: its name in records.
+pub fn folder_of(dialect: Dialect) -> String {
+    let name = serde_json::to_value(dialect).expect("a name");
+    name.as_str().expect("a string").to_owned()
+}
+
 fn fixtures(folder: &str) -> Vec<Fixture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
         .join(folder);
-    let entries = std::fs::read_dir(&folder).expect("a folder of fixtures");
+    let entries = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}: a dialect has fixtures", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let bodies = paths.filter(|path| path.extension().is_none_or(|end| end != "events"));
-    let found: Vec<Fixture> = bodies.map(fixture).collect();
-    assert!(!found.is_empty(), "{} is empty", folder.display());
-    found
+    let is_body = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        !name.ends_with(".events") && !name.ends_with(".expected.json")
+    };
+    let bodies: Vec<PathBuf> = paths.filter(is_body).collect();
+    assert!(!bodies.is_empty(), "{} is empty", folder.display());
+    for body in &bodies {
+        assert!(
+            is_described(body),
+            "nothing says what {} gives",
+            body.display()
+        );
+    }
+    let by_events = |path: &PathBuf| !path.with_extension("expected.json").exists();
+    bodies.into_iter().filter(by_events).map(fixture).collect()
 }
 
 fn fixture(path: PathBuf) -> Fixture {
@@ -202,31 +222,34 @@ fn check(folder: &str, dialect: Dialect) {
     }
 }
 
-macro_rules! folders {
-    ($($name:ident: $dialect:ident;)*) => {
-        $(#[test]
-        fn $name() {
-            check(stringify!($name), Dialect::$dialect);
-        })*
-    };
+/// Whether the file beside a body says what it must give: its events here, what is read of it in
+/// `wire_openai.rs`.
+fn is_described(body: &Path) -> bool {
+    let mut events = body.as_os_str().to_owned();
+    events.push(".events");
+    Path::new(&events).exists() || body.with_extension("expected.json").exists()
 }
 
-folders! {
-    anthropic: Anthropic;
-    anthropic_complete: AnthropicComplete;
-    gemini: Gemini;
-    bedrock_converse: BedrockConverse;
-    bedrock_invoke: BedrockInvoke;
-    ollama: Ollama;
-    cohere_v1: CohereV1;
-    cohere_v2: CohereV2;
-    tgi: Tgi;
-    gemini_interactions: GeminiInteractions;
-    mistral_conversations: MistralConversations;
-    lm_studio: LmStudio;
-    llama_cpp: LlamaCpp;
-    engine_generate: EngineGenerate;
-    openai_media: OpenaiMedia;
-    embeddings: Embeddings;
-    rerank: Rerank;
+#[test]
+fn every_registered_dialect_reads_its_fixtures_as_their_events_say() {
+    std::thread::scope(|scope| {
+        for registration in DIALECTS.iter() {
+            let dialect = registration.dialect;
+            scope.spawn(move || check(&folder_of(dialect), dialect));
+        }
+    });
+}
+
+#[test]
+fn every_dialect_but_the_unknown_one_is_registered_once() {
+    let registered: BTreeSet<Dialect> = DIALECTS.iter().map(|found| found.dialect).collect();
+    assert_eq!(registered.len(), DIALECTS.iter().count());
+    for dialect in crate::fuzz_corpora::targets::wire::DIALECTS {
+        let known = dialect != Dialect::Unknown;
+        assert_eq!(registered.contains(&dialect), known, "{dialect:?}");
+        let found = DIALECTS.registration(dialect);
+        assert_eq!(found.dialect, dialect);
+    }
+    let all = crate::fuzz_corpora::targets::wire::DIALECTS.len() - 1;
+    assert_eq!(registered.len(), all, "the fuzz targets have all of them");
 }

@@ -1,64 +1,10 @@
 //! The domain's words. This module knows nobody; everybody knows it.
 
+pub use crate::dialect::Dialect;
 use crate::upstream_facts::UpstreamFacts;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A family of request and response shapes on the wire.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Dialect {
-    /// OpenAI chat completions and everything that imitates it, Azure included.
-    OpenaiChat,
-    /// OpenAI's older text completions.
-    OpenaiCompletions,
-    /// OpenAI responses, over HTTP or WebSocket.
-    OpenaiResponses,
-    /// OpenAI Realtime over WebSocket.
-    OpenaiRealtime,
-    /// Anthropic messages, Vertex included.
-    Anthropic,
-    /// Anthropic's older text completions.
-    AnthropicComplete,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-    /// Bedrock `converse` and `converse-stream`.
-    BedrockConverse,
-    /// Bedrock `invoke` and `invoke-with-response-stream`.
-    BedrockInvoke,
-    /// Ollama's own chat and generate.
-    Ollama,
-    /// Cohere v1 chat.
-    CohereV1,
-    /// Cohere v2 chat.
-    CohereV2,
-    /// Hugging Face text-generation-inference.
-    Tgi,
-    /// Gemini's Interactions.
-    GeminiInteractions,
-    /// Gemini Live over WebSocket.
-    GeminiLive,
-    /// Mistral's conversations.
-    MistralConversations,
-    /// LM Studio's own chat.
-    LmStudio,
-    /// llama.cpp's own `/completion` and `/infill`.
-    LlamaCpp,
-    /// Other engines' own ways to generate: SGLang's, Triton's, vLLM's.
-    EngineGenerate,
-    /// OpenAI's transcriptions, speech and images.
-    OpenaiMedia,
-    /// Embeddings of any provider.
-    Embeddings,
-    /// Rerankers of any provider.
-    Rerank,
-    /// Anything else: forwarded all the same, not measured.
-    #[default]
-    Unknown,
-}
 
 /// What was asked for; the names of the GenAI conventions where those have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ pub mod background;
 pub mod call;
 pub mod caller;
 pub mod cells;
+pub mod dialect;
 pub mod finished;
 pub mod inter_token;
 pub mod lengths;

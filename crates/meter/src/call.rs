@@ -458,8 +458,9 @@ impl CallPolicy for Call {
     }
 
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
-        if self.context.dialect != Dialect::OpenaiChat
-            && self.context.dialect != Dialect::OpenaiCompletions
+        if !wire::DIALECTS
+            .registration(self.context.dialect)
+            .takes_usage_option
         {
             return None;
         }

@@ -3,6 +3,7 @@
 use super::bands::{Band, Bands};
 use super::generation::Generation;
 use tokengauge_core::call::{Dialect, Outcome};
+use tokengauge_wire::{BeyondText, DIALECTS};
 
 /// Reasoning tokens of a difference between two ways of counting: the marks around it.
 const SLACK: f64 = 8.0;
@@ -25,10 +26,11 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -
     let usage = generation.usage();
     let streamed = generation.tokens();
     // Speech and pictures are tokens without text.
-    let textless = match dialect {
-        Dialect::OpenaiRealtime | Dialect::GeminiLive => true,
-        Dialect::OpenaiMedia | Dialect::EngineGenerate => streamed.all() == 0,
-        _ => false,
+    let dialect = DIALECTS.registration(dialect);
+    let textless = match dialect.beyond_text {
+        BeyondText::Mixed => true,
+        BeyondText::WholeAnswers => streamed.all() == 0,
+        BeyondText::Never => false,
     };
     let (Some(output), false) = (usage.output, textless) else {
         return false;
@@ -36,7 +38,7 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -
     let model = generation.model.as_deref().unwrap_or_default();
     let script = generation.counts.scripts().widest();
     let band = bands.band(model, script);
-    let summary = streamed.reasoning > 0 && summarises(dialect) && !band.learned;
+    let summary = streamed.reasoning > 0 && dialect.summarises_reasoning && !band.learned;
     // A summary hides less than a wide band would let pass.
     let widest = if summary {
         (1.0 + script.most_tokens()) / 2.0
@@ -71,18 +73,6 @@ pub(crate) fn learn(outcome: Outcome, generation: &Generation, bands: &Bands) {
         let script = generation.counts.scripts().widest();
         bands.learn(model, script, output, streamed.all());
     }
-}
-
-/// Dialects whose providers stream a summary of the reasoning in place of it.
-fn summarises(dialect: Dialect) -> bool {
-    matches!(
-        dialect,
-        Dialect::OpenaiResponses
-            | Dialect::Anthropic
-            | Dialect::Gemini
-            | Dialect::BedrockConverse
-            | Dialect::BedrockInvoke
-    )
 }
 
 /// Reported for each token of the answer, where that can be known.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
 use tokengauge_core::observer::{End, Frame, Side};
 use tokengauge_core::trace::CallTrace;
-use tokengauge_wire::{Broken, Decoder, Framing, Limits, SocketRequest, SocketRequests};
+use tokengauge_wire::{Broken, DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
 use uuid::Uuid;
 
 /// Requests for an answer that wait for one.
@@ -84,12 +84,8 @@ impl RealtimeTurns {
     /// For a connection that was upgraded; `None` where it speaks none of these dialects.
     pub(crate) fn new(context: &CallContext, extensions: Option<&str>) -> Option<RealtimeTurns> {
         let dialect = context.dialect;
-        let spoken = [
-            Dialect::OpenaiRealtime,
-            Dialect::OpenaiResponses,
-            Dialect::GeminiLive,
-        ];
-        spoken.contains(&dialect).then(|| {
+        let socket = DIALECTS.registration(dialect).socket;
+        socket.is_some().then(|| {
             let (memory, limits) = (&context.shared.memory, Limits::default());
             let framing = Framing::WebSocket;
             let decoder =

@@ -18,6 +18,7 @@ use tokengauge_core::call::{
 };
 use tokengauge_core::observer::End;
 use tokengauge_core::trace::CallTrace;
+use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
 
 /// What a record is about: a whole call, or one turn of a connection.
@@ -332,17 +333,15 @@ fn tokens(
     if !context.generates && !counts_now(context, generation) {
         return Tokens::default();
     }
-    let generates = !matches!(
-        facts.dialect,
-        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank
-    );
+    let dialect = DIALECTS.registration(facts.dialect);
     let accepted = facts.status.is_some_and(|status| status < 300);
     let queued = generation.is_queued();
-    let known = facts.readable && !facts.lagged && generates && accepted;
+    let known = facts.readable && !facts.lagged && dialect.generates && accepted;
     let of_text = context.operation.class() == OperationClass::Generation;
     let unread = generation.is_unread() && of_text && judged.outcome == Outcome::Complete;
     let counted = generation.tokens();
-    let textless = has_other_than_text(facts.dialect) && counted.all() == 0;
+    // What is generated may be pictures, sounds or bare ids of tokens.
+    let textless = dialect.beyond_text == BeyondText::WholeAnswers && counted.all() == 0;
     let known = known && context.generates && !unread && !queued && !textless;
     let normalised = Normalised {
         answer: known.then_some(counted.answer),
@@ -361,11 +360,6 @@ fn tokens(
         normalised,
         reported,
     }
-}
-
-/// Whether what is generated may be pictures, sounds or bare ids of tokens.
-fn has_other_than_text(dialect: Dialect) -> bool {
-    matches!(dialect, Dialect::OpenaiMedia | Dialect::EngineGenerate)
 }
 
 /// The provider's output where it reported one; else our count; else, where nothing is

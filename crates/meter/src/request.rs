@@ -36,10 +36,7 @@ impl Request {
     /// A request whose body is copied up to `limit`; none of it in a dialect without
     /// prompts.
     pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
-        let prompts = !matches!(
-            dialect,
-            Dialect::Unknown | Dialect::OpenaiRealtime | Dialect::GeminiLive
-        );
+        let prompts = wire::DIALECTS.registration(dialect).request_in_body;
         Request {
             dialect,
             copy: prompts.then(|| Buffer::new(memory, limit)),
@@ -270,7 +267,8 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
     let facts = facts(dialect, rules, body).ok_or(unread)?;
     let mut models: Vec<_> = facts.model.iter().cloned().collect();
     models.extend(differences.names);
-    let takes_one = takes_model(dialect) && !differences.modelless.of(dialect);
+    let takes_one =
+        wire::DIALECTS.registration(dialect).needs_model && !differences.modelless.of(dialect);
     let nameless = models.is_empty() && takes_one;
     let unread = if differences.model {
         Some(Unread::SeveralModels)
@@ -282,19 +280,6 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
         models,
         unread,
     })
-}
-
-/// Whether a request of this dialect has to name a model.
-fn takes_model(dialect: Dialect) -> bool {
-    !matches!(
-        dialect,
-        Dialect::Unknown
-            | Dialect::GeminiInteractions
-            | Dialect::MistralConversations
-            | Dialect::LlamaCpp
-            | Dialect::OpenaiMedia
-            | Dialect::GeminiLive
-    )
 }
 
 /// What stands at the configured paths; the first of each kind that says something.

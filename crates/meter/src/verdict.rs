@@ -5,6 +5,7 @@ use crate::settings::Measure;
 use std::time::Instant;
 use tokengauge_core::call::{Dialect, Outcome, TpsUnavailable};
 use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_wire::DIALECTS;
 
 /// Frames with generated text that an `output_tps` needs.
 const MIN_FRAMES: u64 = 4;
@@ -88,11 +89,7 @@ pub(crate) fn failed(kind: FailureKind) -> Outcome {
 /// A stream that ended cleanly, but with neither terminator nor finish reason, in a
 /// dialect that has either.
 fn unterminated(facts: &Facts, generation: &Generation) -> bool {
-    let has_an_end = !matches!(
-        facts.dialect,
-        // Triton's streams end as HTTP says, and in no other way.
-        Dialect::Unknown | Dialect::Embeddings | Dialect::Rerank | Dialect::EngineGenerate
-    );
+    let has_an_end = DIALECTS.registration(facts.dialect).ends_streams;
     let answered = facts.status.is_none_or(|status| status < 300);
     facts.readable
         && !facts.lagged

@@ -5,12 +5,75 @@
 //! `message_stop`. A whole body is the message itself.
 
 use super::cost::Amount;
+use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, Name};
+use super::error_body::OwnError;
+use super::event_template::Template;
 use super::json::{Count, List, Text, compact, error_kind, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Usage};
+use serde_json::{Value, json};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+
+/// What the program knows of messages.
+pub(super) static MESSAGES: Registration = Registration {
+    detect,
+    types: &[
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "message",
+    ],
+    template: Some(&Template::PLAIN),
+    default_stream: Some(false),
+    error_body,
+    summarises_reasoning: true,
+    ..Registration::new::<Messages>(Dialect::Anthropic)
+};
+
+/// What the program knows of the older completions.
+pub(super) static COMPLETE: Registration = Registration {
+    detect: |target| match target.post()? {
+        [.., "v1", "complete"] => Some(Detected::new(
+            Dialect::AnthropicComplete,
+            Operation::TextCompletion,
+        )),
+        _ => None,
+    },
+    types: &["completion"],
+    default_stream: Some(false),
+    error_body,
+    ..Registration::new::<Complete>(Dialect::AnthropicComplete)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::Anthropic, Operation::Chat);
+    let path = target.post()?;
+    if let [.., "messages"] = path {
+        return Some(found);
+    }
+    let vertex = GoogleMethod::of(path).filter(|it| it.publisher == Some("anthropic"))?;
+    Some(found.model(vertex.model).stream(vertex.raw_stream()?))
+}
+
+fn error_body(error: &OwnError<'_>) -> Value {
+    let kind = match error.status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 => "overloaded_error",
+        504 => "timeout_error",
+        400..500 => "invalid_request_error",
+        _ => "api_error",
+    };
+    json!({"type": "error", "error": {"type": kind, "message": error.message}})
+}
 
 /// Reads `/v1/messages`, and what Vertex and Bedrock carry of it.
 #[derive(Default)]

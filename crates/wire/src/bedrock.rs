@@ -5,12 +5,86 @@ mod native;
 
 pub use native::Invoke;
 
+use super::detect::{Detected, Target};
 use super::emit::{self, Name};
+use super::error_body::OwnError;
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, is_word, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Usage};
+use serde_json::{Value, json};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+
+/// What the program knows of Converse.
+pub(super) static CONVERSE: Registration = Registration {
+    detect: |target| {
+        detect(
+            target,
+            Dialect::BedrockConverse,
+            ["converse", "converse-stream"],
+        )
+    },
+    event_names: &["messageStart", "contentBlockStart", "contentBlockDelta"],
+    has_members: |members| members.stop_reason.is_some() && members.output.is_some(),
+    template: Some(&Template {
+        unread: &["\"p\":"],
+        ..Template::PLAIN
+    }),
+    ..registration::<Converse>(Dialect::BedrockConverse)
+};
+
+/// What the program knows of InvokeModel.
+pub(super) static INVOKE: Registration = Registration {
+    detect: |target| {
+        let verbs = ["invoke", "invoke-with-response-stream"];
+        detect(target, Dialect::BedrockInvoke, verbs)
+    },
+    event_names: &["chunk"],
+    ..registration::<Invoke>(Dialect::BedrockInvoke)
+};
+
+/// What both have in common.
+const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
+    Registration {
+        // InvokeModel wraps other dialects.
+        gives_way_to: |_| false,
+        model_in_path: true,
+        error_body,
+        summarises_reasoning: true,
+        ..Registration::new::<R>(dialect)
+    }
+}
+
+/// `/model/{id}/{verb}`, the id percent-encoded, or a resource name with slashes. The second
+/// of the verbs streams.
+fn detect(target: &Target<'_>, dialect: Dialect, verbs: [&str; 2]) -> Option<Detected> {
+    let (verb, rest) = target.post()?.split_last()?;
+    let at = rest.iter().position(|segment| *segment == "model")?;
+    let id = rest.get(at + 1..).filter(|id| !id.is_empty())?;
+    let stream = verbs.iter().position(|known| known == verb)? == 1;
+    let id = id.join("/");
+    let operation = if id.contains("embed") {
+        Operation::Embeddings
+    } else {
+        Operation::Chat
+    };
+    let found = Detected::new(dialect, operation);
+    Some(found.model(&id).stream(stream))
+}
+
+fn error_body(error: &OwnError<'_>) -> Value {
+    let kind = match error.status.as_u16() {
+        403 => "AccessDeniedException",
+        404 => "ResourceNotFoundException",
+        408 | 504 => "ModelTimeoutException",
+        429 => "ThrottlingException",
+        502 | 503 => "ServiceUnavailableException",
+        400..500 => "ValidationException",
+        _ => "InternalServerException",
+    };
+    json!({"__type": kind, "message": error.message})
+}
 
 /// Reads Converse. Nova speaks the same natively, each event inside an object that
 /// names it.

@@ -8,7 +8,6 @@ use super::sse::Sse;
 use super::websocket::WebSocket;
 use super::{Broken, Limits, buffer};
 use std::sync::Arc;
-use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Buffer, Memory};
 
 /// The body behind its encoding.
@@ -32,23 +31,27 @@ enum Splitting {
 #[derive(Clone, Copy)]
 struct Choice {
     declared: Option<Framing>,
-    dialect: Dialect,
+    /// Whether an array is a stream of its elements.
+    array_is_stream: bool,
 }
 
 impl Body {
     /// A body whose first bytes decide what it is, together with what the head said.
     pub(super) fn undecided(
         declared: Option<Framing>,
-        dialect: Dialect,
+        array_is_stream: bool,
         limits: Limits,
         memory: &Arc<Memory>,
     ) -> Self {
-        let framing = match (declared, dialect) {
-            (Some(Framing::Json), Dialect::Gemini) => Framing::JsonArray,
-            (Some(declared), _) => declared,
-            (None, _) => Framing::Json,
+        let framing = match declared {
+            Some(Framing::Json) if array_is_stream => Framing::JsonArray,
+            Some(declared) => declared,
+            None => Framing::Json,
         };
-        let splitting = Splitting::Undecided(Choice { declared, dialect });
+        let splitting = Splitting::Undecided(Choice {
+            declared,
+            array_is_stream,
+        });
         Body {
             framing,
             limits,
@@ -170,7 +173,7 @@ impl Choice {
     fn framing(self, first: u8) -> Option<Framing> {
         match (first, self.declared) {
             (b'{', Some(Framing::Ndjson)) => Some(Framing::Ndjson),
-            (b'[', _) if self.dialect == Dialect::Gemini => Some(Framing::JsonArray),
+            (b'[', _) if self.array_is_stream => Some(Framing::JsonArray),
             (b'{' | b'[', _) => Some(Framing::Json),
             (b'd' | b'e' | b'i' | b'r' | b':', _) | (_, Some(Framing::Sse)) => Some(Framing::Sse),
             (0, None) => Some(Framing::AwsEventStream),

@@ -1,11 +1,14 @@
 //! Cohere chat, v1 and v2, and v1's generate.
 
+use super::detect::Detected;
 use super::emit::{self, Name};
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Segment, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
 
 const ANSWER: Segment = Segment {
     choice: 0,
@@ -17,6 +20,50 @@ const PLAN: Segment = Segment {
     index: 0,
     channel: Channel::Reasoning,
 };
+
+/// What the program knows of v2.
+pub(super) static COHERE_V2: Registration = Registration {
+    detect: |target| match target.post()? {
+        [.., "v2", "chat"] => Some(Detected::new(Dialect::CohereV2, Operation::Chat)),
+        _ => None,
+    },
+    types: &["message-start", "content-start", "content-delta"],
+    has_members: |members| members.message.is_some() && !members.finish_reason.is_empty(),
+    template: Some(&Template::PLAIN),
+    default_stream: Some(false),
+    error_body: |error| json!({"message": error.message}),
+    ..Registration::new::<V2>(Dialect::CohereV2)
+};
+
+/// What the program knows of v1.
+pub(super) static COHERE_V1: Registration = Registration {
+    detect: |target| match target.post()? {
+        // Writer's chat has the same path: its first event tells.
+        [.., "v1", "chat"] => Some(Detected::new(Dialect::CohereV1, Operation::Chat)),
+        [.., "v1", "generate"] => Some(Detected::new(Dialect::CohereV1, Operation::TextCompletion)),
+        _ => None,
+    },
+    has_members: |members| {
+        V1_EVENTS.contains(&&*members.event_type)
+            || (members.generation_id.is_some() && members.text.is_some())
+    },
+    default_stream: Some(false),
+    error_body: |error| json!({"message": error.message}),
+    ..Registration::new::<V1>(Dialect::CohereV1)
+};
+
+/// The events of v1's streams: others have an `event_type`, too.
+const V1_EVENTS: [&str; 9] = [
+    "stream-start",
+    "search-queries-generation",
+    "search-results",
+    "text-generation",
+    "citation-generation",
+    "tool-calls-generation",
+    "tool-calls-chunk",
+    "stream-end",
+    "debug",
+];
 
 /// Reads `/v2/chat`.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use super::body::{Body, Rest, framing_of};
 use super::encoding::Encoding;
 use super::events::Events;
-use super::{Broken, Limits, Sink};
+use super::{Broken, Limits, Registration, Sink};
 use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, Share};
@@ -89,19 +89,24 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder for the body behind `head`.
-    pub fn new(dialect: Dialect, head: &ResponseHead<'_>, limits: Limits) -> Self {
+    pub fn new(
+        dialect: impl Into<&'static Registration>,
+        head: &ResponseHead<'_>,
+        limits: Limits,
+    ) -> Self {
         Decoder::within(&Memory::unbounded(), dialect, head, limits)
     }
 
     /// The same, that holds what `memory` allows.
     pub fn within(
         memory: &Arc<Memory>,
-        dialect: Dialect,
+        dialect: impl Into<&'static Registration>,
         head: &ResponseHead<'_>,
         limits: Limits,
     ) -> Self {
+        let dialect = dialect.into();
         let declared = head.content_type.and_then(framing_of);
-        let body = Body::undecided(declared, dialect, limits, memory);
+        let body = Body::undecided(declared, dialect.array_is_stream, limits, memory);
         Decoder::build(
             Events::new(dialect),
             body,
@@ -114,7 +119,7 @@ impl Decoder {
     /// A decoder for a body whose framing is known. For [`Framing::WebSocket`],
     /// `encoding` is the `sec-websocket-extensions` that were agreed on.
     pub fn with_framing(
-        dialect: Dialect,
+        dialect: impl Into<&'static Registration>,
         framing: Framing,
         encoding: Option<&str>,
         limits: Limits,
@@ -126,11 +131,12 @@ impl Decoder {
     /// The same, that holds what `memory` allows.
     pub fn with_framing_within(
         memory: &Arc<Memory>,
-        dialect: Dialect,
+        dialect: impl Into<&'static Registration>,
         framing: Framing,
         encoding: Option<&str>,
         limits: Limits,
     ) -> Self {
+        let dialect = dialect.into();
         if framing == Framing::WebSocket {
             let body = Body::websocket(encoding, limits, memory);
             return Decoder::build(Events::of_socket(dialect), body, None, &limits, memory);

@@ -1,5 +1,6 @@
-//! Which dialect a path speaks.
+//! Which dialect a path speaks: what the dialects' own `detect` functions share.
 
+use super::DIALECTS;
 use super::request::word;
 use http::{Method, Uri};
 use tokengauge_core::call::{Dialect, Operation};
@@ -18,7 +19,8 @@ pub struct Detected {
 }
 
 impl Detected {
-    fn new(dialect: Dialect, operation: Operation) -> Self {
+    /// A request of `dialect` whose path says nothing else.
+    pub fn new(dialect: Dialect, operation: Operation) -> Self {
         Detected {
             dialect,
             operation,
@@ -26,78 +28,95 @@ impl Detected {
         }
     }
 
-    fn model(mut self, name: &str) -> Self {
+    /// The same, whose path names the model.
+    #[must_use]
+    pub fn model(mut self, name: &str) -> Self {
         self.model = word(name);
         self
     }
 
-    fn stream(mut self, stream: bool) -> Self {
+    /// The same, whose path says whether a stream is asked for.
+    #[must_use]
+    pub fn stream(mut self, stream: bool) -> Self {
         self.stream = Some(stream);
         self
     }
 }
 
+/// What of a request decides on its dialect.
+pub struct Target<'a> {
+    method: &'a Method,
+    path: &'a [&'a str],
+    query: &'a str,
+    is_socket: bool,
+}
+
+impl<'a> Target<'a> {
+    /// Gives `detect` the parts of a request.
+    pub(super) fn read(
+        method: &Method,
+        uri: &Uri,
+        is_socket: bool,
+        detect: impl FnOnce(&Target<'_>) -> Detected,
+    ) -> Detected {
+        let decoded = percent_decoded(uri.path());
+        detect(&Target {
+            method,
+            path: &segments(&decoded),
+            query: uri.query().unwrap_or_default(),
+            is_socket,
+        })
+    }
+
+    /// The segments of the path without percent-encoding, whatever the method is.
+    pub fn path(&self) -> &'a [&'a str] {
+        self.path
+    }
+
+    /// The query, percent-encoded as it was sent.
+    pub fn query(&self) -> &'a str {
+        self.query
+    }
+
+    /// Whether the request becomes a WebSocket.
+    pub fn is_socket(&self) -> bool {
+        self.is_socket
+    }
+
+    /// The path of a request that may generate something: one by `POST`.
+    pub fn post(&self) -> Option<&'a [&'a str]> {
+        match self.path {
+            // A thread's messages are OpenAI's assistants, which generate nothing here.
+            [.., "threads", _, "messages"] => None,
+            path => (self.method == Method::POST).then_some(path),
+        }
+    }
+
+    /// The path of a request that reads or streams a stored answer again: one by `GET`.
+    pub fn get(&self) -> Option<&'a [&'a str]> {
+        (self.method == Method::GET).then_some(self.path)
+    }
+}
+
 /// Reads the dialect off a path. Its end decides: prefixes vary from provider to
 /// provider. What the first event of the response says wins over it.
+///
+/// ```
+/// use tokengauge_core::call::{Dialect, Operation};
+///
+/// let uri = "/openai/deployments/gpt-5/chat/completions".parse().unwrap();
+/// let found = tokengauge_wire::detect(&http::Method::POST, &uri);
+/// assert_eq!(found.dialect, Dialect::OpenaiChat);
+/// assert_eq!(found.operation, Operation::Chat);
+/// assert_eq!(found.model.as_deref(), Some("gpt-5"));
+/// ```
 pub fn detect(method: &Method, uri: &Uri) -> Detected {
-    let decoded = percent_decoded(uri.path());
-    let path = segments(&decoded);
-    if path.last() == Some(&"realtime") {
-        return realtime(uri.query().unwrap_or(""));
-    }
-    if path.last().is_some_and(|last| is_gemini_live(last)) {
-        return Detected::new(Dialect::GeminiLive, Operation::Realtime).stream(true);
-    }
-    if method == Method::GET {
-        return stored(&path).unwrap_or_default();
-    }
-    if method != Method::POST {
-        return Detected::default();
-    }
-    bedrock(&path)
-        .or_else(|| google(&path))
-        .or_else(|| openai(&path))
-        .or_else(|| triton(&path))
-        .or_else(|| others(&path))
-        .unwrap_or_default()
+    DIALECTS.detect(method, uri)
 }
 
 /// The same for a request that becomes a WebSocket.
 pub fn detect_socket(method: &Method, uri: &Uri) -> Detected {
-    let decoded = percent_decoded(uri.path());
-    match &segments(&decoded)[..] {
-        [.., "responses"] => Detected::new(Dialect::OpenaiResponses, Operation::Chat).stream(true),
-        _ => detect(method, uri),
-    }
-}
-
-/// Whether this is Gemini Live's method, which is the end of a path of Vertex or behind a dot.
-/// With `Constrained` it takes tokens of short life.
-pub fn is_gemini_live(last: &str) -> bool {
-    let method = last.rsplit('.').next().unwrap_or(last);
-    matches!(
-        method,
-        "BidiGenerateContent" | "BidiGenerateContentConstrained"
-    )
-}
-
-/// An answer that is read or streamed again.
-fn stored(path: &[&str]) -> Option<Detected> {
-    let dialect = match path {
-        [.., "responses", _] => Dialect::OpenaiResponses,
-        [.., "interactions", _] => Dialect::GeminiInteractions,
-        [.., "chat", "completions", _] => Dialect::OpenaiChat,
-        _ => return None,
-    };
-    Some(Detected::new(dialect, Operation::Retrieve))
-}
-
-/// Whether the server of this path reads a body as JSON even where its media type is that of a
-/// form, which `curl -d` sends: Ollama's own API.
-pub fn reads_forms_as_json(uri: &Uri) -> bool {
-    let decoded = percent_decoded(uri.path());
-    let verbs = ["chat", "generate", "embed", "embeddings"];
-    matches!(&segments(&decoded)[..], [.., "api", verb] if verbs.contains(verb))
+    DIALECTS.detect_socket(method, uri)
 }
 
 /// Words of paths that decide; servers differ on whether their case matters.
@@ -132,158 +151,49 @@ pub(super) fn segments(path: &str) -> Vec<&str> {
     segments
 }
 
-/// `…/realtime?model=`; Azure says `deployment=`. Of several models none is known.
-fn realtime(query: &str) -> Detected {
-    let found = Detected::new(Dialect::OpenaiRealtime, Operation::Realtime).stream(true);
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let named = pairs.filter(|(key, _)| matches!(&*percent_decoded(key), "model" | "deployment"));
-    let mut models: Vec<_> = named.map(|(_, value)| percent_decoded(value)).collect();
-    models.dedup();
-    match &models[..] {
-        [model] => found.model(model),
-        _ => found,
+/// What `…/models/{model}:{verb}` of Google's servers says.
+pub(super) struct GoogleMethod<'a> {
+    /// Whose model it is, where Vertex serves it.
+    pub(super) publisher: Option<&'a str>,
+    pub(super) model: &'a str,
+    pub(super) verb: &'a str,
+}
+
+impl<'a> GoogleMethod<'a> {
+    pub(super) fn of(path: &[&'a str]) -> Option<GoogleMethod<'a>> {
+        let (model, verb) = path.last()?.rsplit_once(':')?;
+        let publishers = path.iter().position(|segment| *segment == "publishers");
+        Some(GoogleMethod {
+            publisher: publishers.and_then(|at| path.get(at + 1)).copied(),
+            model,
+            verb,
+        })
+    }
+
+    /// Whether Vertex passes the body on as the publisher's own, and whether it streams.
+    pub(super) fn raw_stream(&self) -> Option<bool> {
+        match self.verb {
+            "rawPredict" => Some(false),
+            "streamRawPredict" => Some(true),
+            _ => None,
+        }
     }
 }
 
-/// `/model/{id}/{verb}`, the id percent-encoded, or a resource name with slashes.
-fn bedrock(path: &[&str]) -> Option<Detected> {
-    let (verb, rest) = path.split_last()?;
-    let at = rest.iter().position(|segment| *segment == "model")?;
-    let id = rest.get(at + 1..).filter(|id| !id.is_empty())?.join("/");
-    let (dialect, stream) = match *verb {
-        "converse" => (Dialect::BedrockConverse, false),
-        "converse-stream" => (Dialect::BedrockConverse, true),
-        "invoke" => (Dialect::BedrockInvoke, false),
-        "invoke-with-response-stream" => (Dialect::BedrockInvoke, true),
-        _ => return None,
-    };
-    let operation = if id.contains("embed") {
-        Operation::Embeddings
-    } else {
-        Operation::Chat
-    };
-    let found = Detected::new(dialect, operation);
-    Some(found.model(&id).stream(stream))
-}
-
-/// `…/models/{model}:{verb}`: Gemini, and what else Vertex serves.
-fn google(path: &[&str]) -> Option<Detected> {
-    let (model, verb) = path.last()?.rsplit_once(':')?;
-    let publisher = path
-        .iter()
-        .position(|segment| *segment == "publishers")
-        .and_then(|at| path.get(at + 1));
-    let raw = match publisher {
-        Some(&"anthropic") => Dialect::Anthropic,
-        _ => Dialect::OpenaiChat,
-    };
-    let found = match verb {
-        "generateContent" => gemini().stream(false),
-        "streamGenerateContent" => gemini().stream(true),
-        "rawPredict" => Detected::new(raw, Operation::Chat).stream(false),
-        "streamRawPredict" => Detected::new(raw, Operation::Chat).stream(true),
-        "embedContent" | "batchEmbedContents" => embeddings(),
-        "predict" if model.contains("embedding") => embeddings(),
-        _ => return None,
-    };
-    Some(found.model(model))
-}
-
-fn gemini() -> Detected {
-    Detected::new(Dialect::Gemini, Operation::GenerateContent)
-}
-
-fn embeddings() -> Detected {
-    Detected::new(Dialect::Embeddings, Operation::Embeddings)
-}
-
-/// OpenAI's paths, under any prefix; Azure's name a deployment.
-fn openai(path: &[&str]) -> Option<Detected> {
-    let (found, prefix) = match path {
-        [prefix @ .., "chat", "completions"] => {
-            (Detected::new(Dialect::OpenaiChat, Operation::Chat), prefix)
-        }
-        [prefix @ .., "completions"] => (
-            Detected::new(Dialect::OpenaiCompletions, Operation::TextCompletion),
-            prefix,
-        ),
-        [prefix @ .., "responses"] | [prefix @ .., "responses", "compact"] => (
-            Detected::new(Dialect::OpenaiResponses, Operation::Chat),
-            prefix,
-        ),
-        [prefix @ .., "embeddings"] => (embeddings(), prefix),
-        _ => return None,
-    };
-    Some(match prefix {
+/// A request of OpenAI's that stands behind `prefix`: Azure's names a deployment.
+pub(super) fn behind_deployment(found: Detected, prefix: &[&str]) -> Detected {
+    match prefix {
         // Docker Model Runner's `/engines/v1/...`: the model is in the body.
         [.., "engines", version] if is_version(version) => found,
         [.., "deployments" | "engines", deployment] => found.model(deployment),
         _ => found,
-    })
+    }
 }
 
 /// Whether a segment of a path is an API's version, such as `v1`.
 fn is_version(segment: &str) -> bool {
     let digits = segment.strip_prefix('v').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn others(path: &[&str]) -> Option<Detected> {
-    let (dialect, operation) = match path {
-        // A thread's messages are OpenAI's assistants, which generate nothing here.
-        [.., "threads", _, "messages"] => return None,
-        [.., "messages"] => (Dialect::Anthropic, Operation::Chat),
-        [.., "v1", "complete"] => (Dialect::AnthropicComplete, Operation::TextCompletion),
-        [.., "api", "chat"] => (Dialect::Ollama, Operation::Chat),
-        [.., "api", "generate"] => (Dialect::Ollama, Operation::TextCompletion),
-        [.., "api", "v1", "chat"] => (Dialect::LmStudio, Operation::Chat),
-        [.., "v2", "chat"] => (Dialect::CohereV2, Operation::Chat),
-        // Writer's chat has the same path: its first event tells.
-        [.., "v1", "chat"] => (Dialect::CohereV1, Operation::Chat),
-        [.., "inference", "v1", "generate"] => (Dialect::EngineGenerate, Operation::TextCompletion),
-        [.., "v1", "generate"] => (Dialect::CohereV1, Operation::TextCompletion),
-        [.., "completion" | "infill"] => (Dialect::LlamaCpp, Operation::TextCompletion),
-        [.., "interactions"] => (Dialect::GeminiInteractions, Operation::GenerateContent),
-        [.., "conversations", _, "restart"] => (Dialect::MistralConversations, Operation::Chat),
-        // OpenAI's conversations have the same paths and generate nothing: the answer tells.
-        [.., "conversations"] | [.., "conversations", _] => {
-            (Dialect::MistralConversations, Operation::Unknown)
-        }
-        [.., "audio", "transcriptions" | "translations" | "speech"]
-        | [.., "images", "generations" | "edits" | "variations"] => {
-            (Dialect::OpenaiMedia, Operation::GenerateContent)
-        }
-        [.., "embed"] => (Dialect::Embeddings, Operation::Embeddings),
-        [.., "rerank"] => (Dialect::Rerank, Operation::Rerank),
-        _ => return tgi(path),
-    };
-    Some(Detected::new(dialect, operation))
-}
-
-/// Triton's generate extension: `…/models/{model}[/versions/{version}]/generate[_stream]`.
-fn triton(path: &[&str]) -> Option<Detected> {
-    let (verb, rest) = path.split_last()?;
-    let stream = match *verb {
-        "generate" => false,
-        "generate_stream" => true,
-        _ => return None,
-    };
-    let model = match rest {
-        [.., "models", model] | [.., "models", model, "versions", _] => model,
-        _ => return None,
-    };
-    let found = Detected::new(Dialect::EngineGenerate, Operation::TextCompletion);
-    Some(found.model(model).stream(stream))
-}
-
-fn tgi(path: &[&str]) -> Option<Detected> {
-    let found = Detected::new(Dialect::Tgi, Operation::TextCompletion);
-    match path {
-        [.., "generate_stream"] | [.., "invocations-response-stream"] => Some(found.stream(true)),
-        [.., "generate"] => Some(found.stream(false)),
-        [] | [.., "invocations"] => Some(found),
-        _ => None,
-    }
 }
 
 /// Undoes percent-encoding; what is not one stays as it is.

@@ -1,12 +1,60 @@
 //! Embeddings and rerankers of any provider: no text, only what they cost.
 
 use super::cost::Amount;
+use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, Name};
 use super::json::{Count, Text, error_kind};
-use super::{Malformed, Reader, Sink};
+use super::strict::ModellessMember;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{EngineReport, Event, Usage};
+use tokengauge_core::call::{Dialect, EngineReport, Event, Operation, Usage};
+
+/// What the program knows of embeddings.
+pub(super) static EMBEDDINGS: Registration = Registration {
+    detect,
+    modelless: Some(ModellessMember::Inputs),
+    ..registration::<Embeddings>(Dialect::Embeddings)
+};
+
+/// What the program knows of rerankers.
+pub(super) static RERANK: Registration = Registration {
+    detect: |target| match target.post()? {
+        [.., "rerank"] => Some(Detected::new(Dialect::Rerank, Operation::Rerank)),
+        _ => None,
+    },
+    modelless: Some(ModellessMember::Texts),
+    ..registration::<Rerank>(Dialect::Rerank)
+};
+
+/// What both have in common.
+const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
+    Registration {
+        // Vectors and rankings look like nothing else.
+        gives_way_to: |_| false,
+        generates: false,
+        ends_streams: false,
+        ..Registration::new::<R>(dialect)
+    }
+}
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::Embeddings, Operation::Embeddings);
+    let path = target.post()?;
+    match path {
+        [prefix @ .., "embeddings"] => return Some(behind_deployment(found, prefix)),
+        // One of Mistral's conversations.
+        [.., "conversations", "embed"] => return None,
+        [.., "embed"] => return Some(found),
+        _ => {}
+    }
+    let google = GoogleMethod::of(path)?;
+    match google.verb {
+        "embedContent" | "batchEmbedContents" => Some(found.model(google.model)),
+        "predict" if google.model.contains("embedding") => Some(found.model(google.model)),
+        _ => None,
+    }
+}
 
 /// Reads embeddings.
 #[derive(Default)]

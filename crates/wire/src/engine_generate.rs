@@ -2,14 +2,16 @@
 //! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`. Their
 //! members tell them apart.
 
+use super::detect::{Detected, Target};
 use super::emit::{self, Name};
 use super::json::{Count, List, Object, Text, error_kind, parse};
 use super::openai_chat::Timings;
-use super::{Malformed, Reader, Sink};
+use super::registration::BeyondText;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::hash::{DefaultHasher, Hasher};
-use tokengauge_core::call::{Channel, Event, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
 
 /// Generations of one response that are distinguished.
 const MAX_CHOICES: usize = 256;
@@ -85,6 +87,58 @@ struct Choice<'a> {
 }
 
 type Ignored = serde::de::IgnoredAny;
+
+/// What the program knows of SGLang's, Triton's and vLLM's.
+pub(super) static ENGINE_GENERATE: Registration = Registration {
+    detect,
+    has_members: |members| {
+        let ids = members
+            .choice()
+            .is_some_and(|choice| choice.token_ids.is_some());
+        ids || members.text_output.is_some()
+            || (members.meta_info.is_some() && members.text.is_some())
+    },
+    default_stream: Some(false),
+    // Triton's streams end as HTTP says, and in no other way.
+    ends_streams: false,
+    beyond_text: BeyondText::WholeAnswers,
+    ..Registration::new::<EngineGenerate>(Dialect::EngineGenerate)
+};
+
+/// What the program knows of llama.cpp's.
+pub(super) static LLAMA_CPP: Registration = Registration {
+    detect: |target| match target.post()? {
+        [.., "completion" | "infill"] => {
+            Some(Detected::new(Dialect::LlamaCpp, Operation::TextCompletion))
+        }
+        _ => None,
+    },
+    has_members: |members| members.content.is_some() && members.stop.is_some(),
+    default_stream: Some(false),
+    needs_model: false,
+    ..Registration::new::<EngineGenerate>(Dialect::LlamaCpp)
+};
+
+/// vLLM's, and Triton's `…/models/{model}[/versions/{version}]/generate[_stream]`.
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::EngineGenerate, Operation::TextCompletion);
+    let path = target.post()?;
+    if let [.., "inference", "v1", "generate"] = path {
+        return Some(found);
+    }
+    let (verb, rest) = path.split_last()?;
+    let stream = match *verb {
+        "generate" => false,
+        "generate_stream" => true,
+        _ => return None,
+    };
+    match rest {
+        [.., "models", model] | [.., "models", model, "versions", _] => {
+            Some(found.model(model).stream(stream))
+        }
+        _ => None,
+    }
+}
 
 /// Reads engines' own APIs.
 #[derive(Default)]

@@ -1,88 +1,54 @@
 //! Errors of ours in the shape of a call's dialect, so that the vendor's SDK raises
 //! the exception its user expects.
 
+use super::Registration;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokengauge_core::call::Dialect;
 use tokengauge_core::observer::ErrorReply;
 
+/// An error of ours.
+pub struct OwnError<'a> {
+    /// The status it is answered with.
+    pub status: StatusCode,
+    /// The word for it, such as `upstream_connect`.
+    pub code: &'a str,
+    /// What happened and what to do, for people.
+    pub message: &'a str,
+}
+
 /// The body of an error of ours, in the shape that `dialect` gives its own.
-pub fn error_body(dialect: Dialect, status: StatusCode, code: &str, message: &str) -> ErrorReply {
-    let body = match dialect {
-        Dialect::Anthropic | Dialect::AnthropicComplete => json!({
-            "type": "error",
-            "error": {"type": anthropic_type(status), "message": message},
-        }),
-        Dialect::Gemini | Dialect::GeminiInteractions => json!({
-            "error": {"code": status.as_u16(), "message": message, "status": google_status(status)},
-        }),
-        Dialect::BedrockConverse | Dialect::BedrockInvoke => json!({
-            "__type": amazon_type(status),
-            "message": message,
-        }),
-        Dialect::Ollama => json!({"error": message}),
-        Dialect::CohereV1 | Dialect::CohereV2 => json!({"message": message}),
-        Dialect::Tgi => json!({"error": message, "error_type": code}),
-        _ => openai(status, code, message),
-    };
+pub fn error_body(
+    dialect: impl Into<&'static Registration>,
+    status: StatusCode,
+    code: &str,
+    message: &str,
+) -> ErrorReply {
+    let body = (dialect.into().error_body)(&OwnError {
+        status,
+        code,
+        message,
+    });
     ErrorReply {
         content_type: "application/json",
         body: Bytes::from(body.to_string()),
     }
 }
 
-fn openai(status: StatusCode, code: &str, message: &str) -> Value {
-    let kind = match status {
+/// The shape of OpenAI's errors, which most servers share.
+pub fn openai_error(error: &OwnError<'_>) -> Value {
+    let kind = match error.status {
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-        _ if status.is_client_error() => "invalid_request_error",
+        status if status.is_client_error() => "invalid_request_error",
         _ => "server_error",
     };
-    json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
-}
-
-fn anthropic_type(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        503 => "overloaded_error",
-        504 => "timeout_error",
-        400..500 => "invalid_request_error",
-        _ => "api_error",
-    }
-}
-
-fn google_status(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "UNAUTHENTICATED",
-        403 => "PERMISSION_DENIED",
-        404 => "NOT_FOUND",
-        429 => "RESOURCE_EXHAUSTED",
-        502 | 503 => "UNAVAILABLE",
-        504 => "DEADLINE_EXCEEDED",
-        400..500 => "INVALID_ARGUMENT",
-        _ => "INTERNAL",
-    }
-}
-
-fn amazon_type(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        403 => "AccessDeniedException",
-        404 => "ResourceNotFoundException",
-        408 | 504 => "ModelTimeoutException",
-        429 => "ThrottlingException",
-        502 | 503 => "ServiceUnavailableException",
-        400..500 => "ValidationException",
-        _ => "InternalServerException",
-    }
+    json!({"error": {"message": error.message, "type": kind, "param": null, "code": error.code}})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokengauge_core::call::Dialect;
 
     fn body(dialect: Dialect, status: u16) -> Value {
         let status = StatusCode::from_u16(status).expect("a status");

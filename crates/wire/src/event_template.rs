@@ -7,11 +7,11 @@
 //! other values in members that its reader never reads, and other numbers in those
 //! that only say how many tokens there were so far.
 
-use super::{Malformed, Reader, Sink, gemini};
+use super::{Malformed, Reader, Sink};
 use memchr::{memchr2, memmem};
 use std::borrow::Cow;
 use std::ops::Range;
-use tokengauge_core::call::{Channel, Dialect, Event, Segment, Usage};
+use tokengauge_core::call::{Channel, Event, Segment, Usage};
 
 /// Events in a row that were learnt for nothing, after which learning is rationed.
 const PATIENCE: u32 = 16;
@@ -22,9 +22,7 @@ const MAX_EVENT: usize = 4096;
 
 /// What was learnt from the last event.
 pub(super) struct Repeat {
-    dialect: Dialect,
-    unread: &'static [&'static str],
-    counted: Option<&'static Counted>,
+    template: Option<&'static Template>,
     name: String,
     event: Vec<u8>,
     holes: Vec<Hole>,
@@ -58,20 +56,41 @@ struct Said<'p> {
 }
 
 /// The numbers that a usage is made of, where they are known.
-pub(super) type Counts = [Option<u64>; 5];
+pub type Counts = [Option<u64>; 5];
 
-/// The members that such numbers are in, and what they make.
-struct Counted {
-    keys: [&'static str; 5],
-    usage: fn(Counts) -> Usage,
+/// The counts that a dialect sends with every event.
+pub struct Counted {
+    /// The members that they are in, with quotes and colon.
+    pub keys: [&'static str; 5],
+    /// What they make.
+    pub usage: fn(Counts) -> Usage,
+}
+
+/// How the events of a dialect repeat each other.
+pub struct Template {
+    /// Members that its reader never reads, at any depth, and that differ from event to event;
+    /// with quotes and colon.
+    pub unread: &'static [&'static str],
+    /// The counts that it sends with every event.
+    pub counted: Option<Counted>,
+    /// Whether a second event like one with a tool call goes on with that call.
+    pub tool_calls: bool,
+}
+
+impl Template {
+    /// Events that differ in their text alone.
+    pub const PLAIN: Template = Template {
+        unread: &[],
+        counted: None,
+        tool_calls: true,
+    };
 }
 
 impl Repeat {
-    pub(super) fn new(dialect: Dialect) -> Self {
+    /// Learns events of a dialect with `template`; none where there is no template.
+    pub(super) fn new(template: Option<&'static Template>) -> Self {
         Repeat {
-            dialect,
-            unread: unread(dialect).unwrap_or_default(),
-            counted: counted(dialect),
+            template,
             name: String::new(),
             event: Vec::new(),
             holes: Vec::new(),
@@ -94,10 +113,14 @@ impl Repeat {
         self.in_vain = 0;
         let text = &*said.text;
         sink(Event::Delta { segment, text });
-        if let Some(counted) = self.counted.filter(|_| self.has_usage) {
+        if let Some(counted) = self.counted().filter(|_| self.has_usage) {
             sink(Event::Usage((counted.usage)(said.counts)));
         }
         true
+    }
+
+    fn counted(&self) -> Option<&'static Counted> {
+        self.template?.counted.as_ref()
     }
 
     fn said<'p>(&self, payload: &'p [u8]) -> Option<Said<'p>> {
@@ -144,8 +167,7 @@ impl Repeat {
     /// Whether watching the reader of the next event is worth it.
     fn wants_to_learn(&mut self) -> bool {
         self.in_vain = self.in_vain.saturating_add(1);
-        unread(self.dialect).is_some()
-            && (self.in_vain < PATIENCE || self.in_vain.is_multiple_of(RATION))
+        self.template.is_some() && (self.in_vain < PATIENCE || self.in_vain.is_multiple_of(RATION))
     }
 
     /// Remembers an event that a reader has read.
@@ -154,8 +176,11 @@ impl Repeat {
         let Some((segment, text)) = seen.only_text() else {
             return;
         };
+        let Some(template) = self.template else {
+            return;
+        };
         if payload.len() > MAX_EVENT
-            || (self.dialect == Dialect::Ollama && segment.channel == Channel::ToolCall)
+            || (!template.tool_calls && segment.channel == Channel::ToolCall)
         {
             return;
         }
@@ -164,7 +189,7 @@ impl Repeat {
             at: text.clone(),
             value: Value::Text,
         });
-        for key in self.unread {
+        for key in template.unread {
             let others = values(payload, key, &text);
             let others = others.map(|at| (at, Value::Unread));
             self.holes
@@ -184,7 +209,7 @@ impl Repeat {
 
     /// Finds the numbers that `usage` was made of; `false` where others went into it.
     fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
-        let Some(counted) = self.counted else {
+        let Some(counted) = self.counted() else {
             return false;
         };
         let mut counts = Counts::default();
@@ -216,37 +241,6 @@ fn values<'p>(
         let end = start + value_end(&payload[start..])?;
         (end <= text.start || start >= text.end).then_some(start..end)
     })
-}
-
-/// Members that the reader of a dialect never reads, at any depth, and that differ
-/// from event to event; `None` where events do not repeat each other.
-fn unread(dialect: Dialect) -> Option<&'static [&'static str]> {
-    Some(match dialect {
-        Dialect::OpenaiChat => &[
-            "\"obfuscation\":",
-            "\"created\":",
-            "\"token_id\":",
-            "\"p\":",
-        ],
-        Dialect::OpenaiCompletions => &["\"created\":"],
-        Dialect::OpenaiResponses => &["\"sequence_number\":", "\"obfuscation\":"],
-        Dialect::OpenaiRealtime => &["\"event_id\":"],
-        Dialect::BedrockConverse => &["\"p\":"],
-        Dialect::Ollama => &["\"created_at\":"],
-        Dialect::Tgi => &["\"id\":", "\"logprob\":", "\"index\":"],
-        Dialect::Gemini => &["\"totalTokenCount\":", "\"tokenCount\":"],
-        Dialect::Anthropic | Dialect::CohereV2 => &[],
-        _ => return None,
-    })
-}
-
-/// The counts that a dialect sends with every event.
-fn counted(dialect: Dialect) -> Option<&'static Counted> {
-    static GEMINI: Counted = Counted {
-        keys: gemini::COUNTS,
-        usage: gemini::usage,
-    };
-    (dialect == Dialect::Gemini).then_some(&GEMINI)
 }
 
 /// What a reader gave for one event.

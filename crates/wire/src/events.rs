@@ -4,7 +4,7 @@
 use super::decoder::Item;
 use super::event_template::Repeat;
 use super::repair::repair;
-use super::{Reader, Sink, json, reader, sniff, socket_reader};
+use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, Event};
 
@@ -13,7 +13,7 @@ const EVENTS_SNIFFED: u64 = 4;
 
 /// Reads wire events by their dialect, and counts them.
 pub(super) struct Events {
-    dialect: Dialect,
+    dialect: &'static Registration,
     reader: Box<dyn Reader>,
     messages: u64,
     comments: u64,
@@ -22,29 +22,29 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(dialect: Dialect) -> Self {
-        Events::read_by(dialect, reader(dialect))
+    pub(super) fn new(dialect: &'static Registration) -> Self {
+        Events::read_by(dialect, (dialect.reader)())
     }
 
     /// The messages of a WebSocket.
-    pub(super) fn of_socket(dialect: Dialect) -> Self {
-        Events::read_by(dialect, socket_reader(dialect))
+    pub(super) fn of_socket(dialect: &'static Registration) -> Self {
+        Events::read_by(dialect, dialect.socket_reader())
     }
 
-    fn read_by(dialect: Dialect, reader: Box<dyn Reader>) -> Self {
+    fn read_by(dialect: &'static Registration, reader: Box<dyn Reader>) -> Self {
         Events {
             dialect,
             reader,
             messages: 0,
             comments: 0,
             sniffed: 0,
-            repeat: Repeat::new(dialect),
+            repeat: Repeat::new(dialect.template),
         }
     }
 
     /// The dialect, as the wire confirmed or corrected it.
     pub(super) fn dialect(&self) -> Dialect {
-        self.dialect
+        self.dialect.dialect
     }
 
     /// Wire events so far.
@@ -157,9 +157,9 @@ impl Events {
         };
         self.sniffed = EVENTS_SNIFFED;
         if sniff::overrules(seen, self.dialect) {
-            self.dialect = seen;
-            self.reader = reader(seen);
-            self.repeat = Repeat::new(seen);
+            self.dialect = seen.into();
+            self.reader = (self.dialect.reader)();
+            self.repeat = Repeat::new(self.dialect.template);
         }
     }
 }

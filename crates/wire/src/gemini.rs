@@ -3,17 +3,67 @@
 //! Streamed or not, every message has the same shape: candidates with parts, and the
 //! usage so far. There is no terminator; a finish reason stands for it.
 
+use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, Name};
-use super::event_template::Counts;
+use super::error_body::OwnError;
+use super::event_template::{Counted, Counts, Template};
 use super::json::{Count, List, Text, compact, error_kind, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Segment, Usage};
+use serde_json::{Value, json};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
 
 /// Candidates beyond this many are not read.
 const MAX_CANDIDATES: usize = 128;
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    has_members: |members| members.candidates.is_some() || members.usage_metadata.is_some(),
+    array_is_stream: true,
+    template: Some(&Template {
+        unread: &["\"totalTokenCount\":", "\"tokenCount\":"],
+        counted: Some(Counted {
+            keys: COUNTS,
+            usage,
+        }),
+        ..Template::PLAIN
+    }),
+    model_in_path: true,
+    error_body,
+    summarises_reasoning: true,
+    ..Registration::new::<Gemini>(Dialect::Gemini)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let method = GoogleMethod::of(target.post()?)?;
+    let stream = match method.verb {
+        "generateContent" => false,
+        "streamGenerateContent" => true,
+        _ => return None,
+    };
+    let found = Detected::new(Dialect::Gemini, Operation::GenerateContent);
+    Some(found.model(method.model).stream(stream))
+}
+
+/// An error in the shape of Google's.
+pub(super) fn error_body(error: &OwnError<'_>) -> Value {
+    let status = match error.status.as_u16() {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        502 | 503 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        400..500 => "INVALID_ARGUMENT",
+        _ => "INTERNAL",
+    };
+    json!({
+        "error": {"code": error.status.as_u16(), "message": error.message, "status": status},
+    })
+}
 
 /// Reads Gemini, in any of its three framings.
 #[derive(Default)]
@@ -285,7 +335,7 @@ pub(super) struct UsageMetadata<'a> {
 }
 
 /// The counts of [`UsageMetadata`], as they are written before their values.
-pub(super) const COUNTS: [&str; 5] = [
+const COUNTS: [&str; 5] = [
     "\"promptTokenCount\":",
     "\"cachedContentTokenCount\":",
     "\"candidatesTokenCount\":",
@@ -294,7 +344,7 @@ pub(super) const COUNTS: [&str; 5] = [
 ];
 
 /// What the values of [`COUNTS`] say.
-pub(super) fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
+fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
     Usage {
         input: sum(prompt, tools),
         cached_input: cached,

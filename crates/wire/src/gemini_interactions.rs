@@ -1,12 +1,13 @@
 //! Gemini's Interactions, streamed or not, in its steps and in the contents it had before them.
 
+use super::detect::{Detected, Target};
 use super::emit::{self, Name};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink, gemini};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
 
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
@@ -78,6 +79,29 @@ struct InteractionUsage {
     total_thought_tokens: Count,
     #[serde(default)]
     total_tool_use_tokens: Count,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    objects: &["interaction"],
+    has_members: |members| FIRST_EVENTS.contains(&&*members.event_type),
+    default_stream: Some(false),
+    needs_model: false,
+    error_body: gemini::error_body,
+    ..Registration::new::<Interactions>(Dialect::GeminiInteractions)
+};
+
+/// The events that a stream begins with.
+const FIRST_EVENTS: [&str; 3] = ["interaction.created", "interaction.start", "step.start"];
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let operation = match (target.get(), target.post()) {
+        (Some([.., "interactions", _]), _) => Operation::Retrieve,
+        (_, Some([.., "interactions"])) => Operation::GenerateContent,
+        _ => return None,
+    };
+    Some(Detected::new(Dialect::GeminiInteractions, operation))
 }
 
 /// Reads interactions.

@@ -1,15 +1,88 @@
 //! Gemini Live over WebSocket: what the server sends. What the model says from one end of its
 //! turn, or call of a tool, to the next is a turn, and counts as a choice.
 
+use super::detect::Detected;
 use super::gemini::{Content, FunctionCall, Parts, UsageMetadata};
 use super::json::{List, Text, error_kind, parse};
-use super::{Malformed, Reader, Sink, emit};
+use super::registration::BeyondText;
+use super::socket_requests::{SocketProtocol, SocketRequest};
+use super::{Malformed, Reader, Registration, Sink, emit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
 /// Segments of transcripts stand behind those of the model's parts.
 const TRANSCRIPT: u32 = 1 << 20;
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect: |target| {
+        let found = Detected::new(Dialect::GeminiLive, Operation::Realtime).stream(true);
+        is_gemini_live(target.path().last()?).then_some(found)
+    },
+    // Its usage looks like that of Gemini over HTTP.
+    gives_way_to: |_| false,
+    request_in_body: false,
+    needs_model: false,
+    beyond_text: BeyondText::Mixed,
+    socket: Some(&SocketProtocol {
+        reader: None,
+        read_request,
+        long_requests: &[b"turnComplete\":true", b"turn_complete\":true"],
+    }),
+    ..Registration::new::<GeminiLive>(Dialect::GeminiLive)
+};
+
+/// Whether this is Gemini Live's method, which is the end of a path of Vertex or behind a dot.
+/// With `Constrained` it takes tokens of short life.
+pub fn is_gemini_live(last: &str) -> bool {
+    let method = last.rsplit('.').next().unwrap_or(last);
+    matches!(
+        method,
+        "BidiGenerateContent" | "BidiGenerateContentConstrained"
+    )
+}
+
+/// What a message of the agent asks for; its SDKs write some members with underscores.
+fn read_request(payload: &[u8]) -> Option<SocketRequest<'_>> {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        setup: Option<&'a RawValue>,
+        #[serde(rename = "clientContent", alias = "client_content")]
+        client_content: Option<ClientContent>,
+        #[serde(borrow, rename = "toolResponse", alias = "tool_response")]
+        tool_response: Option<&'a RawValue>,
+        #[serde(borrow, rename = "realtimeInput", alias = "realtime_input")]
+        realtime_input: Option<RealtimeInput<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct ClientContent {
+        #[serde(rename = "turnComplete", alias = "turn_complete")]
+        turn_complete: Option<bool>,
+    }
+    #[derive(Deserialize)]
+    struct RealtimeInput<'a> {
+        #[serde(borrow)]
+        text: Option<&'a RawValue>,
+        #[serde(borrow, rename = "activityEnd", alias = "activity_end")]
+        activity_end: Option<&'a RawValue>,
+        #[serde(borrow, rename = "audioStreamEnd", alias = "audio_stream_end")]
+        audio_stream_end: Option<&'a RawValue>,
+    }
+    let message: Message<'_> = serde_json::from_slice(payload).ok()?;
+    if let Some(setup) = message.setup {
+        return Some(SocketRequest::Setup(setup.get().as_bytes()));
+    }
+    let complete = message.client_content.and_then(|it| it.turn_complete);
+    if complete == Some(true) || message.tool_response.is_some() {
+        return Some(SocketRequest::Answer(payload));
+    }
+    let input = message.realtime_input?;
+    let ends = [input.text, input.activity_end, input.audio_stream_end];
+    let ends = ends.iter().any(Option::is_some);
+    ends.then_some(SocketRequest::Perhaps)
+}
 
 /// Reads Gemini Live.
 #[derive(Default)]

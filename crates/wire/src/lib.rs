@@ -37,6 +37,7 @@ mod openai_realtime;
 mod openai_responses;
 mod openai_responses_socket;
 mod openai_usage;
+mod registration;
 mod repair;
 mod request;
 mod sniff;
@@ -47,19 +48,53 @@ mod tgi;
 mod websocket;
 
 use std::sync::Arc;
-use tokengauge_core::call::{Dialect, Event};
+use tokengauge_core::call::Event;
 use tokengauge_core::memory::{Buffer, Full, Memory};
 
 pub use decoder::{COPIES, Decoder, Framing, ResponseHead};
-pub use detect::{Detected, detect, detect_socket};
-pub use detect::{is_gemini_live, percent_decoded, reads_forms_as_json};
-pub use error_body::error_body;
+pub use detect::{Detected, Target, detect, detect_socket, percent_decoded};
+pub use error_body::{OwnError, error_body, openai_error};
+pub use event_template::{Counted, Counts, Template};
+pub use gemini_live::is_gemini_live;
 pub use json_path::{JsonPath, pick};
 pub use named::HeadModels;
+pub use ollama::reads_forms_as_json;
+pub use registration::{BeyondText, Dialects, Registration};
 pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
-pub use socket_requests::{SocketRequest, SocketRequests};
-pub use strict::BodyHead;
+pub use sniff::Members;
+pub use socket_requests::{SocketProtocol, SocketRequest, SocketRequests};
+pub use strict::{BodyHead, ModellessMember};
 pub use strict::{content_encoding, decoded, differences};
+
+/// Every dialect. They are tried in this order, and the first that recognises a path or an
+/// event has it: those whose paths end in something of their own come first, those that take
+/// many paths last.
+pub static DIALECTS: Dialects = Dialects::new(&[
+    &openai_realtime::REGISTRATION,
+    &gemini_live::REGISTRATION,
+    &openai_responses::REGISTRATION,
+    &openai_chat::REGISTRATION,
+    &openai_completions::REGISTRATION,
+    &gemini::REGISTRATION,
+    &ollama::REGISTRATION,
+    &gemini_interactions::REGISTRATION,
+    &engine_generate::ENGINE_GENERATE,
+    &embeddings::EMBEDDINGS,
+    &anthropic::MESSAGES,
+    &anthropic::COMPLETE,
+    &engine_generate::LLAMA_CPP,
+    &lm_studio::REGISTRATION,
+    &cohere::COHERE_V1,
+    &cohere::COHERE_V2,
+    &bedrock::CONVERSE,
+    &bedrock::INVOKE,
+    // Takes whatever is behind `/conversations/`.
+    &mistral_conversations::REGISTRATION,
+    &openai_media::REGISTRATION,
+    &embeddings::RERANK,
+    // Takes every other `/generate`, and `/`.
+    &tgi::REGISTRATION,
+]);
 
 /// Takes events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);
@@ -141,52 +176,18 @@ pub trait Reader: Send {
     /// arrives here.
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
 
-    /// A whole body that was not streamed. [`Event::Message`] has been given already.
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
+    /// A whole body that was not streamed. [`Event::Message`] has been given already. In many
+    /// dialects it has the shape of an event.
+    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        self.event("", payload, sink)
+    }
 
     /// The stream is over: gives what only its end decides.
     fn finish(&mut self, _sink: Sink<'_>) {}
 }
 
-/// A fresh reader of what comes over a WebSocket.
-fn socket_reader(dialect: Dialect) -> Box<dyn Reader> {
-    match dialect {
-        Dialect::OpenaiResponses => Box::<openai_responses_socket::ResponsesSocket>::default(),
-        _ => reader(dialect),
-    }
-}
-
-/// A fresh reader of `dialect`.
-fn reader(dialect: Dialect) -> Box<dyn Reader> {
-    match dialect {
-        Dialect::OpenaiChat => Box::<openai_chat::Chat>::default(),
-        Dialect::OpenaiCompletions => Box::<openai_completions::Completions>::default(),
-        Dialect::OpenaiResponses => Box::<openai_responses::Responses>::default(),
-        Dialect::OpenaiRealtime => Box::<openai_realtime::Realtime>::default(),
-        Dialect::Anthropic => Box::<anthropic::Messages>::default(),
-        Dialect::AnthropicComplete => Box::<anthropic::Complete>::default(),
-        Dialect::Gemini => Box::<gemini::Gemini>::default(),
-        Dialect::BedrockConverse => Box::<bedrock::Converse>::default(),
-        Dialect::BedrockInvoke => Box::<bedrock::Invoke>::default(),
-        Dialect::Ollama => Box::<ollama::Ollama>::default(),
-        Dialect::CohereV1 => Box::<cohere::V1>::default(),
-        Dialect::CohereV2 => Box::<cohere::V2>::default(),
-        Dialect::Tgi => Box::<tgi::Tgi>::default(),
-        Dialect::GeminiInteractions => Box::<gemini_interactions::Interactions>::default(),
-        Dialect::GeminiLive => Box::<gemini_live::GeminiLive>::default(),
-        Dialect::MistralConversations => Box::<mistral_conversations::Conversations>::default(),
-        Dialect::LmStudio => Box::<lm_studio::LmStudio>::default(),
-        Dialect::LlamaCpp | Dialect::EngineGenerate => {
-            Box::<engine_generate::EngineGenerate>::default()
-        }
-        Dialect::OpenaiMedia => Box::<openai_media::OpenaiMedia>::default(),
-        Dialect::Embeddings => Box::<embeddings::Embeddings>::default(),
-        Dialect::Rerank => Box::<embeddings::Rerank>::default(),
-        Dialect::Unknown => Box::new(Unread),
-    }
-}
-
 /// Reads nothing: what is not known is forwarded, not measured.
+#[derive(Default)]
 struct Unread;
 
 impl Reader for Unread {
@@ -198,3 +199,8 @@ impl Reader for Unread {
         Err(Malformed)
     }
 }
+
+/// The example of "Adding a dialect" is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/contributing.md")]
+struct Contributing;

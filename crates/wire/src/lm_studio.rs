@@ -1,11 +1,12 @@
 //! LM Studio's own chat, `/api/v1/chat`, streamed or not.
 
+use super::detect::Detected;
 use super::emit::{self, Name};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Usage};
 
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
@@ -59,6 +60,18 @@ struct Stats<'a> {
     #[serde(borrow)]
     model_load_time_seconds: Option<&'a RawValue>,
 }
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect: |target| match target.post()? {
+        [.., "api", "v1", "chat"] => Some(Detected::new(Dialect::LmStudio, Operation::Chat)),
+        _ => None,
+    },
+    types: &["chat.start"],
+    has_members: |members| members.model_instance_id.is_some() && members.stats.is_some(),
+    default_stream: Some(false),
+    ..Registration::new::<LmStudio>(Dialect::LmStudio)
+};
 
 /// Reads LM Studio's own chat.
 #[derive(Default)]

@@ -1,13 +1,14 @@
 //! Mistral's conversations, streamed or not.
 
+use super::detect::{Detected, Target};
 use super::emit::{self, Name};
 use super::json::{Count, List, Object, Text, arguments, is_word, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::ChatUsage;
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
 /// Parts of one output that are distinguished.
 const PARTS: u32 = 1024;
@@ -73,6 +74,26 @@ struct Part<'a> {
 struct Thought<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    objects: &["conversation.response"],
+    types: &["conversation.response.started", "message.output.delta"],
+    default_stream: Some(false),
+    needs_model: false,
+    ..Registration::new::<Conversations>(Dialect::MistralConversations)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let operation = match target.post()? {
+        [.., "conversations", _, "restart"] => Operation::Chat,
+        // OpenAI's conversations have the same paths and generate nothing: the answer tells.
+        [.., "conversations"] | [.., "conversations", _] => Operation::Unknown,
+        _ => return None,
+    };
+    Some(Detected::new(Dialect::MistralConversations, operation))
 }
 
 /// Reads conversations.

@@ -1,10 +1,10 @@
 //! Which models a request names beside its body, as limits see them: more than measuring
 //! believes, since any of them may be the one that an upstream serves.
 
+use super::DIALECTS;
 use super::detect::{detect, percent_decoded, segments};
 use super::request::word;
 use http::{HeaderMap, Method, Uri};
-use tokengauge_core::call::Dialect;
 
 /// Segments of a path that a model's name stands behind.
 const BEFORE_NAMES: [&str; 5] = ["models", "tunedmodels", "model", "deployments", "engines"];
@@ -55,10 +55,7 @@ impl HeadModels {
     /// What a request with a body names.
     pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> HeadModels {
         let detected = detect(method, uri);
-        let decides = matches!(
-            detected.dialect,
-            Dialect::Gemini | Dialect::BedrockConverse | Dialect::BedrockInvoke
-        );
+        let decides = DIALECTS.registration(detected.dialect).model_in_path;
         let path = percent_decoded(uri.path());
         let in_path = in_path(&segments(&path));
         // Escapes of escapes, parameters of segments and the like.

@@ -1,11 +1,53 @@
 //! Ollama's own chat and generate: one JSON object per line, or a single one.
 
+use super::detect::{Detected, Target, percent_decoded, segments};
 use super::emit::{self, Name};
+use super::event_template::Template;
 use super::json::{Count, List, Text, arguments, error_kind, parse};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
+use http::Uri;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Usage};
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    has_members: |members| {
+        members.done.is_some() && (members.message.is_some() || members.response.is_some())
+    },
+    template: Some(&Template {
+        unread: &["\"created_at\":"],
+        // Each message has whole calls: the next one like it is another.
+        tool_calls: false,
+        ..Template::PLAIN
+    }),
+    default_stream: Some(true),
+    error_body: |error| json!({"error": error.message}),
+    ..Registration::new::<Ollama>(Dialect::Ollama)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let operation = match target.post()? {
+        // Triton's model or version that is called `api`.
+        [.., "models", "api", "generate"] | [.., "models", _, "versions", "api", "generate"] => {
+            return None;
+        }
+        [.., "api", "chat"] => Operation::Chat,
+        [.., "api", "generate"] => Operation::TextCompletion,
+        _ => return None,
+    };
+    Some(Detected::new(Dialect::Ollama, operation))
+}
+
+/// Whether the server of this path reads a body as JSON even where its media type is that of a
+/// form, which `curl -d` sends: Ollama's own API.
+pub fn reads_forms_as_json(uri: &Uri) -> bool {
+    let decoded = percent_decoded(uri.path());
+    let verbs = ["chat", "generate", "embed", "embeddings"];
+    matches!(&segments(&decoded)[..], [.., "api", verb] if verbs.contains(verb))
+}
 
 /// Reads `/api/chat` and `/api/generate`.
 #[derive(Default)]

@@ -1,15 +1,18 @@
 //! OpenAI chat completions and everything that imitates them: Azure, Groq, Mistral,
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
+use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{known, segment};
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::{ChatUsage, Identity};
-use super::{Malformed, Reader, Sink};
+use super::sniff::Members;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use tokengauge_core::call::{Channel, EngineReport, Event, Segment};
+use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
 
 /// Tool calls distinguished in one response; later ones continue the last.
 const MAX_CALLS: usize = 1024;
@@ -150,6 +153,47 @@ struct Function<'a> {
 struct Custom<'a> {
     #[serde(borrow, default)]
     input: Text<'a>,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    objects: &["chat.completion", "chat.completion.chunk"],
+    has_members,
+    template: Some(&Template {
+        unread: &[
+            "\"obfuscation\":",
+            "\"created\":",
+            "\"token_id\":",
+            "\"p\":",
+        ],
+        ..Template::PLAIN
+    }),
+    default_stream: Some(false),
+    takes_usage_option: true,
+    ..Registration::new::<Chat>(Dialect::OpenaiChat)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    if let Some([.., "chat", "completions", _]) = target.get() {
+        return Some(Detected::new(Dialect::OpenaiChat, Operation::Retrieve));
+    }
+    let found = Detected::new(Dialect::OpenaiChat, Operation::Chat);
+    let path = target.post()?;
+    if let [prefix @ .., "chat", "completions"] = path {
+        return Some(behind_deployment(found, prefix));
+    }
+    // What Vertex serves of others than Google and Anthropic.
+    let google = GoogleMethod::of(path).filter(|it| it.publisher != Some("anthropic"))?;
+    Some(found.model(google.model).stream(google.raw_stream()?))
+}
+
+fn has_members(members: &Members<'_>) -> bool {
+    match members.choices() {
+        Some([]) => members.prompt_filter_results.is_some(),
+        Some([choice, ..]) => choice.delta.is_some() || choice.message.is_some(),
+        None => false,
+    }
 }
 
 /// Reads chat completions.

@@ -1,12 +1,14 @@
 //! OpenAI text completions, streamed or not.
 
+use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, error_kind, parse};
 use super::openai_usage::{ChatUsage, Identity};
-use super::{Malformed, Reader, Sink};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
 /// A chunk of a stream, or a whole body.
 #[derive(Deserialize)]
@@ -33,6 +35,28 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    objects: &["text_completion"],
+    has_members: |members| members.choice().is_some_and(|choice| choice.text.is_some()),
+    template: Some(&Template {
+        unread: &["\"created\":"],
+        ..Template::PLAIN
+    }),
+    default_stream: Some(false),
+    takes_usage_option: true,
+    ..Registration::new::<Completions>(Dialect::OpenaiCompletions)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let [prefix @ .., "completions"] = target.post()? else {
+        return None;
+    };
+    let found = Detected::new(Dialect::OpenaiCompletions, Operation::TextCompletion);
+    Some(behind_deployment(found, prefix))
 }
 
 /// Reads text completions.

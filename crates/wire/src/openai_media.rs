@@ -1,13 +1,15 @@
 //! OpenAI's transcriptions, speech and images, streamed or not. Sounds and pictures are no text:
 //! of them only what is reported is known.
 
+use super::detect::{Detected, Target};
 use super::emit;
 use super::json::{Object, Text, error_kind, parse};
 use super::openai_usage::{ChatUsage, ResponsesUsage};
-use super::{Malformed, Reader, Sink};
+use super::registration::BeyondText;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Segment};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment};
 
 const ANSWER: Segment = Segment {
     choice: 0,
@@ -28,6 +30,29 @@ struct Media<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    types: &[
+        "transcript.text.delta",
+        "transcript.text.done",
+        "speech.audio.delta",
+    ],
+    default_stream: Some(false),
+    needs_model: false,
+    beyond_text: BeyondText::WholeAnswers,
+    ..Registration::new::<OpenaiMedia>(Dialect::OpenaiMedia)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::OpenaiMedia, Operation::GenerateContent);
+    match target.post()? {
+        [.., "audio", "transcriptions" | "translations" | "speech"]
+        | [.., "images", "generations" | "edits" | "variations"] => Some(found),
+        _ => None,
+    }
 }
 
 /// Reads transcriptions, speech and images.

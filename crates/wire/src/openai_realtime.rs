@@ -1,12 +1,51 @@
 //! OpenAI Realtime over WebSocket: what the server sends. Each response of the connection
 //! is a turn, and counts as a choice.
 
+use super::detect::{Detected, Target, percent_decoded};
+use super::event_template::Template;
 use super::json::{Object, Text, parse};
 use super::openai_responses::{Response, StreamEvent, Texts};
 use super::openai_usage::Identity;
-use super::{Malformed, Reader, Sink};
+use super::registration::BeyondText;
+use super::socket_requests::SocketProtocol;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
-use tokengauge_core::call::Event;
+use tokengauge_core::call::{Dialect, Event, Operation};
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    types: &["session.created", "session.updated"],
+    // Its events share their names with those of responses.
+    gives_way_to: |seen| seen != Dialect::OpenaiResponses,
+    template: Some(&Template {
+        unread: &["\"event_id\":"],
+        ..Template::PLAIN
+    }),
+    request_in_body: false,
+    beyond_text: BeyondText::Mixed,
+    socket: Some(&SocketProtocol::RESPONSE_CREATE),
+    ..Registration::new::<Realtime>(Dialect::OpenaiRealtime)
+};
+
+/// `…/realtime?model=`; Azure says `deployment=`. Of several models none is known.
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let [.., "realtime"] = target.path() else {
+        return None;
+    };
+    let found = Detected::new(Dialect::OpenaiRealtime, Operation::Realtime).stream(true);
+    let pairs = target
+        .query()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    let named = pairs.filter(|(key, _)| matches!(&*percent_decoded(key), "model" | "deployment"));
+    let mut models: Vec<_> = named.map(|(_, value)| percent_decoded(value)).collect();
+    models.dedup();
+    Some(match &models[..] {
+        [model] => found.model(model),
+        _ => found,
+    })
+}
 
 /// Reads what the server sends.
 #[derive(Default)]

@@ -1,15 +1,19 @@
 //! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
 //! events and in the final response count only where no delta came before them.
 
+use super::detect::{Detected, Target, behind_deployment};
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
 use super::openai_chat::Timings;
 use super::openai_json::TextOrList;
+use super::openai_responses_socket::ResponsesSocket;
 use super::openai_usage::{Identity, ResponsesUsage};
-use super::{Malformed, Reader, Sink};
+use super::socket_requests::SocketProtocol;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use tokengauge_core::call::{Channel, Event, Segment};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment};
 
 /// Texts distinguished in one response; later ones are taken for copies.
 const MAX_SEEN: usize = 4096;
@@ -126,6 +130,40 @@ struct Part<'a> {
     refusal: Text<'a>,
     #[serde(borrow, default)]
     transcript: Text<'a>,
+}
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    objects: &["response", "response.compaction"],
+    has_members: |members| members.r#type.starts_with("response.") && members.response.is_some(),
+    template: Some(&Template {
+        unread: &["\"sequence_number\":", "\"obfuscation\":"],
+        ..Template::PLAIN
+    }),
+    default_stream: Some(false),
+    summarises_reasoning: true,
+    socket: Some(&SocketProtocol {
+        reader: Some(|| Box::<ResponsesSocket>::default()),
+        ..SocketProtocol::RESPONSE_CREATE
+    }),
+    ..Registration::new::<Responses>(Dialect::OpenaiResponses)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::OpenaiResponses, Operation::Chat);
+    if let (true, [.., "responses"]) = (target.is_socket(), target.path()) {
+        return Some(found.stream(true));
+    }
+    if let Some([.., "responses", _]) = target.get() {
+        return Some(Detected::new(Dialect::OpenaiResponses, Operation::Retrieve));
+    }
+    match target.post()? {
+        [prefix @ .., "responses"] | [prefix @ .., "responses", "compact"] => {
+            Some(behind_deployment(found, prefix))
+        }
+        _ => None,
+    }
 }
 
 /// Reads responses.

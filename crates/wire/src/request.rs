@@ -6,22 +6,27 @@ mod texts;
 pub use settings::generation_settings;
 pub use texts::{conversation_texts, request_texts};
 
+use super::Registration;
 use super::json::{Count, Object, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Dialect, RequestFacts};
+use tokengauge_core::call::RequestFacts;
 
 /// Longest model, user or session, in characters.
 const MAX_WORD: usize = 200;
 
 /// Reads the facts of a whole request body; `None` where it cannot be read. Only the
 /// keys that are needed are kept: a long conversation is skipped, not copied.
-pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
+pub fn request_facts(
+    dialect: impl Into<&'static Registration>,
+    body: &[u8],
+) -> Option<RequestFacts> {
+    let default_stream = dialect.into().default_stream;
     let body: Body<'_> = serde_json::from_slice(body).ok()?;
     Some(RequestFacts {
         // Some clients of Google's name it as in the path.
         model: word(body.model.strip_prefix("models/").unwrap_or(&body.model)),
-        stream: flag(body.stream).or_else(|| default_stream(dialect)),
+        stream: flag(body.stream).or(default_stream),
         choices: body.choices(),
         include_usage: body
             .stream_options
@@ -35,28 +40,6 @@ pub fn request_facts(dialect: Dialect, body: &[u8]) -> Option<RequestFacts> {
         service_tier: word(&body.service_tier),
         configured: None,
     })
-}
-
-/// What a missing `stream` means, where the body is the place for it.
-fn default_stream(dialect: Dialect) -> Option<bool> {
-    match dialect {
-        Dialect::Ollama => Some(true),
-        Dialect::OpenaiChat
-        | Dialect::OpenaiCompletions
-        | Dialect::OpenaiResponses
-        | Dialect::Anthropic
-        | Dialect::AnthropicComplete
-        | Dialect::CohereV1
-        | Dialect::CohereV2
-        | Dialect::Tgi
-        | Dialect::GeminiInteractions
-        | Dialect::MistralConversations
-        | Dialect::LmStudio
-        | Dialect::LlamaCpp
-        | Dialect::EngineGenerate
-        | Dialect::OpenaiMedia => Some(false),
-        _ => None,
-    }
 }
 
 /// A flag; what is none says nothing.
@@ -207,6 +190,7 @@ impl Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokengauge_core::call::Dialect;
 
     fn facts(dialect: Dialect, body: &str) -> RequestFacts {
         request_facts(dialect, body.as_bytes()).expect("readable")

@@ -4,12 +4,10 @@
 use super::decoder::{Item, Splitter};
 use super::json::Text;
 use super::websocket::WebSocket;
-use super::{Broken, Limits};
+use super::{Broken, Limits, Reader, Registration};
 use memchr::memmem;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::sync::Arc;
-use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, SMALL_BODY};
 
 /// A message of the agent.
@@ -26,31 +24,56 @@ pub enum SocketRequest<'a> {
     Long,
 }
 
+/// What a dialect does over a WebSocket that carries several answers.
+pub struct SocketProtocol {
+    /// Makes a reader of what the server sends, where that is not what it sends over HTTP.
+    pub reader: Option<fn() -> Box<dyn Reader>>,
+    /// Reads what a message of the agent asks for.
+    pub read_request: fn(&[u8]) -> Option<SocketRequest<'_>>,
+    /// What messages hold that ask for an answer, without spaces: where they are too long to
+    /// be parsed.
+    pub long_requests: &'static [&'static [u8]],
+}
+
+impl SocketProtocol {
+    /// OpenAI's way, for Realtime and responses: `response.create` asks for an answer.
+    pub const RESPONSE_CREATE: SocketProtocol = SocketProtocol {
+        reader: None,
+        read_request: response_create,
+        long_requests: &[b"type\":\"response.create\""],
+    };
+}
+
 /// Bytes at each end of a long message in which it is looked for what it asks.
 const ENDS: usize = 512;
 
 /// Reads what the agent sends over a connection.
 pub struct SocketRequests {
-    dialect: Dialect,
+    protocol: &'static SocketProtocol,
     frames: WebSocket,
     broken: Option<Broken>,
 }
 
 impl SocketRequests {
     /// `extensions` is the `sec-websocket-extensions` that were agreed on.
-    pub fn new(dialect: Dialect, extensions: Option<&str>, limits: Limits) -> Self {
+    pub fn new(
+        dialect: impl Into<&'static Registration>,
+        extensions: Option<&str>,
+        limits: Limits,
+    ) -> Self {
         SocketRequests::within(&Memory::unbounded(), dialect, extensions, limits)
     }
 
     /// The same, that holds what `memory` allows.
     pub fn within(
         memory: &Arc<Memory>,
-        dialect: Dialect,
+        dialect: impl Into<&'static Registration>,
         extensions: Option<&str>,
         limits: Limits,
     ) -> Self {
+        let protocol = dialect.into().socket;
         SocketRequests {
-            dialect,
+            protocol: protocol.unwrap_or(&SocketProtocol::RESPONSE_CREATE),
             frames: WebSocket::new(extensions, &limits, memory),
             broken: None,
         }
@@ -68,15 +91,15 @@ impl SocketRequests {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let dialect = self.dialect;
+        let protocol = self.protocol;
         let result = self.frames.push(bytes, &mut |item| {
             let Item::Event { payload, .. } = item else {
                 return;
             };
-            let found = match dialect {
-                _ if payload.len() > SMALL_BODY => long(dialect, payload),
-                Dialect::GeminiLive => live(payload),
-                _ => response_create(payload),
+            let found = if payload.len() > SMALL_BODY {
+                long(protocol.long_requests, payload)
+            } else {
+                (protocol.read_request)(payload)
             };
             if let Some(found) = found {
                 each(found);
@@ -88,11 +111,7 @@ impl SocketRequests {
 }
 
 /// What a message asks for that is not parsed: SDKs write its kind first or last.
-fn long(dialect: Dialect, payload: &[u8]) -> Option<SocketRequest<'_>> {
-    let asks: &[&[u8]] = match dialect {
-        Dialect::GeminiLive => &[b"turnComplete\":true", b"turn_complete\":true"],
-        _ => &[b"type\":\"response.create\""],
-    };
+fn long<'p>(asks: &[&[u8]], payload: &'p [u8]) -> Option<SocketRequest<'p>> {
     let ends = [&payload[..ENDS], &payload[payload.len() - ENDS..]];
     let has = |end: &[u8]| {
         let text: Vec<u8> = end.iter().copied().filter(|byte| *byte != b' ').collect();
@@ -110,45 +129,4 @@ fn response_create(payload: &[u8]) -> Option<SocketRequest<'_>> {
     }
     let request: Request<'_> = serde_json::from_slice(payload).ok()?;
     (&*request.r#type == "response.create").then_some(SocketRequest::Answer(payload))
-}
-
-/// Gemini Live; its SDKs write some members with underscores.
-fn live(payload: &[u8]) -> Option<SocketRequest<'_>> {
-    #[derive(Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        setup: Option<&'a RawValue>,
-        #[serde(rename = "clientContent", alias = "client_content")]
-        client_content: Option<ClientContent>,
-        #[serde(borrow, rename = "toolResponse", alias = "tool_response")]
-        tool_response: Option<&'a RawValue>,
-        #[serde(borrow, rename = "realtimeInput", alias = "realtime_input")]
-        realtime_input: Option<RealtimeInput<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct ClientContent {
-        #[serde(rename = "turnComplete", alias = "turn_complete")]
-        turn_complete: Option<bool>,
-    }
-    #[derive(Deserialize)]
-    struct RealtimeInput<'a> {
-        #[serde(borrow)]
-        text: Option<&'a RawValue>,
-        #[serde(borrow, rename = "activityEnd", alias = "activity_end")]
-        activity_end: Option<&'a RawValue>,
-        #[serde(borrow, rename = "audioStreamEnd", alias = "audio_stream_end")]
-        audio_stream_end: Option<&'a RawValue>,
-    }
-    let message: Message<'_> = serde_json::from_slice(payload).ok()?;
-    if let Some(setup) = message.setup {
-        return Some(SocketRequest::Setup(setup.get().as_bytes()));
-    }
-    let complete = message.client_content.and_then(|it| it.turn_complete);
-    if complete == Some(true) || message.tool_response.is_some() {
-        return Some(SocketRequest::Answer(payload));
-    }
-    let input = message.realtime_input?;
-    let ends = [input.text, input.activity_end, input.audio_stream_end];
-    let ends = ends.iter().any(Option::is_some);
-    ends.then_some(SocketRequest::Perhaps)
 }

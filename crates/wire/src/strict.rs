@@ -3,7 +3,7 @@
 
 use super::encoding::Encoding;
 use super::json::Text;
-use super::{Broken, Limits, buffer};
+use super::{Broken, DIALECTS, Limits, buffer};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -152,6 +152,15 @@ pub struct Differences {
     own: Vec<String>,
 }
 
+/// The member of a request by which it is known that its API takes no model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModellessMember {
+    /// `inputs`.
+    Inputs,
+    /// `texts`.
+    Texts,
+}
+
 /// Which members a body has of APIs that take no model, and of those that do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modelless {
@@ -169,10 +178,10 @@ impl Modelless {
 
     /// Whether the request is one of text-generation-inference or text-embeddings-inference.
     pub fn of(self, dialect: Dialect) -> bool {
-        let own = match dialect {
-            Dialect::Tgi | Dialect::Embeddings => self.inputs,
-            Dialect::Rerank => self.texts,
-            _ => false,
+        let own = match DIALECTS.registration(dialect).modelless {
+            Some(ModellessMember::Inputs) => self.inputs,
+            Some(ModellessMember::Texts) => self.texts,
+            None => false,
         };
         own && !self.others
     }

@@ -1,17 +1,45 @@
 //! Hugging Face text-generation-inference: one event per token, or a whole text.
 
+use super::detect::{Detected, Target};
 use super::emit;
+use super::event_template::Template;
 use super::json::{Count, List, Text, error_kind, is_word, parse};
-use super::{Malformed, Reader, Sink};
+use super::strict::ModellessMember;
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Event, Segment, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
 
 const ANSWER: Segment = Segment {
     choice: 0,
     index: 0,
     channel: Channel::Answer,
 };
+
+/// What the program knows of the dialect.
+pub(super) static REGISTRATION: Registration = Registration {
+    detect,
+    has_members: |members| members.token.is_some() || members.generated_text.is_some(),
+    template: Some(&Template {
+        unread: &["\"id\":", "\"logprob\":", "\"index\":"],
+        ..Template::PLAIN
+    }),
+    default_stream: Some(false),
+    modelless: Some(ModellessMember::Inputs),
+    error_body: |error| json!({"error": error.message, "error_type": error.code}),
+    ..Registration::new::<Tgi>(Dialect::Tgi)
+};
+
+fn detect(target: &Target<'_>) -> Option<Detected> {
+    let found = Detected::new(Dialect::Tgi, Operation::TextCompletion);
+    match target.post()? {
+        [.., "generate_stream"] | [.., "invocations-response-stream"] => Some(found.stream(true)),
+        [.., "generate"] => Some(found.stream(false)),
+        [] | [.., "invocations"] => Some(found),
+        _ => None,
+    }
+}
 
 /// Reads `/generate_stream`, `/generate` and what SageMaker carries of them.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use super::super::emit;
 use super::super::event_template::Repeat;
 use super::super::json::{Count, List, Object, Text, parse};
 use super::super::repair::repair;
-use super::super::{Malformed, Reader, Sink, reader};
+use super::super::{Malformed, Reader, Registration, Sink};
 use super::is_exception;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -120,9 +120,10 @@ struct Native {
 
 impl Native {
     fn of(dialect: Dialect) -> Native {
+        let registration = <&Registration>::from(dialect);
         Native {
-            reader: reader(dialect),
-            repeat: Repeat::new(dialect),
+            reader: (registration.reader)(),
+            repeat: Repeat::new(registration.template),
         }
     }
 
@@ -130,7 +131,7 @@ impl Native {
     fn own(reader: impl Reader + 'static) -> Native {
         Native {
             reader: Box::new(reader),
-            repeat: Repeat::new(Dialect::Unknown),
+            repeat: Repeat::new(None),
         }
     }
 

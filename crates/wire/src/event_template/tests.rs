@@ -1,12 +1,14 @@
 //! The short way says what the reader says.
 
-use super::super::reader;
+use super::super::Registration;
 use super::*;
+use tokengauge_core::call::Dialect;
 
 /// What `events` say: read one by one, and with the short way, which took so many.
 fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) {
-    let (mut plain, mut repeating) = (reader(dialect), reader(dialect));
-    let mut repeat = Repeat::new(dialect);
+    let dialect = <&Registration>::from(dialect);
+    let (mut plain, mut repeating) = ((dialect.reader)(), (dialect.reader)());
+    let mut repeat = Repeat::new(dialect.template);
     let (mut read, mut repeated, mut short) = (Vec::new(), Vec::new(), 0);
     for event in events {
         let payload = event.as_bytes();

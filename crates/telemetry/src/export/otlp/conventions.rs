@@ -211,12 +211,11 @@ fn by_dialect(dialect: Dialect) -> &'static str {
         Dialect::Anthropic | Dialect::AnthropicComplete => "anthropic",
         Dialect::Gemini | Dialect::GeminiInteractions | Dialect::GeminiLive => "gcp.gemini",
         Dialect::MistralConversations => "mistral_ai",
-        Dialect::LmStudio | Dialect::LlamaCpp | Dialect::EngineGenerate => "_OTHER",
         Dialect::BedrockConverse | Dialect::BedrockInvoke => "aws.bedrock",
         Dialect::Ollama => "ollama",
         Dialect::CohereV1 | Dialect::CohereV2 | Dialect::Rerank => "cohere",
         Dialect::Tgi => "huggingface",
-        Dialect::Unknown => "_OTHER",
+        _ => "_OTHER",
     }
 }
 

@@ -1,0 +1,173 @@
+//! What a dialect is to the rest of the program: one [`Registration`] in the dialect's module,
+//! and one line in the table [`DIALECTS`](crate::DIALECTS).
+
+use super::detect::{Detected, Target};
+use super::error_body::{OwnError, openai_error};
+use super::event_template::Template;
+use super::sniff::Members;
+use super::socket_requests::SocketProtocol;
+use super::strict::ModellessMember;
+use super::{DIALECTS, Reader, Unread};
+use http::{Method, Uri};
+use serde_json::Value;
+use tokengauge_core::call::Dialect;
+
+/// Everything that is decided by the dialect of a call. [`Registration::new`] has what most
+/// dialects do; a module overwrites what is different in its own.
+pub struct Registration {
+    /// Its identity, which has its name in records and configuration.
+    pub dialect: Dialect,
+    /// Recognises its requests by method, path and query.
+    pub detect: fn(&Target<'_>) -> Option<Detected>,
+    /// Makes a reader of one response.
+    pub reader: fn() -> Box<dyn Reader>,
+
+    /// Names of wire events that no other dialect has.
+    pub event_names: &'static [&'static str],
+    /// Values of the member `object` that no other dialect has.
+    pub objects: &'static [&'static str],
+    /// Values of the member `type` that no other dialect has.
+    pub types: &'static [&'static str],
+    /// Recognises an event or a body by which members it has.
+    pub has_members: fn(&Members<'_>) -> bool,
+    /// Whether a response that looks like another dialect is to be read as that one.
+    pub gives_way_to: fn(Dialect) -> bool,
+    /// Whether a JSON array is a stream of its elements, and not one body.
+    pub array_is_stream: bool,
+    /// How its events repeat each other; `None` where they do not.
+    pub template: Option<&'static Template>,
+
+    /// What a request without `stream` asks for; `None` where the body is not the place for it.
+    pub default_stream: Option<bool>,
+    /// Whether a request is one body. A connection with several requests has its own way.
+    pub request_in_body: bool,
+    /// Whether the path alone decides on the model, whatever the body says.
+    pub model_in_path: bool,
+    /// Whether a request has to name a model.
+    pub needs_model: bool,
+    /// The member by which a request is known that takes no model at all.
+    pub modelless: Option<ModellessMember>,
+    /// Whether `stream_options.include_usage` asks for the usage of a stream.
+    pub takes_usage_option: bool,
+    /// The body of an error of ours in the shape of the vendor's.
+    pub error_body: fn(&OwnError<'_>) -> Value,
+
+    /// Whether it generates anything: vectors and rankings are not generated.
+    pub generates: bool,
+    /// Whether a stream that came whole says so by a terminator or a finish reason.
+    pub ends_streams: bool,
+    /// What of its output tokens is not text.
+    pub beyond_text: BeyondText,
+    /// Whether providers stream a summary of the reasoning in place of the reasoning.
+    pub summarises_reasoning: bool,
+
+    /// What is different over a WebSocket that carries several answers; `None` where it has none.
+    pub socket: Option<&'static SocketProtocol>,
+}
+
+/// Whether output tokens may stand for something that is not text: speech, pictures, bare ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeyondText {
+    /// All of them are text.
+    Never,
+    /// An answer is text, or something else.
+    WholeAnswers,
+    /// An answer has both.
+    Mixed,
+}
+
+impl Registration {
+    /// A dialect that is read by `R` and recognised by nothing yet.
+    pub const fn new<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
+        Registration {
+            dialect,
+            detect: |_| None,
+            reader: boxed::<R>,
+            event_names: &[],
+            objects: &[],
+            types: &[],
+            has_members: |_| false,
+            gives_way_to: |_| true,
+            array_is_stream: false,
+            template: None,
+            default_stream: None,
+            request_in_body: true,
+            model_in_path: false,
+            needs_model: true,
+            modelless: None,
+            takes_usage_option: false,
+            error_body: openai_error,
+            generates: true,
+            ends_streams: true,
+            beyond_text: BeyondText::Never,
+            summarises_reasoning: false,
+            socket: None,
+        }
+    }
+
+    /// A fresh reader of what comes over a WebSocket.
+    pub(super) fn socket_reader(&self) -> Box<dyn Reader> {
+        let own = self.socket.and_then(|socket| socket.reader);
+        own.unwrap_or(self.reader)()
+    }
+}
+
+fn boxed<R: Reader + Default + 'static>() -> Box<dyn Reader> {
+    Box::<R>::default()
+}
+
+/// What is not known is forwarded, not measured.
+static UNKNOWN: Registration = Registration {
+    request_in_body: false,
+    needs_model: false,
+    generates: false,
+    ends_streams: false,
+    ..Registration::new::<Unread>(Dialect::Unknown)
+};
+
+impl From<Dialect> for &'static Registration {
+    /// What [`DIALECTS`](crate::DIALECTS) has of it; of the others, what is done with unknown
+    /// ones.
+    fn from(dialect: Dialect) -> Self {
+        DIALECTS.registration(dialect)
+    }
+}
+
+/// A table of dialects, in the order in which they are tried on a path and on an event: the
+/// first that recognises it has it.
+pub struct Dialects(&'static [&'static Registration]);
+
+impl Dialects {
+    /// A table of these.
+    pub const fn new(registrations: &'static [&'static Registration]) -> Dialects {
+        Dialects(registrations)
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Registration> + use<> {
+        self.0.iter().copied()
+    }
+
+    /// What is registered for a dialect.
+    pub fn registration(&self, dialect: Dialect) -> &'static Registration {
+        let mut all = self.iter();
+        all.find(|registration| registration.dialect == dialect)
+            .unwrap_or(&UNKNOWN)
+    }
+
+    /// Reads the dialect off a path. Its end decides: prefixes vary from provider to
+    /// provider. What the first event of the response says wins over it.
+    pub fn detect(&self, method: &Method, uri: &Uri) -> Detected {
+        Target::read(method, uri, false, |target| self.detected(target))
+    }
+
+    /// The same for a request that becomes a WebSocket.
+    pub fn detect_socket(&self, method: &Method, uri: &Uri) -> Detected {
+        Target::read(method, uri, true, |target| self.detected(target))
+    }
+
+    fn detected(&self, target: &Target<'_>) -> Detected {
+        let found = self.iter().find_map(|dialect| (dialect.detect)(target));
+        found.unwrap_or_default()
+    }
+}
