@@ -64,10 +64,6 @@ impl Reader for Embeddings {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         read(payload, sink)
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        read(payload, sink)
-    }
 }
 
 /// Reads rerankings.
@@ -76,10 +72,6 @@ pub struct Rerank;
 
 impl Reader for Rerank {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        read(payload, sink)
-    }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         read(payload, sink)
     }
 }

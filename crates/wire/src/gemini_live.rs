@@ -177,10 +177,6 @@ impl Reader for GeminiLive {
         }
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 impl ServerContent<'_> {

@@ -194,10 +194,6 @@ impl Reader for Unread {
     fn event(&mut self, _: &str, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
         Err(Malformed)
     }
-
-    fn body(&mut self, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
-        Err(Malformed)
-    }
 }
 
 /// The example of "Adding a dialect" is compiled and run.

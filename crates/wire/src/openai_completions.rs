@@ -81,10 +81,6 @@ impl Reader for Completions {
         }
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 fn give(choice: &Choice<'_>, position: usize, sink: Sink<'_>) {

@@ -94,10 +94,6 @@ impl Reader for Realtime {
         }
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 impl Realtime {

@@ -47,10 +47,6 @@ impl Reader for ResponsesSocket {
         }
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 impl ResponsesSocket {

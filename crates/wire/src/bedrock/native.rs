@@ -319,10 +319,6 @@ impl Reader for Titan {
         emit::usage(sink, usage);
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 #[derive(Deserialize)]
@@ -367,10 +363,6 @@ impl Reader for Llama {
         emit::usage(sink, usage);
         Ok(())
     }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
-    }
 }
 
 /// The generated tokens are counted up from event to event.
@@ -397,10 +389,6 @@ impl Reader for Mistral {
             emit::finish(sink, choice, &output.stop_reason);
         }
         Ok(())
-    }
-
-    fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        self.event("", payload, sink)
     }
 }
 
