@@ -2,6 +2,7 @@
 
 mod calls;
 mod cluster;
+mod config;
 mod slo;
 
 use crate::address;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 pub use calls::*;
 pub use cluster::*;
+pub use config::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for whoever asks there, and for `run`.
@@ -59,6 +61,9 @@ pub enum Command {
     Demo(DemoArgs),
     /// Read the configuration and say what is wrong with it, line by line
     Check(CheckArgs),
+    /// What a configuration file may hold: its JSON Schema, and the reference of its keys
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Write the calls of the ledger to a file for analysis: Parquet, CSV or JSON lines
     Export(ExportArgs),
     #[cfg(feature = "sim")]

@@ -13,6 +13,7 @@ mod agent_limited;
 mod agent_names;
 mod certificates;
 mod config;
+mod config_schema;
 mod config_secrets;
 mod corpus;
 mod cost;

@@ -2,6 +2,7 @@
 
 mod api_client;
 mod check;
+mod config_keys;
 mod dashboards;
 #[cfg(feature = "sim")]
 mod demo;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         #[cfg(feature = "sim")]
         Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
         Command::Check(args) => check::check(&args),
+        Command::Config(command) => config_keys::config(command),
         Command::Export(args) => export::export(&args),
         Command::Slo(command) => slo::slo(&command),
         Command::Replay(args) => replay::replay(&args),

@@ -2,10 +2,10 @@
 
 use super::file;
 use super::resolve::{Problems, check_label};
-use crate::attribution::{GivenName, MAX_GIVEN, MAX_PLACES, Places, Rules, check_key};
+use super::spanned::Spanned;
+use crate::attribution::{GivenName, Places, Rules, check_key};
 use crate::wire::JsonPath;
 use http::HeaderName;
-use toml::Spanned;
 
 /// Headers that hold secrets, which are recorded in no form.
 const SECRET: &[&str] = &[
@@ -46,9 +46,6 @@ pub(super) fn given(
     ports: Option<&[u16]>,
     problems: &mut Problems<'_>,
 ) -> Vec<GivenName> {
-    if let Some(beyond) = written.get(MAX_GIVEN) {
-        problems.at(beyond, format!("there can be {MAX_GIVEN} of these"));
-    }
     let named = written.into_iter().map(|spanned| {
         let span = spanned.span();
         let agent = spanned.into_inner();
@@ -98,9 +95,6 @@ fn each<T>(
     parse: impl Fn(&str) -> Result<T, &'static str>,
     problems: &mut Problems<'_>,
 ) -> Vec<T> {
-    if let Some(beyond) = written.get(MAX_PLACES) {
-        problems.at(beyond, format!("there can be {MAX_PLACES} of these"));
-    }
     let mut parsed = Vec::new();
     for text in written {
         match parse(text.get_ref()) {

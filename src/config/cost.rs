@@ -3,24 +3,20 @@
 use super::file;
 use super::objectives::selector;
 use super::resolve::{Problems, check_label};
+use super::spanned::Spanned;
 use super::*;
 use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::{MAX_BUDGETS, MAX_WARNINGS, Period};
+use crate::cost::budget::Period;
 use crate::cost::{GpuPrice, Price, Tariff};
 use std::collections::{HashMap, HashSet};
-use toml::Spanned;
 
 /// When there is new money where nothing is named.
-const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
+pub(super) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// A shorter period would be a rate.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
-const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
+pub(super) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
 /// No price of a million tokens, or of an hour of a GPU, is as high.
-const HIGHEST_PRICE: f64 = 1e6;
-
-fn usable(price: f64) -> bool {
-    (0.0..=HIGHEST_PRICE).contains(&price)
-}
+pub(super) const HIGHEST_PRICE: f64 = 1e6;
 
 pub(super) fn prices(
     written: Vec<Spanned<file::Price>>,
@@ -57,13 +53,6 @@ pub(super) fn prices(
 }
 
 fn check_tariff(place: &Spanned<String>, tariff: &Tariff, problems: &mut Problems<'_>) {
-    for (key, price) in tariff.prices() {
-        if price.is_some_and(|price| !usable(price)) {
-            let reason =
-                format!("its `{key}` must be a number from 0 up, in US dollars per million tokens");
-            problems.at(place, reason);
-        }
-    }
     if tariff.input.is_none() && tariff.output.is_none() {
         problems.at(place, "needs an `input` price, an `output` price, or both");
     }
@@ -93,21 +82,14 @@ pub(super) fn gpus(
 ) -> HashMap<Arc<str>, GpuPrice> {
     let mut all = HashMap::new();
     for written in upstreams.iter().map(Spanned::get_ref) {
-        let Some(price) = &written.gpu_usd_per_hour else {
+        let Some(usd_per_hour) = written.gpu_usd_per_hour else {
             if let Some(gpus) = &written.gpus {
                 problems.at(gpus, "needs `gpu_usd_per_hour`, what one of them costs");
             }
             continue;
         };
-        if !usable(*price.get_ref()) || *price.get_ref() == 0.0 {
-            problems.at(price, "must be a number of US dollars above 0");
-        }
         let count = written.gpus.as_ref().map_or(1, |gpus| *gpus.get_ref());
-        if let Some(none) = written.gpus.as_ref().filter(|_| count == 0) {
-            problems.at(none, "must be at least 1");
-        }
         let name = written.name.get_ref().as_str().into();
-        let usd_per_hour = *price.get_ref();
         all.insert(
             name,
             GpuPrice {
@@ -125,12 +107,6 @@ pub(super) fn budgets(
     measure: &Measure,
     problems: &mut Problems<'_>,
 ) -> Vec<Budget> {
-    if let Some(beyond) = written.get(MAX_BUDGETS) {
-        problems.at(
-            beyond,
-            format!("there can be at most {MAX_BUDGETS} budgets"),
-        );
-    }
     let mut names = HashSet::new();
     let mut budgets = Vec::new();
     for spanned in written {
@@ -142,9 +118,6 @@ pub(super) fn budgets(
                 &written.name,
                 format!("there are two budgets named `{name}`"),
             );
-        }
-        if !(written.usd.get_ref().is_finite() && *written.usd.get_ref() > 0.0) {
-            problems.at(&written.usd, "must be a number of US dollars above 0");
         }
         if !written.block {
             let reason = "needs `block = true`: this budget refuses nothing";
@@ -159,9 +132,9 @@ pub(super) fn budgets(
             name: name.as_str().into(),
             per: written.per,
             select: selector(&written.select, routes, measure, problems),
-            usd: *written.usd.get_ref(),
+            usd: written.usd,
             period: period(written.period.as_ref(), problems),
-            warn_at: warnings(written.warn_at, problems),
+            warn_at: warnings(written.warn_at),
             block: written.block,
             mode: written.mode.map_or(Mode::default(), Spanned::into_inner),
             on_unreadable: written
@@ -192,21 +165,8 @@ fn period(written: Option<&Spanned<String>>, problems: &mut Problems<'_>) -> Per
     Period::Every(whole.unwrap_or(DEFAULT_PERIOD))
 }
 
-fn warnings(written: Option<Spanned<Vec<f64>>>, problems: &mut Problems<'_>) -> Vec<f64> {
-    let Some(written) = written else {
-        return DEFAULT_WARNINGS.to_vec();
-    };
-    let wrong = |share: &f64| !(*share > 0.0 && *share <= 100.0);
-    if written.get_ref().iter().any(wrong) {
-        problems.at(
-            &written,
-            "must be shares of the budget above 0, such as [0.5, 1.0]",
-        );
-    }
-    if written.get_ref().len() > MAX_WARNINGS {
-        problems.at(&written, format!("there can be {MAX_WARNINGS} thresholds"));
-    }
-    let mut shares = written.into_inner();
+fn warnings(written: Option<Vec<f64>>) -> Vec<f64> {
+    let mut shares = written.unwrap_or_else(|| DEFAULT_WARNINGS.to_vec());
     shares.sort_by(f64::total_cmp);
     shares.dedup();
     shares

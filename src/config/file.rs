@@ -1,20 +1,29 @@
 //! The configuration as written: TOML, unknown keys refused.
+//!
+//! Each key is defined once, here or in a file below: its name and type by the field, its text by
+//! the field's comment, its default and bounds by `extend`. The JSON Schema, the reference and the
+//! messages about unknown keys and bounds come from that.
 
-use super::scalar::{Size, Span, Url, Window};
-use super::{Config, Otlp, Protocol};
-use crate::address::Written;
-use crate::call::Dialect;
-use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::Per;
-use crate::quota;
-use crate::slo::{Kind, Severity, Weight};
-use crate::upstream_facts::UpstreamFacts;
+mod limits;
+mod objectives;
+mod process;
+mod traffic;
+
+pub(super) use limits::*;
+pub(super) use objectives::*;
+pub(super) use process::*;
+pub(super) use traffic::*;
+
+use super::Config;
+use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
+use super::scalar::Span;
+use super::spanned::Spanned;
+use crate::cost::budget::MAX_BUDGETS;
+use crate::quota::MAX_QUOTAS;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use toml::Spanned;
 
 /// A configuration that cannot be used, with every problem found.
 #[derive(Debug, thiserror::Error)]
@@ -67,13 +76,25 @@ impl Config {
             origin: origin.to_owned(),
             problems,
         };
-        let file: File =
-            toml::from_str(text).map_err(|error| invalid(vec![located(text, &error)]))?;
-        let config = super::resolve::config(file, text).map_err(invalid)?;
-        Ok(Config {
-            origin: origin.to_owned(),
-            ..config
-        })
+        let mut problems = super::bounds::problems(text);
+        let resolved = match toml::from_str(text) {
+            Ok(file) => super::resolve::config(file, text),
+            Err(error) => Err(vec![located(text, &error)]),
+        };
+        match resolved {
+            Ok(config) if problems.is_empty() => Ok(Config {
+                origin: origin.to_owned(),
+                ..config
+            }),
+            Ok(_) => Err(invalid(problems)),
+            Err(others) => {
+                let known: Vec<_> = problems.iter().map(|problem| problem.line).collect();
+                let new = |other: &Problem| other.line.is_none() || !known.contains(&other.line);
+                problems.extend(others.into_iter().filter(new));
+                problems.sort_by_key(|problem| problem.line);
+                Err(invalid(problems))
+            }
+        }
     }
 }
 
@@ -108,12 +129,24 @@ pub(super) fn key_at(text: &str, at: usize) -> String {
     key.trim().trim_matches(['[', ']']).trim().to_owned()
 }
 
-#[derive(Deserialize)]
+/// The configuration of tokengauge.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "tokengauge configuration")]
 pub(super) struct File {
+    /// Where agents connect: one address or a list of them. `*:8080` is all addresses of this host, IPv4 and IPv6.
+    #[schemars(extend("default" = DEFAULT_LISTEN.to_string()))]
     pub(super) listen: Option<Spanned<Listen>>,
-    pub(super) tls: Option<ServerTls>,
+    /// How long streams may go on after a SIGTERM.
+    #[schemars(extend("default" = Span(DEFAULT_DRAIN)))]
     pub(super) drain_timeout: Option<Span>,
+    /// A folder for what must survive a restart: counts and calls.
+    pub(super) state_dir: Option<PathBuf>,
+    /// Whether the carried list of prices counts.
+    #[schemars(extend("default" = true))]
+    pub(super) shipped_prices: Option<bool>,
+    /// TLS towards agents. The files are read again when they change.
+    pub(super) tls: Option<ServerTls>,
     #[serde(default)]
     pub(super) admin: Admin,
     #[serde(default)]
@@ -123,7 +156,10 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) attribution: Attribution,
     #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_AGENTS))]
     pub(super) agent: Vec<Spanned<Agent>>,
+    #[serde(default)]
+    pub(super) ledger: Ledger,
     #[serde(default)]
     pub(super) otlp: Otlp,
     #[serde(default)]
@@ -131,307 +167,18 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) route: Vec<Spanned<Route>>,
     #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_WORKLOADS))]
     pub(super) workload: Vec<Workload>,
+    #[serde(default)]
+    pub(super) price: Vec<Spanned<Price>>,
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_BUDGETS))]
+    pub(super) budget: Vec<Spanned<Budget>>,
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_QUOTAS))]
+    pub(super) quota: Vec<Spanned<Quota>>,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
     #[serde(default)]
     pub(super) notify: Vec<Spanned<Notify>>,
-    #[serde(default)]
-    pub(super) price: Vec<Spanned<Price>>,
-    pub(super) shipped_prices: Option<bool>,
-    #[serde(default)]
-    pub(super) budget: Vec<Spanned<Budget>>,
-    #[serde(default)]
-    pub(super) quota: Vec<Spanned<Quota>>,
-    pub(super) state_dir: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) ledger: Ledger,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Ledger {
-    pub(super) enabled: Option<Spanned<bool>>,
-    pub(super) path: Option<PathBuf>,
-    pub(super) retention_age: Option<Spanned<Span>>,
-    pub(super) retention_bytes: Option<Spanned<Size>>,
-}
-
-/// US dollars per million tokens.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Price {
-    pub(super) model: Spanned<String>,
-    pub(super) upstream: Option<Spanned<String>>,
-    pub(super) above: Option<u64>,
-    pub(super) input: Option<f64>,
-    pub(super) cached_input: Option<f64>,
-    pub(super) cache_write: Option<f64>,
-    pub(super) cache_write_1h: Option<f64>,
-    pub(super) output: Option<f64>,
-    pub(super) reasoning: Option<f64>,
-    pub(super) batch: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Budget {
-    pub(super) name: Spanned<String>,
-    #[serde(default)]
-    pub(super) per: Per,
-    #[serde(default)]
-    pub(super) select: Select,
-    pub(super) usd: Spanned<f64>,
-    pub(super) period: Option<Spanned<String>>,
-    pub(super) warn_at: Option<Spanned<Vec<f64>>>,
-    #[serde(default)]
-    pub(super) block: bool,
-    pub(super) mode: Option<Spanned<Mode>>,
-    pub(super) on_unreadable: Option<Spanned<OnUnreadable>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Quota {
-    pub(super) name: Spanned<String>,
-    #[serde(default)]
-    pub(super) per: quota::Per,
-    #[serde(default)]
-    pub(super) select: Select,
-    pub(super) requests_per_minute: Option<Spanned<u32>>,
-    pub(super) tokens_per_minute: Option<Spanned<u32>>,
-    pub(super) concurrent: Option<u32>,
-    pub(super) while_burning: Option<Spanned<String>>,
-    #[serde(default)]
-    pub(super) mode: Mode,
-    pub(super) on_unreadable: Option<OnUnreadable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Notify {
-    pub(super) kind: Spanned<Kind>,
-    pub(super) name: Option<Spanned<String>>,
-    pub(super) url: Option<Spanned<String>>,
-    pub(super) url_file: Option<Spanned<PathBuf>>,
-    pub(super) routing_key_file: Option<Spanned<PathBuf>>,
-    pub(super) severity: Option<Severity>,
-    pub(super) repeat: Option<Span>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Workload {
-    pub(super) name: Spanned<String>,
-    pub(super) route: Option<Spanned<String>>,
-    pub(super) model: Option<String>,
-    pub(super) agent: Option<String>,
-    #[serde(default)]
-    pub(super) headers: BTreeMap<String, Spanned<String>>,
-    pub(super) stall_threshold: Option<Span>,
-}
-
-/// An objective. Exactly one indicator, or a preset.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Slo {
-    pub(super) name: Option<Spanned<String>>,
-    pub(super) preset: Option<Spanned<String>>,
-    pub(super) objective: Option<Spanned<f64>>,
-    pub(super) window: Option<Spanned<Window>>,
-    pub(super) availability: Option<Spanned<bool>>,
-    pub(super) ttft: Option<Spanned<AtMost<Span>>>,
-    pub(super) output_tps: Option<Spanned<AtLeast>>,
-    pub(super) total_tps: Option<Spanned<AtLeast>>,
-    pub(super) time_to_first_answer: Option<Spanned<AtMost<Span>>>,
-    pub(super) duration: Option<Spanned<AtMost<Span>>>,
-    pub(super) inter_token_latency: Option<Spanned<AtMost<Span>>>,
-    pub(super) stalls: Option<Spanned<AtMost<u64>>>,
-    pub(super) longest_gap: Option<Spanned<AtMost<Span>>>,
-    pub(super) cost_usd: Option<Spanned<AtMost<f64>>>,
-    pub(super) throughput: Option<Spanned<Throughput>>,
-    #[serde(default)]
-    pub(super) select: Select,
-    pub(super) weight: Option<Spanned<Weight>>,
-    pub(super) min_output_tokens: Option<u64>,
-    pub(super) warm_up: Option<bool>,
-    pub(super) slice: Option<Spanned<Span>>,
-    pub(super) slice_target: Option<Spanned<f64>>,
-    pub(super) min_events: Option<u64>,
-    pub(super) description: Option<String>,
-    pub(super) runbook_url: Option<String>,
-    pub(super) dashboard_url: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AtMost<T> {
-    pub(super) at_most: T,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AtLeast {
-    pub(super) at_least: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Throughput {
-    pub(super) at_least: f64,
-    pub(super) min_streams: Option<u32>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Select {
-    pub(super) workload: Option<Spanned<String>>,
-    pub(super) route: Option<Spanned<String>>,
-    pub(super) upstream: Option<Spanned<String>>,
-    pub(super) model: Option<String>,
-    pub(super) agent: Option<String>,
-}
-
-/// One address or several.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "an address such as \"127.0.0.1:8080\" or \"*:8080\", or a list of them"
-)]
-pub(super) enum Listen {
-    One(Written),
-    Several(Vec<Written>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ServerTls {
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-    pub(super) client_ca: Option<PathBuf>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Admin {
-    pub(super) listen: Option<Written>,
-    pub(super) metrics_listen: Option<Spanned<Written>>,
-    #[serde(default)]
-    pub(super) metrics_token: bool,
-    pub(super) enabled: Option<bool>,
-    pub(super) token: Option<Spanned<String>>,
-    pub(super) token_file: Option<Spanned<PathBuf>>,
-    #[serde(default)]
-    pub(super) hosts: Vec<Spanned<String>>,
-    pub(super) tls: Option<ServerTls>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Limits {
-    pub(super) connections: Option<Spanned<usize>>,
-    pub(super) head_bytes: Option<Spanned<Size>>,
-    pub(super) http2_streams: Option<u32>,
-    pub(super) head_timeout: Option<Span>,
-    pub(super) requests_per_minute: Option<NonZeroU32>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Measure {
-    pub(super) min_output_tokens: Option<u64>,
-    pub(super) buffered_above: Option<Spanned<f64>>,
-    pub(super) stall_threshold: Option<Span>,
-    pub(super) warm_up_calls: Option<u32>,
-    pub(super) warm_up_for: Option<Span>,
-    pub(super) body_bytes: Option<Size>,
-    pub(super) memory_bytes: Option<Size>,
-    pub(super) recent_calls: Option<usize>,
-    pub(super) max_models: Option<Spanned<usize>>,
-    pub(super) hash_users: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Attribution {
-    pub(super) guess_sessions: bool,
-    pub(super) session_headers: Vec<Spanned<String>>,
-    pub(super) session_paths: Vec<Spanned<String>>,
-    pub(super) agent_headers: Vec<Spanned<String>>,
-    pub(super) agent_paths: Vec<Spanned<String>>,
-    pub(super) user_headers: Vec<Spanned<String>>,
-    pub(super) user_paths: Vec<Spanned<String>>,
-}
-
-/// A name for an agent that says none itself.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Agent {
-    pub(super) name: Spanned<String>,
-    pub(super) port: Option<Spanned<u16>>,
-    pub(super) path: Option<Spanned<String>>,
-    pub(super) key: Option<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Upstream {
-    pub(super) name: Spanned<String>,
-    pub(super) url: Option<Spanned<Url>>,
-    pub(super) urls: Option<Spanned<Vec<Url>>>,
-    #[serde(default)]
-    pub(super) protocol: Protocol,
-    #[serde(default)]
-    pub(super) tls: ClientTls,
-    #[serde(default)]
-    pub(super) timeouts: Timeouts,
-    pub(super) max_idle: Option<usize>,
-    pub(super) idle_for: Option<Span>,
-    pub(super) eject_for: Option<Span>,
-    pub(super) max_connections: Option<Spanned<usize>>,
-    pub(super) max_pending: Option<usize>,
-    pub(super) gpu_usd_per_hour: Option<Spanned<f64>>,
-    pub(super) gpus: Option<Spanned<u32>>,
-    pub(super) facts: Option<Spanned<UpstreamFacts>>,
-    pub(super) metrics_url: Option<Url>,
-    pub(super) metrics_interval: Option<Spanned<Span>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ClientTls {
-    pub(super) ca: Option<PathBuf>,
-    pub(super) certificate: Option<Spanned<PathBuf>>,
-    pub(super) key: Option<Spanned<PathBuf>>,
-    pub(super) server_name: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Timeouts {
-    pub(super) connect: Option<Span>,
-    pub(super) head: Option<Span>,
-    pub(super) idle: Option<Span>,
-    pub(super) send: Option<Spanned<Span>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Route {
-    pub(super) name: Option<Spanned<String>>,
-    pub(super) path: Option<Spanned<String>>,
-    pub(super) host: Option<Spanned<String>>,
-    #[serde(default)]
-    pub(super) headers: BTreeMap<String, Spanned<String>>,
-    pub(super) strip: Option<bool>,
-    pub(super) upstream: Spanned<String>,
-    pub(super) dialect: Option<Dialect>,
-    pub(super) workload: Option<String>,
-    #[serde(default)]
-    pub(super) inject_usage: bool,
-    #[serde(default)]
-    pub(super) via: bool,
-    #[serde(default)]
-    pub(super) forwarded: bool,
-    pub(super) upgrades: Option<Vec<Spanned<String>>>,
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// The file's name within `state_dir`.
 const FILE: &str = "ledger.sqlite";
-const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
-const DEFAULT_BYTES: u64 = 2_000_000_000;
+pub(super) const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
+pub(super) const DEFAULT_BYTES: u64 = 2_000_000_000;
 /// Under an hour nothing would be left to look at.
-const MIN_AGE: Duration = Duration::from_secs(3_600);
+pub(super) const MIN_AGE: Duration = Duration::from_secs(3_600);
 /// An empty ledger with its indices and sums is a few hundred KiB.
-const MIN_BYTES: u64 = 16 << 20;
+pub(super) const MIN_BYTES: u64 = 16 << 20;
 
 impl Ledger {
     /// A ledger in `path`, keeping as much as when nothing is named.
@@ -42,22 +42,13 @@ pub(super) fn ledger(
             "a ledger needs a `path`, or a `state_dir` at the top of the file",
         );
     }
-    let age = written.retention_age.as_ref();
-    if let Some(age) = age.filter(|age| age.get_ref().0 < MIN_AGE) {
-        problems.at(
-            age,
-            "must be at least 1h, or nothing would be left to look at",
-        );
-    }
-    let bytes = written.retention_bytes.as_ref();
-    if let Some(bytes) = bytes.filter(|bytes| (bytes.get_ref().0 as u64) < MIN_BYTES) {
-        problems.at(bytes, "must be at least 16MiB, which the indices need");
-    }
     let path = path.filter(|_| wanted.unwrap_or(true))?;
     Some(Ledger {
         path,
-        retention_age: age.map_or(DEFAULT_AGE, |age| age.get_ref().0),
-        retention_bytes: bytes.map_or(DEFAULT_BYTES, |bytes| bytes.get_ref().0 as u64),
+        retention_age: written.retention_age.map_or(DEFAULT_AGE, |age| age.0),
+        retention_bytes: written
+            .retention_bytes
+            .map_or(DEFAULT_BYTES, |bytes| bytes.0 as u64),
     })
 }
 

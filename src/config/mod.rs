@@ -2,6 +2,7 @@
 //! written, with the line and the reason where it is not valid.
 
 mod attribution;
+mod bounds;
 mod cost;
 mod file;
 mod ledger;
@@ -11,12 +12,15 @@ mod objectives;
 mod operators;
 mod quotas;
 mod receivers;
+mod reference;
 pub mod reload;
 mod replicas;
 mod resolve;
 mod scalar;
+mod schema;
 mod sidecar;
 mod source;
+mod spanned;
 
 use crate::cost::PriceList;
 use crate::cost::budget::Budget;
@@ -39,6 +43,7 @@ pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use memory_limit::warn_of as warn_of_memory_limit;
 pub(crate) use operators::check_token;
+pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::text;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
@@ -156,8 +161,7 @@ pub struct Ledger {
 }
 
 /// What of OTLP the standard variables do not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Otlp {
     /// Whether call records go out as logs.
     pub call_records: bool,

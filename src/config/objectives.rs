@@ -3,24 +3,25 @@
 use super::file;
 use super::resolve::{Problems, check_label, headers};
 use super::scalar::Window;
+use super::spanned::Spanned;
 use super::*;
 use crate::meter::INTER_TOKEN_BOUNDS;
 use crate::slo::{Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight};
 use std::collections::HashSet;
-use toml::Spanned;
 
 /// The objective when none is named.
-const DEFAULT_OBJECTIVE: f64 = 0.99;
+pub(super) const DEFAULT_OBJECTIVE: f64 = 0.99;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Shorter ones have no room for an alert's windows; longer ones none in memory.
-const WINDOWS: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(3600)..=Duration::from_secs(400 * 24 * 3600);
-const DEFAULT_SLICE_TARGET: f64 = 0.99;
-const DEFAULT_MIN_EVENTS: u64 = 10;
+pub(super) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A shorter one has no room for an alert's windows.
+pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
+/// A longer one has no room in memory.
+pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
+pub(super) const DEFAULT_SLICE_TARGET: f64 = 0.99;
+pub(super) const DEFAULT_MIN_EVENTS: u64 = 10;
 /// Minutes without calls have no throughput to judge.
-const DEFAULT_MIN_STREAMS: u32 = 1;
-const MAX_WORKLOADS: usize = 64;
+pub(super) const DEFAULT_MIN_STREAMS: u32 = 1;
+pub(super) const MAX_WORKLOADS: usize = 64;
 
 /// Makes an indicator of its threshold.
 type Threshold = fn(f64) -> Sli;
@@ -30,12 +31,6 @@ pub(super) fn workloads(
     routes: &[Arc<Route>],
     problems: &mut Problems<'_>,
 ) -> Vec<Workload> {
-    if let Some(beyond) = written.get(MAX_WORKLOADS) {
-        problems.at(
-            &beyond.name,
-            format!("there can be at most {MAX_WORKLOADS} workloads"),
-        );
-    }
     let all = written.into_iter().map(|written| {
         check_label(&written.name, problems);
         check_route(written.route.as_ref(), routes, problems);
@@ -174,31 +169,18 @@ fn objective(
     select: Selector,
     problems: &mut Problems<'_>,
 ) -> Objective {
-    let share = |share: &Option<Spanned<f64>>, default, problems: &mut Problems<'_>| {
-        let value = share.as_ref().map_or(default, |share| *share.get_ref());
-        if let Some(share) = share
-            && !(value > 0.0 && value <= 1.0)
-        {
-            problems.at(share, "must be a share above 0 and at most 1, such as 0.99");
-        }
-        value
-    };
-    let asked = written.window.as_ref().map(|window| *window.get_ref());
-    let window = match asked {
+    let window = match written.window {
         None => DEFAULT_WINDOW,
         Some(Window::Month) => MONTH,
         Some(Window::Span(span)) => span,
     };
-    if let Some(written) = &written.window
-        && !WINDOWS.contains(&window)
-    {
-        problems.at(written, "must be from 1h to 400days, or \"month\"");
-    }
+    let slice_target = written.slice_target.as_ref();
+    let slice_target = slice_target.map_or(DEFAULT_SLICE_TARGET, |target| *target.get_ref());
     Objective {
         name: name.into(),
-        objective: share(&written.objective, DEFAULT_OBJECTIVE, problems),
+        objective: written.objective.unwrap_or(DEFAULT_OBJECTIVE),
         window,
-        calendar_month: matches!(asked, Some(Window::Month)),
+        calendar_month: matches!(written.window, Some(Window::Month)),
         judgement: Judgement {
             sli,
             select,
@@ -209,11 +191,7 @@ fn objective(
                 few.unwrap_or(DEFAULT_MIN_STREAMS)
             }),
             warm_up: written.warm_up.unwrap_or(true),
-            slice: slice(
-                written,
-                share(&written.slice_target, DEFAULT_SLICE_TARGET, problems),
-                problems,
-            ),
+            slice: slice(written, slice_target, problems),
         },
         min_events: written.min_events.unwrap_or(DEFAULT_MIN_EVENTS),
         description: written.description.clone(),
@@ -304,7 +282,11 @@ pub(super) fn selector(
 }
 
 /// Throughput is that of a system, minute by minute.
-fn of_upstream(written: &file::Slo, place: &Spanned<()>, problems: &mut Problems<'_>) {
+fn of_upstream(
+    written: &file::Slo,
+    place: &Spanned<file::Throughput>,
+    problems: &mut Problems<'_>,
+) {
     if written.select.upstream.is_none() {
         let reason = "is that of an upstream; name it in `select.upstream`";
         problems.at(place, reason);
@@ -319,7 +301,7 @@ fn of_upstream(written: &file::Slo, place: &Spanned<()>, problems: &mut Problems
     }
 }
 
-/// Every indicator that is written, with its threshold checked.
+/// Every indicator that is written.
 fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
     let mut found = Vec::new();
     if let Some(availability) = &written.availability {
@@ -328,52 +310,25 @@ fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
         }
         found.push(Sli::Availability);
     }
-    let spans: [(_, Threshold); 5] = [
-        (&written.ttft, Sli::Ttft),
-        (&written.time_to_first_answer, Sli::TimeToFirstAnswer),
-        (&written.duration, Sli::Duration),
-        (&written.inter_token_latency, Sli::InterTokenLatency),
-        (&written.longest_gap, Sli::LongestGap),
+    let longest: [(_, Threshold); 5] = [
+        (written.ttft, Sli::Ttft),
+        (written.time_to_first_answer, Sli::TimeToFirstAnswer),
+        (written.duration, Sli::Duration),
+        (written.inter_token_latency, Sli::InterTokenLatency),
+        (written.longest_gap, Sli::LongestGap),
     ];
-    for (spanned, sli) in spans {
-        if let Some(spanned) = spanned {
-            let most = spanned.get_ref().at_most.0;
-            if most.is_zero() {
-                problems.at(spanned, "must be longer than 0");
-            }
-            found.push(sli(most.as_secs_f64()));
-        }
+    let longest = longest.into_iter().filter_map(|(threshold, sli)| {
+        threshold.map(|threshold: file::Longest| sli(threshold.at_most.0.as_secs_f64()))
+    });
+    found.extend(longest);
+    let output = written.output_tps.map(|tps| Sli::OutputTps(tps.at_least));
+    let total = written.total_tps.map(|tps| Sli::TotalTps(tps.at_least));
+    found.extend(output.into_iter().chain(total));
+    if let Some(throughput) = &written.throughput {
+        of_upstream(written, throughput, problems);
+        found.push(Sli::Throughput(throughput.get_ref().at_least));
     }
-    let positive = |spanned: &Spanned<_>, value: f64, problems: &mut Problems<'_>| {
-        if !(value > 0.0 && value.is_finite()) {
-            problems.at(spanned, "must be a number above 0");
-        }
-    };
-    let speeds: [(_, Threshold); 2] = [
-        (&written.output_tps, Sli::OutputTps),
-        (&written.total_tps, Sli::TotalTps),
-    ];
-    for (spanned, sli) in speeds {
-        if let Some(spanned) = spanned {
-            let least = spanned.get_ref().at_least;
-            positive(&Spanned::new(spanned.span(), ()), least, problems);
-            found.push(sli(least));
-        }
-    }
-    if let Some(spanned) = &written.throughput {
-        let least = spanned.get_ref().at_least;
-        let place = Spanned::new(spanned.span(), ());
-        positive(&place, least, problems);
-        of_upstream(written, &place, problems);
-        found.push(Sli::Throughput(least));
-    }
-    if let Some(spanned) = &written.cost_usd {
-        let most = spanned.get_ref().at_most;
-        positive(&Spanned::new(spanned.span(), ()), most, problems);
-        found.push(Sli::CostUsd(most));
-    }
-    if let Some(spanned) = &written.stalls {
-        found.push(Sli::Stalls(spanned.get_ref().at_most));
-    }
+    found.extend(written.cost_usd.map(|cost| Sli::CostUsd(cost.at_most)));
+    found.extend(written.stalls.map(|stalls| Sli::Stalls(stalls.at_most)));
     found
 }

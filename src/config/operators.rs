@@ -3,17 +3,17 @@
 
 use super::file;
 use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
+use super::spanned::Spanned;
 use super::*;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use toml::Spanned;
 
 /// Characters that a token has at least: what is shorter can be guessed.
 const TOKEN_LENGTH: usize = 16;
 /// How often an upstream's metrics are read when nothing is named.
-const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 /// Reading more often would be load and no news.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
     let enabled = written.enabled.unwrap_or(true);
@@ -169,9 +169,6 @@ pub(super) fn scrapes(
             }
             continue;
         };
-        if let Some(short) = interval.filter(|span| span.get_ref().0 < SHORTEST_INTERVAL) {
-            problems.at(short, "must be at least 100ms");
-        }
         let mut endpoint = url.0.clone();
         if endpoint.base_path.is_empty() {
             endpoint.base_path = "/metrics".to_owned();

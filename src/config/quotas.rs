@@ -3,12 +3,11 @@
 use super::file;
 use super::objectives::selector;
 use super::resolve::{Problems, check_label};
+use super::spanned::Spanned;
 use super::*;
 use crate::caller::OnUnreadable;
-use crate::quota::MAX_QUOTAS;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
-use toml::Spanned;
 
 pub(super) fn quotas(
     written: Vec<Spanned<file::Quota>>,
@@ -17,9 +16,6 @@ pub(super) fn quotas(
     measure: &Measure,
     problems: &mut Problems<'_>,
 ) -> Vec<Quota> {
-    if let Some(beyond) = written.get(MAX_QUOTAS) {
-        problems.at(beyond, format!("there can be at most {MAX_QUOTAS} quotas"));
-    }
     let mut names = HashSet::new();
     let mut quotas = Vec::new();
     for spanned in written {
@@ -33,8 +29,8 @@ pub(super) fn quotas(
                 format!("there are two quotas named `{name}`"),
             );
         }
-        let requests = positive(written.requests_per_minute.as_ref(), problems);
-        let tokens = positive(written.tokens_per_minute.as_ref(), problems);
+        let requests = written.requests_per_minute;
+        let tokens = written.tokens_per_minute;
         if requests.is_none() && tokens.is_none() && written.concurrent.is_none() {
             let reason = "needs `requests_per_minute`, `tokens_per_minute` or `concurrent`";
             problems.at(&Spanned::new(span, ()), reason);
@@ -51,8 +47,8 @@ pub(super) fn quotas(
             name: name.as_str().into(),
             per: written.per,
             select: selector(&written.select, routes, measure, problems),
-            requests_per_minute: requests,
-            tokens_per_minute: tokens,
+            requests_per_minute: requests.and_then(NonZeroU32::new),
+            tokens_per_minute: tokens.and_then(NonZeroU32::new),
             concurrent: written.concurrent,
             while_burning: written.while_burning.map(|slo| slo.into_inner().into()),
             mode: written.mode,
@@ -60,16 +56,4 @@ pub(super) fn quotas(
         });
     }
     quotas
-}
-
-fn positive(written: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> Option<NonZeroU32> {
-    let written = written?;
-    let number = NonZeroU32::new(*written.get_ref());
-    if number.is_none() {
-        problems.at(
-            written,
-            "must be at least 1; `concurrent = 0` refuses all calls",
-        );
-    }
-    number
 }

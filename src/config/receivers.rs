@@ -2,9 +2,9 @@
 
 use super::file;
 use super::resolve::{Problems, check_label};
+use super::spanned::Spanned;
 use crate::slo::{Kind, Place, Receiver};
 use std::collections::HashSet;
-use toml::Spanned;
 
 /// Where PagerDuty takes events when nothing is named.
 const PAGER_DUTY: &str = "https://events.pagerduty.com/v2/enqueue";

@@ -3,10 +3,10 @@
 
 use super::file::{self, File, Problem, key_at, line_at};
 use super::memory_limit::default_bytes;
+use super::spanned::Spanned;
 use super::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use toml::Spanned;
 
 /// The traffic address when none is named.
 pub const DEFAULT_LISTEN: SocketAddr =
@@ -17,6 +17,11 @@ pub const DEFAULT_ADMIN: SocketAddr =
 /// How long streams may go on after a SIGTERM when nothing is named: what is left of
 /// Kubernetes' 30 s of grace after a margin.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
+
+/// A smaller head would not hold what ordinary requests carry.
+pub(super) const MIN_HEAD_BYTES: usize = 8192;
+/// Each model becomes a set of series.
+pub(super) const MAX_MODELS: usize = 10_000;
 
 pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let mut problems = Problems {
@@ -38,9 +43,9 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let ports: Vec<_> = listeners.iter().map(|one| one.address.port()).collect();
     let ports = listen.then_some(&ports[..]);
     let given = attribution::given(file.agent, ports, &mut problems);
-    let limits = limits(file.limits, &mut problems);
+    let limits = limits(file.limits);
     let hash_users = file.measure.hash_users;
-    let mut measure = measure(file.measure, &mut problems);
+    let mut measure = measure(file.measure);
     measure.attribution =
         attribution::rules(hash_users, file.attribution, given, &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
@@ -69,7 +74,11 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         scrapes,
         limits,
         measure,
-        otlp: file.otlp,
+        otlp: Otlp {
+            call_records: file.otlp.call_records,
+            conventions: file.otlp.conventions,
+            langfuse: file.otlp.langfuse,
+        },
         drain_timeout,
         slos,
         receivers,
@@ -149,21 +158,8 @@ pub(super) fn server_tls(tls: file::ServerTls) -> ServerTls {
     }
 }
 
-fn limits(written: file::Limits, problems: &mut Problems<'_>) -> Limits {
+fn limits(written: file::Limits) -> Limits {
     let default = Limits::default();
-    if let Some(connections) = written.connections.as_ref().filter(|n| *n.get_ref() == 0) {
-        problems.at(connections, "must be at least 1, or no agent could connect");
-    }
-    if let Some(head) = written
-        .head_bytes
-        .as_ref()
-        .filter(|size| size.get_ref().0 < 8192)
-    {
-        problems.at(
-            head,
-            "must be at least 8KiB, or ordinary requests would be refused",
-        );
-    }
     Limits {
         connections: written
             .connections
@@ -179,32 +175,13 @@ fn limits(written: file::Limits, problems: &mut Problems<'_>) -> Limits {
     }
 }
 
-fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
+fn measure(written: file::Measure) -> Measure {
     let default = Measure::default();
-    if let Some(above) = written
-        .buffered_above
-        .as_ref()
-        .filter(|tps| tps.get_ref().is_nan() || *tps.get_ref() <= 0.0)
-    {
-        problems.at(above, "must be a number of tokens per second above 0");
-    }
-    if let Some(models) = written
-        .max_models
-        .as_ref()
-        .filter(|n| *n.get_ref() > 10_000)
-    {
-        problems.at(
-            models,
-            "must be at most 10000: each model becomes a set of series",
-        );
-    }
     Measure {
         min_output_tokens: written
             .min_output_tokens
             .unwrap_or(default.min_output_tokens),
-        buffered_above: written
-            .buffered_above
-            .map_or(default.buffered_above, Spanned::into_inner),
+        buffered_above: written.buffered_above.unwrap_or(default.buffered_above),
         stall_threshold: written
             .stall_threshold
             .map_or(default.stall_threshold, |span| span.0),
@@ -217,9 +194,7 @@ fn measure(written: file::Measure, problems: &mut Problems<'_>) -> Measure {
             .memory_bytes
             .map_or_else(default_bytes, |size| size.0),
         recent_calls: written.recent_calls.unwrap_or(default.recent_calls),
-        max_models: written
-            .max_models
-            .map_or(default.max_models, Spanned::into_inner),
+        max_models: written.max_models.unwrap_or(default.max_models),
         attribution: default.attribution,
         workloads: default.workloads,
         upstream_facts: default.upstream_facts,
@@ -258,18 +233,6 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
     let endpoints = endpoints(&spanned, problems);
     let written = spanned.into_inner();
     let default = Timeouts::default();
-    if let Some(connections) = written.max_connections.as_ref()
-        && *connections.get_ref() == 0
-    {
-        problems.at(connections, "must be at least 1, or no request could leave");
-    }
-    let send = written.timeouts.send;
-    if let Some(none) = send.as_ref().filter(|span| span.get_ref().0.is_zero()) {
-        problems.at(
-            none,
-            "must be longer than 0s, or every agent that reads slowly would be cut off",
-        );
-    }
     Upstream {
         name: written.name.into_inner().into(),
         endpoints,
@@ -282,12 +245,12 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
                 .map_or(default.connect, |span| span.0),
             head: written.timeouts.head.map_or(default.head, |span| span.0),
             idle: written.timeouts.idle.map_or(default.idle, |span| span.0),
-            send: send.map_or(default.send, |span| span.into_inner().0),
+            send: written.timeouts.send.map_or(default.send, |span| span.0),
         },
         max_idle: written.max_idle.unwrap_or(DEFAULT_MAX_IDLE),
         idle_for: written.idle_for.map_or(DEFAULT_IDLE_FOR, |span| span.0),
         eject_for: written.eject_for.map_or(DEFAULT_EJECT_FOR, |span| span.0),
-        max_connections: written.max_connections.map(Spanned::into_inner),
+        max_connections: written.max_connections,
         max_pending: written.max_pending.unwrap_or(DEFAULT_MAX_PENDING),
     }
 }

@@ -4,6 +4,8 @@ use super::Endpoint;
 use http::Uri;
 use http::uri::Scheme;
 use serde::de::{Deserialize, Deserializer, Error};
+use serde::ser::{Serialize, Serializer};
+use std::fmt;
 use std::time::Duration;
 
 /// A span of time such as `250ms` or `1h 30m`.
@@ -20,6 +22,12 @@ impl<'de> Deserialize<'de> for Span {
                     "`{text}` is not a duration such as `250ms`, `30s` or `5m`: {reason}"
                 ))
             })
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(self.0))
     }
 }
 
@@ -73,7 +81,32 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-fn parse_size(text: &str) -> Option<usize> {
+/// In the largest unit that it is a whole number of.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            (1 << 30, "GiB"),
+            (1_000_000_000, "GB"),
+            (1 << 20, "MiB"),
+            (1_000_000, "MB"),
+            (1 << 10, "KiB"),
+            (1_000, "KB"),
+        ];
+        let unit = units
+            .iter()
+            .find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit));
+        let (unit, name) = unit.unwrap_or(&(1, "B"));
+        write!(f, "{}{name}", self.0 / unit)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+pub(super) fn parse_size(text: &str) -> Option<usize> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit())

@@ -1,0 +1,17 @@
+//! `tokengauge config`: what a configuration file may hold.
+
+use crate::Error;
+use crate::cli::ConfigCommand;
+use crate::config::{json_schema, reference};
+use crate::output;
+
+pub(super) fn config(command: ConfigCommand) -> Result<(), Error> {
+    match command {
+        ConfigCommand::Reference => output::print(&reference()),
+        ConfigCommand::Schema => {
+            let text = serde_json::to_string_pretty(json_schema());
+            let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+            output::print(&(text + "\n"))
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Keys that are unknown and values out of bounds, by the schema: every one of a file, with its
+//! line.
+
+use super::file::{Problem, key_at, line_at};
+use super::scalar::{Size, parse_size};
+use super::schema::schema;
+use serde_json::Value;
+use std::ops::Range;
+use std::time::Duration;
+use toml::de::{DeTable, DeValue};
+
+/// How alike two keys are, from 0 to 1, for one to be meant by the other.
+const ALIKE: f64 = 0.8;
+
+/// What is wrong with a text by itself; nothing where it is no TOML.
+pub(super) fn problems(text: &str) -> Vec<Problem> {
+    let mut check = Check {
+        text,
+        found: Vec::new(),
+    };
+    if let Ok(table) = DeTable::parse(text) {
+        check.table(schema(), table.get_ref());
+    }
+    check.found
+}
+
+struct Check<'a> {
+    text: &'a str,
+    found: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn at(&mut self, span: Range<usize>, reason: String) {
+        self.found.push(Problem {
+            line: Some(line_at(self.text, span.start)),
+            key: key_at(self.text, span.start),
+            reason,
+        });
+    }
+
+    fn table(&mut self, schema: &Value, table: &DeTable<'_>) {
+        let Some(keys) = schema["properties"].as_object() else {
+            return;
+        };
+        for (key, value) in table {
+            match keys.get(&**key.get_ref()) {
+                Some(schema) => self.value(schema, value.get_ref(), value.span()),
+                None => {
+                    let names = keys.keys().map(String::as_str);
+                    self.at(key.span(), unknown(key.get_ref(), names));
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, schema: &Value, value: &DeValue<'_>, span: Range<usize>) {
+        match value {
+            DeValue::Table(table) => self.table(schema, table),
+            DeValue::Array(all) => {
+                if let Some(most) = schema["maxItems"].as_u64()
+                    && let Some(beyond) = all.get(usize::try_from(most).unwrap_or(usize::MAX))
+                {
+                    let reason = format!("there can be at most {most} of these");
+                    self.at(beyond.span(), reason);
+                }
+                for item in all {
+                    self.value(&schema["items"], item.get_ref(), item.span());
+                }
+            }
+            _ if is_outside(schema, value) => self.at(span, must_be(schema)),
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with a key that there is not.
+fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let mut alike: Vec<_> = names
+        .map(|name| (strsim::jaro_winkler(key, name), name))
+        .collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0));
+    match alike.first() {
+        Some((alike, name)) if *alike >= ALIKE => {
+            format!("unknown field `{key}`; did you mean `{name}`?")
+        }
+        _ => {
+            let mut names: Vec<_> = alike.iter().map(|(_, name)| format!("`{name}`")).collect();
+            names.sort();
+            format!(
+                "unknown field `{key}`, expected one of {}",
+                names.join(", ")
+            )
+        }
+    }
+}
+
+/// Whether a value is beyond the bounds of its key. A value of another kind is not: reading it
+/// says so.
+fn is_outside(schema: &Value, value: &DeValue<'_>) -> bool {
+    match value {
+        DeValue::Integer(number) => {
+            let number = i128::from_str_radix(number.as_str(), number.radix());
+            number.is_ok_and(|number| is_outside_numbers(schema, number as f64))
+        }
+        DeValue::Float(number) => {
+            let number = number.as_str().parse();
+            number.is_ok_and(|number| is_outside_numbers(schema, number))
+        }
+        DeValue::String(text) if schema["x-type"] == "size" => {
+            parse_size(text).is_some_and(|size| is_outside_numbers(schema, size as f64))
+        }
+        DeValue::String(text) => {
+            humantime::parse_duration(text).is_ok_and(|span| is_outside_spans(schema, span))
+        }
+        _ => false,
+    }
+}
+
+/// Neither infinite numbers nor NaN are within bounds.
+fn is_outside_numbers(schema: &Value, number: f64) -> bool {
+    let bound = |name: &str| schema[name].as_f64();
+    let bounds = [
+        bound("minimum"),
+        bound("exclusiveMinimum"),
+        bound("maximum"),
+    ];
+    let [least, above, most] = bounds;
+    bounds.iter().any(Option::is_some) && !number.is_finite()
+        || least.is_some_and(|least| number < least)
+        || above.is_some_and(|above| number <= above)
+        || most.is_some_and(|most| number > most)
+}
+
+fn is_outside_spans(schema: &Value, span: Duration) -> bool {
+    let bound = |name: &str| {
+        let text = schema[name].as_str()?;
+        humantime::parse_duration(text).ok()
+    };
+    bound("x-minimum").is_some_and(|least| span < least)
+        || bound("x-exclusiveMinimum").is_some_and(|above| span <= above)
+        || bound("x-maximum").is_some_and(|most| span > most)
+}
+
+/// The message about a value that is out of bounds.
+fn must_be(schema: &Value) -> String {
+    let reason = schema["x-reason"].as_str().unwrap_or_default();
+    let bounds = schema["x-must"].as_str().map(str::to_owned);
+    let bounds = bounds.unwrap_or_else(|| bounds_of(schema).join(" and "));
+    format!("must be {bounds}{reason}")
+}
+
+/// The bounds of a key in words.
+pub(super) fn bounds_of(schema: &Value) -> Vec<String> {
+    let shown = |name: &str| {
+        let bound = schema.get(name)?;
+        let bytes = bound.as_u64().filter(|_| schema["x-type"] == "size");
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        Some(match (bytes, bound) {
+            (Some(bytes), _) => Size(bytes).to_string(),
+            (None, Value::String(text)) => text.clone(),
+            (None, number) => number
+                .as_f64()
+                .map_or_else(|| number.to_string(), |n| n.to_string()),
+        })
+    };
+    let bounds = [
+        ("minimum", "at least"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "at most"),
+        ("x-minimum", "at least"),
+        ("x-exclusiveMinimum", "longer than"),
+        ("x-maximum", "at most"),
+    ];
+    let bounds = bounds.iter().filter_map(|(name, word)| {
+        let bound = shown(name)?;
+        Some(format!("{word} {bound}"))
+    });
+    let mut bounds: Vec<_> = bounds.collect();
+    // That of every unsigned number, which goes without saying beside another.
+    if bounds.len() > 1 {
+        bounds.retain(|bound| bound != "at least 0");
+    }
+    bounds
+}

@@ -1,0 +1,230 @@
+//! The tables about the process itself: its addresses, bounds, measuring and ledger.
+
+use super::super::ledger::{DEFAULT_AGE, DEFAULT_BYTES, MIN_AGE, MIN_BYTES};
+use super::super::resolve::{DEFAULT_ADMIN, MAX_MODELS, MIN_HEAD_BYTES};
+use super::super::scalar::{Size, Span};
+use super::super::schema::{Address, Label, Words};
+use super::super::spanned::Spanned;
+use crate::address::Written;
+use crate::attribution::{MAX_GIVEN, MAX_PLACES};
+use crate::meter::settings;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use tokengauge_proxy::settings::Limits as ProxyLimits;
+use tokengauge_telemetry::export::otlp::Conventions;
+
+/// One address or several.
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "an address such as \"127.0.0.1:8080\" or \"*:8080\", or a list of them"
+)]
+#[schemars(inline, extend("x-type" = "address, or list of them"))]
+pub(in crate::config) enum Listen {
+    One(#[schemars(with = "Address")] Written),
+    Several(#[schemars(with = "Vec<Address>")] Vec<Written>),
+}
+
+/// TLS towards those who connect. The files are read again when they change.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct ServerTls {
+    /// The file with the certificate and its chain, PEM.
+    pub(in crate::config) certificate: PathBuf,
+    /// The file with its key, PEM.
+    pub(in crate::config) key: PathBuf,
+    /// A file with certificates of authorities: whoever connects must show a certificate signed by one of them.
+    pub(in crate::config) client_ca: Option<PathBuf>,
+}
+
+/// Where operators connect: the live page at `/`, `/livez`, `/readyz`, `/metrics` and `/api/v1/…`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Admin {
+    /// Where it listens.
+    #[schemars(with = "Option<Address>", extend("default" = DEFAULT_ADMIN.to_string()))]
+    pub(in crate::config) listen: Option<Written>,
+    /// A second address, with `/metrics`, `/livez` and `/readyz` alone: `listen` can stay on loopback where Prometheus
+    /// and the kubelet come from elsewhere.
+    #[schemars(with = "Option<Address>")]
+    pub(in crate::config) metrics_listen: Option<Spanned<Written>>,
+    /// Whether `/metrics` at `metrics_listen` asks for the token, too.
+    #[serde(default)]
+    pub(in crate::config) metrics_token: bool,
+    /// Whether there is an address for operators at all.
+    #[schemars(extend("default" = true))]
+    pub(in crate::config) enabled: Option<bool>,
+    /// What operators send as `authorization: Bearer …`: printable ASCII, at least 16 characters. `/livez`, `/readyz` and
+    /// the page's files stay open.
+    pub(in crate::config) token: Option<Spanned<String>>,
+    /// The same from a file, read again when it changes. The variable `TOKENGAUGE_ADMIN_TOKEN` goes before both.
+    pub(in crate::config) token_file: Option<Spanned<PathBuf>>,
+    /// Names to answer to without a token, in addition to IP addresses, `localhost` and, where `listen` is not on
+    /// loopback, names of a cluster.
+    #[serde(default)]
+    pub(in crate::config) hosts: Vec<Spanned<String>>,
+    /// TLS towards operators.
+    pub(in crate::config) tls: Option<ServerTls>,
+}
+
+/// Bounds of the process.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Limits {
+    /// Agent connections at once; more wait. At most half of the descriptors that are not set apart
+    /// ([reliability](reliability.md)).
+    #[schemars(extend(
+        "default" = ProxyLimits::default().connections,
+        "minimum" = 1,
+        "x-reason" = ", or no agent could connect",
+    ))]
+    pub(in crate::config) connections: Option<Spanned<usize>>,
+    /// Bytes of a request head, and of a response head.
+    #[schemars(extend(
+        "default" = Size(ProxyLimits::default().head_bytes),
+        "minimum" = MIN_HEAD_BYTES,
+        "x-reason" = ", or ordinary requests would be refused",
+    ))]
+    pub(in crate::config) head_bytes: Option<Spanned<Size>>,
+    /// Streams at once on one HTTP/2 connection.
+    #[schemars(extend("default" = ProxyLimits::default().http2_streams))]
+    pub(in crate::config) http2_streams: Option<u32>,
+    /// How long an agent may take to send a request head.
+    #[schemars(extend("default" = Span(ProxyLimits::default().head_timeout)))]
+    pub(in crate::config) head_timeout: Option<Span>,
+    /// Requests a minute on each route; no limit by default.
+    pub(in crate::config) requests_per_minute: Option<NonZeroU32>,
+}
+
+/// How calls are measured.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Measure {
+    /// Fewer tokens after the first frame give no `output_tps`.
+    #[schemars(extend("default" = settings::Measure::default().min_output_tokens))]
+    pub(in crate::config) min_output_tokens: Option<u64>,
+    /// Tokens per second of one stream that no model reaches: what is faster was held back upstream.
+    #[schemars(extend(
+        "default" = settings::Measure::default().buffered_above,
+        "exclusiveMinimum" = 0,
+        "x-must" = "a number of tokens per second above 0",
+    ))]
+    pub(in crate::config) buffered_above: Option<f64>,
+    /// A longer gap between tokens is a stall.
+    #[schemars(extend("default" = Span(settings::Measure::default().stall_threshold)))]
+    pub(in crate::config) stall_threshold: Option<Span>,
+    /// So many first calls after an upstream came up are marked `warm_up`.
+    #[schemars(extend("default" = settings::Measure::default().warm_up_calls))]
+    pub(in crate::config) warm_up_calls: Option<u32>,
+    /// And those within this time of it.
+    #[schemars(extend("default" = Span(settings::Measure::default().warm_up_for)))]
+    pub(in crate::config) warm_up_for: Option<Span>,
+    /// Bytes of one body that is read whole: to measure it, or to decide on a limit.
+    #[schemars(extend("default" = Size(settings::Measure::default().body_bytes)))]
+    pub(in crate::config) body_bytes: Option<Size>,
+    /// What all measuring may hold. By default 256MiB, or a quarter of the memory that a cgroup allows where that is
+    /// less, at least 8MiB.
+    pub(in crate::config) memory_bytes: Option<Size>,
+    /// Finished calls that are kept for `/api/v1/calls`.
+    #[schemars(extend("default" = settings::Measure::default().recent_calls))]
+    pub(in crate::config) recent_calls: Option<usize>,
+    /// Distinct model names that become labels; the rest are `other`.
+    #[schemars(extend(
+        "default" = settings::Measure::default().max_models,
+        "maximum" = MAX_MODELS,
+        "x-reason" = ": each model becomes a set of series",
+    ))]
+    pub(in crate::config) max_models: Option<usize>,
+    /// Whether user names are hashed in records.
+    #[schemars(extend("default" = true))]
+    pub(in crate::config) hash_users: Option<bool>,
+}
+
+/// Where session, agent and user are written, beyond what agents and gateways are known to send
+/// ([sessions](sessions.md)). The first that says something wins, before all that is known but our own headers.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Attribution {
+    /// Of agents that name no session: whether a call that begins with all that another one sent, its answer and more,
+    /// goes on with its session.
+    pub(in crate::config) guess_sessions: bool,
+    /// Headers with the session.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) session_headers: Vec<Spanned<String>>,
+    /// Where a request's JSON body has the session: the names of objects, with dots between them.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) session_paths: Vec<Spanned<String>>,
+    /// Headers with the agent.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) agent_headers: Vec<Spanned<String>>,
+    /// Where a request's JSON body has the agent.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) agent_paths: Vec<Spanned<String>>,
+    /// Headers with the user; hashed in records, unless `hash_users` is false.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) user_headers: Vec<Spanned<String>>,
+    /// Where a request's JSON body has the user.
+    #[schemars(extend("maxItems" = MAX_PLACES))]
+    pub(in crate::config) user_paths: Vec<Spanned<String>>,
+}
+
+/// Names for agents whose SDK says none (`OpenAI/Python`): by `port`, `path` or `key`, at least one of them; the first
+/// that has all that is set. After what `[attribution]` names, before what agents are known to send. `TOKENGAUGE_AGENT`
+/// in the environment names all the rest, in place of their user agent.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Agent {
+    /// Its name in records and labels.
+    #[schemars(with = "Label")]
+    pub(in crate::config) name: Spanned<String>,
+    /// The port that it connects to, one of `listen`.
+    pub(in crate::config) port: Option<Spanned<u16>>,
+    /// A prefix of the path of whole segments, as the agent sends it.
+    pub(in crate::config) path: Option<Spanned<String>>,
+    /// The digest of its key, never the key: `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
+    pub(in crate::config) key: Option<Spanned<String>>,
+}
+
+/// How many `[[agent]]` there may be.
+pub(in crate::config) const MAX_AGENTS: usize = MAX_GIVEN;
+
+/// Finished calls and their sessions are kept in an SQLite file where `path` is named, or a `state_dir`
+/// ([ledger](ledger.md)).
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Ledger {
+    /// Whether it is kept; by default where there is a `path` or a `state_dir`.
+    pub(in crate::config) enabled: Option<Spanned<bool>>,
+    /// The file; `ledger.sqlite` in `state_dir` by default.
+    pub(in crate::config) path: Option<PathBuf>,
+    /// Older calls go.
+    #[schemars(extend(
+        "default" = Span(DEFAULT_AGE),
+        "x-minimum" = Span(MIN_AGE),
+        "x-reason" = ", or nothing would be left to look at",
+    ))]
+    pub(in crate::config) retention_age: Option<Span>,
+    /// The oldest calls go where the file would become larger.
+    #[schemars(extend(
+        "default" = Size(DEFAULT_BYTES as usize),
+        "minimum" = MIN_BYTES,
+        "x-reason" = ", which the indices need",
+    ))]
+    pub(in crate::config) retention_bytes: Option<Size>,
+}
+
+/// Traces, metrics and logs go out by the standard variables of OpenTelemetry, such as `OTEL_EXPORTER_OTLP_ENDPOINT`
+/// ([OpenTelemetry](opentelemetry.md)). Here is what those do not say.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::config) struct Otlp {
+    /// Whether call records go out as logs, too.
+    pub(in crate::config) call_records: bool,
+    /// The version of the GenAI names; `v1.36` is the draft with `gen_ai.system`.
+    #[schemars(with = "Words<Conventions>", extend("default" = "v1.41"))]
+    pub(in crate::config) conventions: Conventions,
+    /// Whether spans carry `gen_ai.usage.cost` and `langfuse.observation.completion_start_time`, too.
+    pub(in crate::config) langfuse: bool,
+}
