@@ -146,3 +146,36 @@ fn what_cannot_be_meant_is_refused() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn without_classic_histograms_text_has_sums_and_counts_and_protobuf_native_buckets() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("proxy-config.toml");
+    for classic in [true, false] {
+        let listen = "listen = \"127.0.0.1:0\"\n";
+        let text = format!(
+            "{listen}[admin]\n{listen}classic_histograms = {classic}\n[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n"
+        );
+        std::fs::write(&file, text).expect("written");
+        let process = Process::start(&file).await;
+        let text = fetch(process.admin, "/metrics").await.body;
+        let buckets = text.lines().filter(|line| line.contains("_bucket{"));
+        let (all, bounded) = (
+            buckets.clone(),
+            buckets.filter(|line| !line.contains("le=\"+Inf\"")),
+        );
+        assert!(all.count() > 10);
+        assert_eq!(bounded.count() > 0, classic);
+        let kind = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+        let stream = tokio::net::TcpStream::connect(process.admin).await;
+        let (_, head, body) = crate::http_client::exchange_bytes(
+            stream.expect("connected"),
+            "GET",
+            "/metrics",
+            &[("accept", kind)],
+        )
+        .await;
+        assert!(head.contains(&format!("content-type: {kind}")), "{head}");
+        assert!(body.len() > 1_000);
+    }
+}

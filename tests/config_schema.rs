@@ -97,7 +97,10 @@ fn the_published_schema_is_what_the_command_prints() {
 #[test]
 fn the_document_of_the_contributor_shows_a_key_as_it_is() {
     let document = include_str!("../docs/contributing.md");
-    let code = document.split("```rust\n").nth(1).expect("an example");
+    let section = document.split("## Adding a configuration key").nth(1);
+    let code = section
+        .and_then(|section| section.split("```rust\n").nth(1))
+        .expect("an example");
     let code = code.split("```").next().unwrap_or_default();
     assert!(include_str!("../src/config/file/process.rs").contains(code));
     let row = "| `max_models` | integer, at most 10000 | `200` | Distinct model names that become \

@@ -238,7 +238,9 @@ impl Proxy {
 
 fn exporter(config: &Config) -> Arc<Prometheus> {
     let thresholds = slo::thresholds(&config.slos);
-    Prometheus::with_thresholds(&config.routes, &config.measure, &thresholds)
+    let prometheus = Prometheus::with_thresholds(&config.routes, &config.measure, &thresholds);
+    prometheus.set_classic_histograms(!config.admin.native_histograms_alone);
+    prometheus
 }
 
 fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {

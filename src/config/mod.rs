@@ -106,6 +106,8 @@ pub struct Admin {
     pub metrics_address: Option<SocketAddr>,
     /// Whether `/metrics` at the second address asks for the token, too.
     pub metrics_token: bool,
+    /// Whether histograms have native buckets alone.
+    pub native_histograms_alone: bool,
     /// Whether `address` has `/metrics` and health alone, too: which token it should ask for is
     /// not known.
     pub restricted: bool,

@@ -28,6 +28,7 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
         address,
         metrics_address: written.metrics_listen.map(|listen| listen.into_inner().0),
         metrics_token: written.metrics_token,
+        native_histograms_alone: !written.classic_histograms.unwrap_or(true),
         restricted: false,
         token: token(written.token, written.token_file, problems),
         hosts: hosts(written.hosts, problems),

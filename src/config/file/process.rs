@@ -53,6 +53,10 @@ pub(in crate::config) struct Admin {
     /// Whether `/metrics` at `metrics_listen` asks for the token, too.
     #[serde(default)]
     pub(in crate::config) metrics_token: bool,
+    /// Whether `/metrics` has classic histograms, too. Without them a Prometheus that takes native ones keeps less than a
+    /// quarter of the series; a scraper that takes text alone gets no quantiles.
+    #[schemars(extend("default" = true))]
+    pub(in crate::config) classic_histograms: Option<bool>,
     /// Whether there is an address for operators at all.
     #[schemars(extend("default" = true))]
     pub(in crate::config) enabled: Option<bool>,
