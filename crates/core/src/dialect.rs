@@ -1,15 +1,13 @@
 //! The dialects' identities: one line for each. What a dialect does is in its module of the
 //! crate `wire`.
 
-use serde::{Deserialize, Serialize, Serializer};
-use strum::IntoStaticStr;
+use serde::{Deserialize, Serialize};
 
 /// A family of request and response shapes on the wire.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, IntoStaticStr,
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum Dialect {
     /// OpenAI chat completions and everything that imitates it, Azure included.
     OpenaiChat,
@@ -58,21 +56,8 @@ pub enum Dialect {
     /// Anything else: forwarded all the same, not measured.
     #[default]
     Unknown,
-    /// A dialect that none of these is, by its name: that of a program which reads it with the
-    /// crate `wire` and a registration of its own. Records with it are written, not read.
+    /// A dialect of a program that reads it with the crate `wire` and a registration of its own.
+    /// Records with it are written, not read, and no configuration names it.
     #[serde(skip_deserializing)]
-    Custom(CustomName),
-}
-
-/// The name of a dialect that the program itself does not have. (An alias: where serde's derive
-/// sees a reference, it wants to borrow it from what is read.)
-pub type CustomName = &'static str;
-
-impl Serialize for Dialect {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(match self {
-            Dialect::Custom(name) => name,
-            named => named.into(),
-        })
-    }
+    Custom,
 }

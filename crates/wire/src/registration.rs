@@ -126,7 +126,7 @@ static UNKNOWN: Registration = Registration {
 };
 
 impl From<Dialect> for &'static Registration {
-    /// What [`DIALECTS`](crate::DIALECTS) has of it; of the others, what is done with unknown
+    /// What [`DIALECTS`] has of it; of the others, what is done with unknown
     /// ones.
     fn from(dialect: Dialect) -> Self {
         DIALECTS.registration(dialect)
