@@ -92,7 +92,7 @@ struct Range<'a> {
     /// `proto` and `encoding` of protobuf.
     message: Option<&'a str>,
     encoding: Option<&'a str>,
-    /// In thousandths.
+    /// The quality in thousandths.
     quality: u16,
 }
 

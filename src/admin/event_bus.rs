@@ -157,7 +157,7 @@ pub(super) async fn tick(admin: Admin) {
     }
 }
 
-/// One who listens.
+/// A client that listens to events.
 pub(super) struct Listener {
     first: std::vec::IntoIter<Event>,
     events: broadcast::Receiver<Event>,

@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Where Prometheus asks.
+/// The path that Prometheus scrapes.
 pub(super) const METRICS: &str = "/metrics";
 
 /// What is answered at the address for metrics: health and `/metrics`.

@@ -74,7 +74,7 @@ pub struct Admin {
 /// The operators' addresses, bound.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// For everything.
+    /// The address of the API, the page and `/metrics`.
     pub admin: Option<TcpListener>,
     /// For `/metrics` and health alone.
     pub metrics: Option<TcpListener>,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is shared.
+/// A number of units that sources share.
 #[derive(Debug)]
 pub(crate) struct Shares {
     all: Arc<Semaphore>,

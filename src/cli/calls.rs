@@ -53,7 +53,7 @@ pub struct ExportArgs {
 /// An instant, as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// So long ago.
+    /// A time before now.
     Back(std::time::Duration),
     /// RFC 3339.
     At(std::time::SystemTime),

@@ -42,7 +42,7 @@ impl Proxy {
         })
     }
 
-    /// Where it is.
+    /// The proxy's admin address.
     pub(super) fn address(&self) -> &str {
         &self.base
     }

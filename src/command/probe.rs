@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// One try.
+/// How long one try may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);

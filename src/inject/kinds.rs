@@ -218,7 +218,7 @@ pub(super) enum Found {
     },
     /// It makes pods in another way, or looks so: why there is nothing to put a sidecar into.
     Unknown(String),
-    /// It makes none.
+    /// The kind makes no pods.
     Nothing,
 }
 

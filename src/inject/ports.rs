@@ -27,7 +27,7 @@ const OWN: &[&str] = &["port", "engine-moves-to"];
 /// Where the sidecar listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ports {
-    /// For calls.
+    /// The port for calls.
     pub(super) traffic: u16,
     /// For metrics and health, on the pod's address.
     pub(super) metrics: u16,

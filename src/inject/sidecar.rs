@@ -42,7 +42,7 @@ pub(super) struct Place {
 
 /// Where its configuration is.
 pub(super) enum Source {
-    /// In the program.
+    /// The configuration is built into the program.
     BuiltIn,
     /// Mounted when it is there: the pod does not wait for it.
     ConfigMap {
@@ -51,7 +51,7 @@ pub(super) enum Source {
         /// until it is there.
         by_pod: bool,
     },
-    /// In an annotation.
+    /// The text of an annotation.
     Text(String),
 }
 

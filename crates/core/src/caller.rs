@@ -18,7 +18,7 @@ pub enum Known<'a> {
     Named(&'a str),
     /// It has all of these: any of them may be the one that counts.
     Several(&'a [String]),
-    /// It has none.
+    /// The call carries no such name.
     Nameless,
     /// The body may tell, and has not been read or cannot be.
     Unread,
@@ -167,7 +167,7 @@ pub enum OnUnreadable {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It does.
+    /// The limit refuses.
     #[default]
     Enforce,
     /// It only counts what it would have refused.

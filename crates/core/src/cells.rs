@@ -14,7 +14,7 @@ impl Counter {
         Counter(cell)
     }
 
-    /// So many more.
+    /// Adds `by`.
     pub fn increment(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
@@ -24,7 +24,7 @@ impl Counter {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// The count.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -40,7 +40,7 @@ impl Sum {
         Sum(Float(cell))
     }
 
-    /// So much more.
+    /// Adds `value`.
     pub fn add(&self, value: f64) {
         self.0.add(value);
     }
@@ -50,7 +50,7 @@ impl Sum {
         self.0.set(value);
     }
 
-    /// How much.
+    /// The sum.
     pub fn value(&self) -> f64 {
         self.0.value()
     }
@@ -82,7 +82,7 @@ impl Gauge {
 pub struct Float(Arc<AtomicU64>);
 
 impl Float {
-    /// So much more.
+    /// Adds `value`.
     pub fn add(&self, value: f64) {
         let add = |bits| Some((f64::from_bits(bits) + value).to_bits());
         let _ = self

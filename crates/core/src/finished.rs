@@ -75,7 +75,7 @@ impl FinishedCall {
 pub struct RequestParameters {
     /// How the answer is to be generated.
     pub settings: GenerationSettings,
-    /// How many choices.
+    /// The number of choices.
     pub choices: Option<u32>,
     /// The class of service.
     pub service_tier: Option<String>,

@@ -82,7 +82,7 @@ impl Memory {
         self.wanting.lock()
     }
 
-    /// So many.
+    /// A memory of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Memory> {
         Arc::new(Memory {
             limit: AtomicUsize::new(limit),

@@ -27,13 +27,13 @@ pub struct Notice {
     pub firing: bool,
     /// Since when it fires.
     pub since: f64,
-    /// One line.
+    /// A summary of one line.
     pub summary: String,
     /// What is known beyond it.
     pub description: String,
     /// What to do about it.
     pub runbook_url: Option<String>,
-    /// Where to look.
+    /// The URL of a dashboard.
     pub dashboard_url: Option<String>,
 }
 

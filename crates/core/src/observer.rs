@@ -419,12 +419,12 @@ pub enum Unread {
 /// Whether a request may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// The request may leave.
     #[default]
     Granted,
     /// Its body decides.
     ByBody,
-    /// It may not.
+    /// The request is refused.
     Refused(Failure),
 }
 

@@ -15,7 +15,7 @@ impl Pattern {
         Pattern(text.into())
     }
 
-    /// As written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

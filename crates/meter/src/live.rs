@@ -131,7 +131,7 @@ pub(crate) struct LiveCall {
     registry: Weak<Registry>,
 }
 
-/// What moves.
+/// What changes while the call is under way.
 #[derive(Debug, Default)]
 struct Now {
     model: Option<Box<str>>,

@@ -33,7 +33,7 @@ pub(crate) struct Span {
     pub(crate) first_tokens: u64,
     /// The last frame.
     pub(crate) last: Instant,
-    /// How many frames.
+    /// The number of frames.
     pub(crate) frames: u64,
 }
 

@@ -85,7 +85,7 @@ pub struct Matches {
 pub struct Upstream {
     /// Its name in records and labels.
     pub name: Arc<str>,
-    /// At least one.
+    /// The endpoints, at least one.
     pub endpoints: Vec<Endpoint>,
     /// The protocol towards it.
     pub protocol: Protocol,

@@ -245,7 +245,7 @@ impl Streaming {
             return Poll::Ready(None);
         };
         if self.queue.is_empty() {
-            // Nothing to measure.
+            // There is nothing to measure.
         } else if !self.queue.written {
             self.queue.written(now());
             cx.waker().wake_by_ref();

@@ -115,9 +115,9 @@ impl TunnelPace<'_> {
 
 /// Why a side did not get something.
 enum Unwritten {
-    /// It is gone.
+    /// The connection is gone.
     Lost,
-    /// It takes nothing.
+    /// The receiver takes nothing.
     Stalled,
 }
 

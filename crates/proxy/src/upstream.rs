@@ -48,7 +48,7 @@ pub(super) struct Endpoint {
     pub settings: settings::Endpoint,
     /// `host:port`, as configured.
     pub name: String,
-    /// Where it is.
+    /// The address it is connected to.
     pub address: SocketAddr,
     outstanding: Slot,
     /// When it was chosen last, as a number of choices.

@@ -109,7 +109,7 @@ pub struct ToolCalls {
 /// Something that goes wrong after a number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What goes wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// After how many tokens.
     pub after: u64,
@@ -140,7 +140,7 @@ pub enum UsageMode {
 /// Why the answer ends, where no tool is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// It was complete.
+    /// The answer was complete.
     Stop,
     /// It was long enough.
     Length,

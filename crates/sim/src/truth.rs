@@ -61,11 +61,11 @@ pub struct Truth {
 pub struct TruthTokens {
     /// Of the visible answer.
     pub answer: u64,
-    /// Of reasoning.
+    /// Tokens of reasoning.
     pub reasoning: u64,
     /// Of the arguments of tool calls.
     pub tool_call: u64,
-    /// All of them.
+    /// Tokens of all channels.
     pub output: u64,
     /// Those of the first frame that had any.
     pub first_frame: u64,

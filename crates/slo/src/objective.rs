@@ -28,7 +28,7 @@ pub struct Objective {
     pub description: Option<String>,
     /// What to do about it.
     pub runbook_url: Option<String>,
-    /// Where to look.
+    /// The URL of a dashboard.
     pub dashboard_url: Option<String>,
 }
 

@@ -25,7 +25,7 @@ pub enum Unusable {
     Slo {
         /// Its name.
         slo: String,
-        /// What is missing.
+        /// What cannot be measured.
         reason: String,
     },
 }

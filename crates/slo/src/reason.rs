@@ -32,7 +32,7 @@ impl Verdict {
 pub enum Reason {
     /// The threshold was kept.
     Met,
-    /// It was not.
+    /// The threshold was missed.
     Missed,
     /// The deadline passed before what was waited for came.
     Deadline,

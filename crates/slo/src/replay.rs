@@ -16,7 +16,7 @@ use tokengauge_core::time::since_1970;
 /// What an objective would have come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Kept promises.
+    /// Good events.
     pub good: u64,
     /// Broken ones.
     pub bad: u64,

@@ -12,7 +12,7 @@ const BY_MINUTE: u64 = 72 * HOUR;
 /// Events of some time. Fractions come of the part of a bucket that a window covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// Kept promises.
+    /// Good events.
     pub good: f64,
     /// Broken ones.
     pub bad: f64,

@@ -10,11 +10,11 @@ use tokengauge_core::selector::Names;
 /// Events of one kind, and what was measured where it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Events {
-    /// What they are.
+    /// Whether they are good, bad or excluded.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason for that.
     pub reason: Reason,
-    /// How many: calls or tokens.
+    /// The number of them: calls, or tokens.
     pub count: u64,
     /// The indicator's value.
     pub value: Option<f64>,

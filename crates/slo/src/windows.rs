@@ -42,7 +42,7 @@ impl Severity {
 /// One pair of windows: the alert fires while the burn rate is above `factor` over both.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tier {
-    /// How loud.
+    /// The severity of its alert.
     pub severity: Severity,
     /// The window that tells that it matters.
     #[serde(serialize_with = "as_label")]

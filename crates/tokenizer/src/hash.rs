@@ -3,7 +3,7 @@
 
 /// Bits of a slot that hold a token; the rest is a fingerprint of the hash.
 pub const TOKEN_BITS: u32 = 18;
-/// Those bits.
+/// Masks those bits.
 pub const TOKEN_MASK: u32 = (1 << TOKEN_BITS) - 1;
 /// A slot without a token.
 pub const EMPTY: u32 = u32::MAX;

@@ -153,7 +153,7 @@ impl QueryParams {
         self.text(name).map(parse).transpose()
     }
 
-    /// How many rows.
+    /// The number of rows asked for.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let Some(value) = self.text("limit") else {
             return Ok(DEFAULT_LIMIT);

@@ -51,7 +51,7 @@ impl Report {
         }
     }
 
-    /// One more call.
+    /// Adds a call.
     pub(super) fn add(&mut self, call: &CallRecord) {
         let Some(past) = TimedCall::of(call) else {
             return;

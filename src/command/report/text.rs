@@ -209,7 +209,7 @@ pub(super) fn table(report: &Report) -> String {
     text
 }
 
-/// For documents.
+/// The report as Markdown.
 pub(super) fn markdown(report: &Report) -> String {
     let named = report.dimensions().len();
     let escaped = |cell: &String| cell.replace('\\', "\\\\").replace('|', "\\|");

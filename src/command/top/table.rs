@@ -21,7 +21,7 @@ enum Key {
 /// How a cell is to be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// As it is.
+    /// Neither good nor bad.
     #[default]
     Plain,
     /// Fine.

@@ -137,7 +137,7 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// All of them.
+    /// All bytes held.
     pub fn as_slice(&self) -> &[u8] {
         match &self.store {
             Store::Heap(bytes) => bytes,

@@ -22,7 +22,7 @@ impl Reclaim {
     /// How long the allocator must have kept pages before they are given back.
     pub const EVERY: Duration = Duration::from_secs(2);
 
-    /// Of this memory.
+    /// Gives pages back that `memory` does not need.
     pub fn new(memory: &Arc<Memory>) -> Reclaim {
         Reclaim {
             memory: Arc::clone(memory),

@@ -88,7 +88,7 @@ impl Flow {
         }
     }
 
-    /// It is over.
+    /// The stream has ended.
     pub fn end(&mut self, throughput: &Throughput, ended: Ended) {
         if !ended.whole {
             return self.release(throughput);

@@ -45,7 +45,7 @@ pub struct Place {
 /// The tokens of one place.
 #[derive(Debug)]
 pub struct Lane {
-    /// Where they count.
+    /// The labels under which they count.
     pub place: Place,
     upstream: Arc<Upstream>,
     streamed: Ring,

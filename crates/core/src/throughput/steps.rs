@@ -11,7 +11,7 @@ pub struct Steps {
 /// Tokens of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// Those of streams.
+    /// Tokens of streams.
     pub streamed: f64,
     /// Those of whole answers.
     pub spread: f64,
@@ -24,7 +24,7 @@ pub struct Generated {
     pub from: f64,
     /// The last one.
     pub to: f64,
-    /// How many.
+    /// The number of tokens.
     pub tokens: f64,
     /// Whether it came at one instant.
     pub whole: bool,

@@ -18,7 +18,7 @@ const SET_BY: i64 = 2;
 /// Tokens of a second, beyond those handed on before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Where.
+    /// The labels under which they count.
     pub place: Place,
     /// Seconds since 1970.
     pub second: u64,
@@ -46,7 +46,7 @@ pub struct BusySecond {
     pub decode_millis: u64,
 }
 
-/// What is new.
+/// What came since the last tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
     /// Tokens by second.

@@ -16,7 +16,7 @@ pub struct HeaderAttribution {
     pub(super) session: Option<String>,
     /// Of a header that some agent or gateway is known for.
     pub(super) known_session: Option<String>,
-    /// Of the baggage.
+    /// The session that the baggage names.
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
     /// By port, path or key.

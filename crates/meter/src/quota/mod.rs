@@ -114,7 +114,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Resource; 4] = [
         Resource::Requests,
         Resource::Tokens,
@@ -145,7 +145,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Sharing; 3] = [
         Sharing::Nameless,
         Sharing::TooManyNames,
@@ -182,7 +182,7 @@ pub struct QuotaStatus {
 pub struct Quotas(Vec<Arc<QuotaState>>);
 
 impl Quotas {
-    /// With nothing taken.
+    /// Quotas of which nothing is taken.
     pub fn new(quotas: &[Quota]) -> Arc<Quotas> {
         let lines = quotas.iter().map(|quota| Arc::new(QuotaState::new(quota)));
         Arc::new(Quotas(lines.collect()))
@@ -248,7 +248,7 @@ impl Quotas {
         self.0.iter().for_each(|line| line.follow(burning));
     }
 
-    /// How they stand.
+    /// The status of each quota.
     pub fn standings(&self) -> Vec<QuotaStatus> {
         self.0.iter().map(|line| line.standing()).collect()
     }

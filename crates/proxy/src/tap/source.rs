@@ -40,7 +40,7 @@ pub(crate) enum Source {
     },
     /// The connection broke between head and body.
     Lost,
-    /// Nothing more comes.
+    /// The source has ended.
     Over,
 }
 

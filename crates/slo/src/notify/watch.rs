@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// An alert is over when it has not fired for this long: the short windows swing.
 const HOLD: f64 = 300.0;
 
-/// What fired lately.
+/// The alerts that fired lately.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// By objective and severity; bounded by the configuration.

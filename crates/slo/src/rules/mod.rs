@@ -36,14 +36,14 @@ pub struct Group {
     pub notes: Vec<String>,
     /// How often; as Prometheus is configured where there is none.
     pub interval: Option<Duration>,
-    /// In order.
+    /// Its rules, in order of evaluation.
     pub rules: Vec<Rule>,
 }
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What it makes.
+    /// What the rule makes: a recording or an alert.
     pub makes: Makes,
     /// PromQL; may have several lines.
     pub expr: String,

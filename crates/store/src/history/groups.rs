@@ -44,7 +44,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// One more call.
+    /// Adds a call.
     pub fn add(&mut self, past: &TimedCall<'_>) {
         self.add_unmeasured(past);
         self.totals.add_decode(past);

@@ -112,7 +112,7 @@ fn newest<'a>(
         .map(|(_, name)| name.to_owned())
 }
 
-/// What is compared.
+/// The value that rows are ordered by.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Number(Option<f64>),

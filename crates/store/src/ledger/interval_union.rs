@@ -43,7 +43,7 @@ impl IntervalUnion {
         self.forgotten + spans.sum::<i64>()
     }
 
-    /// As bytes.
+    /// The intervals as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.forgotten as u64);

@@ -18,7 +18,7 @@ const PAGES: i64 = 512;
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of what age.
+    /// The age up to which records are kept.
     pub age: Duration,
     /// Of what size, the indices included.
     pub bytes: u64,

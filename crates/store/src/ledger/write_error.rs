@@ -6,7 +6,7 @@ use std::io;
 /// Why records are lost.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// No room.
+    /// The disk is full.
     #[error("the disk is full: {0}; make room or lower retention_bytes")]
     Full(String),
     /// No permission, or no such folder.

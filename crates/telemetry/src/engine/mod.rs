@@ -227,7 +227,7 @@ fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step:
             registry
                 .series(&names::UPSTREAM_SCRAPE_FAILURES, &labels)
                 .increment(1);
-            // As it was.
+            // What is shown stays.
             (!step.up).then(View::default)
         }
     };

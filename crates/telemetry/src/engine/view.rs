@@ -33,14 +33,14 @@ pub struct View {
 /// Time since the engine started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spent {
-    /// All of it.
+    /// The seconds in all.
     pub seconds: f64,
     /// How many requests spent it.
     pub times: f64,
 }
 
 impl Spent {
-    /// Nothing yet.
+    /// Nothing has been spent.
     pub(super) const NONE: Spent = Spent {
         seconds: 0.0,
         times: 0.0,

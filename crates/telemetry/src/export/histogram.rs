@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub bounds: Arc<[f64]>,
     /// Observations of each bucket, smaller ones not included.
     pub buckets: Vec<u64>,
-    /// Of all observations.
+    /// The sum of all observations.
     pub sum: f64,
     /// The last one of each bucket; empty where there never was one.
     pub exemplars: Box<[Option<Exemplar>]>,
@@ -63,7 +63,7 @@ impl Histogram {
         }))
     }
 
-    /// One observation.
+    /// Records one observation.
     pub fn record(&self, value: f64) {
         self.record_many(value, 1);
     }

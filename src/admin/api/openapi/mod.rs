@@ -14,7 +14,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use words::{count, instant, list, maybe, number, object, of, text};
 
-/// One question.
+/// A path of the API and what it answers.
 struct Operation {
     path: &'static str,
     id: &'static str,

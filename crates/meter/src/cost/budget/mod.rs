@@ -169,7 +169,7 @@ struct Counts {
 pub enum Asked {
     /// Its body may still tell.
     Early,
-    /// It is.
+    /// All is known: the answer is final.
     Last,
 }
 

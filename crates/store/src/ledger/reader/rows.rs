@@ -156,7 +156,7 @@ pub struct WaterfallCall {
 /// A part of a call's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Which.
+    /// The phase.
     pub name: PhaseName,
     /// Seconds from the session's start.
     pub start: f64,

@@ -274,7 +274,7 @@ impl GenAi {
         histogram.record_many_with(value, count, exemplar);
     }
 
-    /// As they are.
+    /// The histograms as they are now.
     pub(super) fn metrics(&self, span: &mut Span<'_>) -> Vec<v1::Metric> {
         let all = self.series.lock();
         let mut metrics = Vec::new();

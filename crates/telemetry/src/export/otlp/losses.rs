@@ -50,9 +50,9 @@ impl Reason {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// In a word.
+    /// The reason, for labels.
     pub reason: Reason,
-    /// In a sentence.
+    /// The reason in a sentence, for the log.
     pub message: String,
 }
 

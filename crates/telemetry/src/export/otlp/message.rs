@@ -56,7 +56,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Nothing, since `start`.
+    /// Nothing has been sent since `start`.
     pub(super) fn since(start: SystemTime) -> Sent {
         Sent {
             at: start,
@@ -215,7 +215,7 @@ pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::M
     metrics
 }
 
-/// One metric.
+/// A metric of OTLP.
 pub(super) fn of(name: String, help: &str, unit: &str, data: Data) -> v1::Metric {
     v1::Metric {
         name,
@@ -235,7 +235,7 @@ pub(super) fn scope() -> InstrumentationScope {
     }
 }
 
-/// One attribute.
+/// An attribute of OTLP.
 pub(super) fn attribute(name: &str, value: any_value::Value) -> KeyValue {
     KeyValue {
         key: name.to_owned(),

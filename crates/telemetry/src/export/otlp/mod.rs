@@ -70,7 +70,7 @@ pub struct ExporterContext {
     pub clock: fn() -> Instant,
     /// The wall clock.
     pub wall: fn() -> SystemTime,
-    /// Where connections live.
+    /// The runtime that connections are driven by.
     pub runtime: Handle,
 }
 

@@ -94,7 +94,7 @@ pub enum Transport {
 pub struct Destination {
     /// The address and path that the message is posted to.
     pub url: Uri,
-    /// How it travels.
+    /// The transport: gRPC or HTTP.
     pub transport: Transport,
     /// Sent along: often a key, so never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -113,7 +113,7 @@ pub struct Settings {
     pub traces: Option<Destination>,
     /// Where metrics go.
     pub metrics: Option<Destination>,
-    /// How often.
+    /// The time between two exports of metrics.
     pub interval: Duration,
     /// Whether metrics tell what came since the last time, not since the start.
     pub delta: bool,
