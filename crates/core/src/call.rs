@@ -32,8 +32,20 @@ pub enum Operation {
 /// What kind of work an operation is. Only generations and embeddings count in objectives and
 /// error rates.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
 )]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum OperationClass {
     /// A model writes, speaks or draws.
@@ -63,12 +75,7 @@ impl OperationClass {
 
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            OperationClass::Generation => "generation",
-            OperationClass::Embedding => "embedding",
-            OperationClass::Retrieve => "retrieve",
-            OperationClass::Other => "other",
-        }
+        self.into()
     }
 }
 
@@ -262,7 +269,8 @@ pub struct GenerationSettings {
 }
 
 /// What an answer is to be; the words are those of the GenAI conventions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum OutputType {
     /// Plain text.
     Text,
@@ -277,12 +285,7 @@ pub enum OutputType {
 impl OutputType {
     /// The conventions' word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            OutputType::Text => "text",
-            OutputType::Json => "json",
-            OutputType::Image => "image",
-            OutputType::Speech => "speech",
-        }
+        self.into()
     }
 }
 
@@ -298,7 +301,8 @@ pub struct Named {
 }
 
 /// What a session is guessed by that nobody names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum SessionGuess {
     /// Calls share the key of a prompt cache.
@@ -312,16 +316,13 @@ pub enum SessionGuess {
 impl SessionGuess {
     /// The word used in records.
     pub fn as_str(self) -> &'static str {
-        match self {
-            SessionGuess::PromptCacheKey => "prompt_cache_key",
-            SessionGuess::Trace => "trace",
-            SessionGuess::Prefix => "prefix",
-        }
+        self.into()
     }
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The response came whole.
@@ -347,22 +348,13 @@ pub enum Outcome {
 impl Outcome {
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Complete => "complete",
-            Outcome::ClientCancelled => "client_cancelled",
-            Outcome::UpstreamReset => "upstream_reset",
-            Outcome::ErrorEvent => "error_event",
-            Outcome::HttpError => "http_error",
-            Outcome::Timeout => "timeout",
-            Outcome::Rejected => "rejected",
-            Outcome::Unreachable => "unreachable",
-            Outcome::Drained => "drained",
-        }
+        self.into()
     }
 }
 
 /// Why a call has no `output_tps`. A wrong number is worse than none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum TpsUnavailable {
     /// The answer came as one body.
@@ -390,18 +382,7 @@ pub enum TpsUnavailable {
 impl TpsUnavailable {
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            TpsUnavailable::NotStreamed => "not_streamed",
-            TpsUnavailable::TooFewTokens => "too_few_tokens",
-            TpsUnavailable::TooFewFrames => "too_few_frames",
-            TpsUnavailable::Buffered => "buffered",
-            TpsUnavailable::MultipleChoices => "multiple_choices",
-            TpsUnavailable::HiddenOutput => "hidden_output",
-            TpsUnavailable::AgentLimited => "agent_limited",
-            TpsUnavailable::Lagged => "lagged",
-            TpsUnavailable::Unparsed => "unparsed",
-            TpsUnavailable::EndedEarly => "ended_early",
-        }
+        self.into()
     }
 }
 
@@ -418,7 +399,8 @@ pub enum Source {
 }
 
 /// Where the price of a call comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
     /// The table of list prices that the binary carries.
@@ -434,12 +416,7 @@ pub enum CostSource {
 impl CostSource {
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            CostSource::List => "list",
-            CostSource::Configured => "configured",
-            CostSource::Gpu => "gpu",
-            CostSource::Reported => "reported",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use tokengauge_core::call::TpsUnavailable;
 
 /// What an event is by an objective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The promise was kept.
@@ -18,16 +21,15 @@ pub enum Verdict {
 impl Verdict {
     /// The `verdict` label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Good => "good",
-            Verdict::Bad => "bad",
-            Verdict::Excluded => "excluded",
-        }
+        self.into()
     }
 }
 
 /// Why an event is what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The threshold was kept.
@@ -91,36 +93,7 @@ pub enum Reason {
 impl Reason {
     /// The `reason` label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::Met => "met",
-            Reason::Missed => "missed",
-            Reason::Deadline => "deadline",
-            Reason::ClientCancelled => "client_cancelled",
-            Reason::ClientError => "client_error",
-            Reason::Rejected => "rejected",
-            Reason::HttpError => "http_error",
-            Reason::UpstreamReset => "upstream_reset",
-            Reason::ErrorEvent => "error_event",
-            Reason::Timeout => "timeout",
-            Reason::Unreachable => "unreachable",
-            Reason::Drained => "drained",
-            Reason::WarmUp => "warm_up",
-            Reason::NotStreamed => "not_streamed",
-            Reason::TooFewTokens => "too_few_tokens",
-            Reason::TooFewFrames => "too_few_frames",
-            Reason::Buffered => "buffered",
-            Reason::MultipleChoices => "multiple_choices",
-            Reason::HiddenOutput => "hidden_output",
-            Reason::AgentLimited => "agent_limited",
-            Reason::Lagged => "lagged",
-            Reason::Unparsed => "unparsed",
-            Reason::EndedEarly => "ended_early",
-            Reason::NoTokens => "no_tokens",
-            Reason::NoText => "no_text",
-            Reason::NoPrice => "no_price",
-            Reason::NoTraffic => "no_traffic",
-            Reason::TooFewStreams => "too_few_streams",
-        }
+        self.into()
     }
 }
 

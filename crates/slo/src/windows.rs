@@ -20,7 +20,10 @@ const MIN_FACTOR: f64 = 0.9;
 const NEAR_MAX: f64 = 0.9;
 
 /// How loud an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Wakes somebody.
@@ -32,10 +35,7 @@ pub enum Severity {
 impl Severity {
     /// The `severity` label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Page => "page",
-            Severity::Ticket => "ticket",
-        }
+        self.into()
     }
 }
 

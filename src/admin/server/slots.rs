@@ -57,7 +57,8 @@ impl Source {
 }
 
 /// Why a connection was closed although its peer wanted it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Closed {
     /// Another took its place.
     Evicted,
@@ -71,11 +72,7 @@ impl Closed {
     pub(crate) const ALL: [Closed; 3] = [Closed::Evicted, Closed::Timeout, Closed::Refused];
 
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Closed::Evicted => "evicted",
-            Closed::Timeout => "timeout",
-            Closed::Refused => "refused",
-        }
+        self.into()
     }
 }
 

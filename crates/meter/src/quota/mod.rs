@@ -49,7 +49,8 @@ pub struct Quota {
 }
 
 /// Who has a quota of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// Nobody: it is for all calls together.
@@ -74,16 +75,7 @@ pub enum Per {
 impl Per {
     /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Per::All => "all",
-            Per::Route => "route",
-            Per::Workload => "workload",
-            Per::Session => "session",
-            Per::Agent => "agent",
-            Per::User => "user",
-            Per::Model => "model",
-            Per::Key => "key",
-        }
+        self.into()
     }
 
     fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
@@ -101,7 +93,8 @@ impl Per {
 }
 
 /// What a call that a quota refused lacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Resource {
     /// Requests of this minute.
     Requests,
@@ -124,17 +117,13 @@ impl Resource {
 
     /// The word used in labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Resource::Requests => "requests",
-            Resource::Tokens => "tokens",
-            Resource::Concurrent => "concurrent",
-            Resource::ReadableBody => "readable_body",
-        }
+        self.into()
     }
 }
 
 /// Why calls counted together with others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Sharing {
     /// They named nobody.
     Nameless,
@@ -154,11 +143,7 @@ impl Sharing {
 
     /// The word used in labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Sharing::Nameless => "nameless",
-            Sharing::TooManyNames => "too_many_names",
-            Sharing::UnreadableBody => "unreadable_body",
-        }
+        self.into()
     }
 }
 

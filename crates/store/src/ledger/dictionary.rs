@@ -12,7 +12,8 @@ const MAX_SERIES: usize = 20_000;
 pub(crate) const OTHER: &str = "other";
 
 /// What a name is the name of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
     Route,
     Upstream,
@@ -68,31 +69,7 @@ impl Kind {
 
     /// The word in the file.
     pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Kind::Route => "route",
-            Kind::Upstream => "upstream",
-            Kind::Model => "model",
-            Kind::Workload => "workload",
-            Kind::Agent => "agent",
-            Kind::Experiment => "experiment",
-            Kind::Variant => "variant",
-            Kind::Outcome => "outcome",
-            Kind::User => "user",
-            Kind::Endpoint => "endpoint",
-            Kind::Dialect => "dialect",
-            Kind::Operation => "operation",
-            Kind::OperationClass => "operation_class",
-            Kind::Method => "method",
-            Kind::Path => "path",
-            Kind::ServiceTier => "service_tier",
-            Kind::ErrorType => "error_type",
-            Kind::FinishReasons => "finish_reasons",
-            Kind::TokenSource => "token_source",
-            Kind::TpsUnavailable => "tps_unavailable",
-            Kind::CostSource => "cost_source",
-            Kind::UpstreamFacts => "upstream_facts",
-            Kind::SessionGuess => "session_guess",
-        }
+        self.into()
     }
 }
 

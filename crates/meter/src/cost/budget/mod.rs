@@ -58,7 +58,8 @@ pub struct Budget {
 }
 
 /// Who has a budget of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// Nobody: it is for all calls together.
@@ -79,14 +80,7 @@ pub enum Per {
 impl Per {
     /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Per::All => "all",
-            Per::Session => "session",
-            Per::Agent => "agent",
-            Per::User => "user",
-            Per::Workload => "workload",
-            Per::Model => "model",
-        }
+        self.into()
     }
 
     fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {

@@ -13,7 +13,8 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
 
 /// Why something did not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// Too much waited already.
     Full,
@@ -34,15 +35,7 @@ pub enum Reason {
 impl Reason {
     /// The word used in labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::Full => "full",
-            Reason::Connect => "connect",
-            Reason::Timeout => "timeout",
-            Reason::Throttled => "throttled",
-            Reason::Refused => "refused",
-            Reason::Unavailable => "unavailable",
-            Reason::Rejected => "rejected",
-        }
+        self.into()
     }
 }
 
