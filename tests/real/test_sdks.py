@@ -156,4 +156,4 @@ def test_a_scrape_counts_every_call_and_token(pair, engine_gauge):
     pair("openai chat", True)
     logged = engine_gauge.logged()
     assert engine_gauge.metric("tokengauge_requests_total") == len(logged)
-    assert engine_gauge.metric("tokengauge_time_to_first_token_seconds_count") == sum(one["streamed"] for one in logged)
+    assert engine_gauge.metric("tokengauge_time_to_first_token_seconds_count") == sum(one["streamed"] is True for one in logged)
