@@ -46,6 +46,7 @@ pub(super) struct Entry<'a> {
     /// Whether it was made for another call, which counts for the session.
     pub(super) nested: bool,
     pub(super) id: [u8; 16],
+    pub(super) trace_id: Option<u128>,
     pub(super) key: i64,
     pub(super) started_us: i64,
     pub(super) ended_us: i64,
@@ -63,6 +64,7 @@ impl<'a> Entry<'a> {
             record,
             concurrency: kept.concurrency,
             nested: kept.nested,
+            trace_id: kept.trace_id,
             id,
             key: key_at(ms) | i64::from(low),
             started_us,

@@ -41,6 +41,8 @@ pub struct Kept<'a> {
     pub id: Uuid,
     /// Its start, in whole milliseconds.
     pub started_at: SystemTime,
+    /// Its W3C trace id.
+    pub trace_id: Option<u128>,
     /// Streams in flight on its upstream when it began, itself included.
     pub concurrency: Option<u32>,
     /// Whether it was made for another call, which counts for the session.
@@ -54,6 +56,7 @@ impl<'a> Kept<'a> {
             record: &finished_call.record,
             id: finished_call.id,
             started_at: whole_milliseconds(finished_call.timestamps.started_at),
+            trace_id: finished_call.trace_id,
             concurrency: Some(finished_call.concurrency),
             nested: finished_call.nested,
         }
@@ -65,6 +68,8 @@ impl<'a> Kept<'a> {
             record,
             id: Uuid::parse_str(&record.id).ok()?,
             started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
+            trace_id: (record.trace_id.as_deref())
+                .and_then(|trace| u128::from_str_radix(trace, 16).ok()),
             concurrency,
             nested: false,
         })
@@ -346,10 +351,8 @@ fn insert_call(
     names: &Names,
     session: Option<i64>,
 ) -> rusqlite::Result<()> {
-    let trace = entry.record.trace_id.as_deref();
-    let trace = trace.and_then(|trace| u128::from_str_radix(trace, 16).ok());
     insert.raw_bind_parameter(2, entry.id)?;
-    insert.raw_bind_parameter(3, trace.map(u128::to_be_bytes))?;
+    insert.raw_bind_parameter(3, entry.trace_id.map(u128::to_be_bytes))?;
     insert.raw_bind_parameter(4, entry.record.response_id.as_deref())?;
     insert.raw_bind_parameter(5, segments(entry.record))?;
     for (at, value) in integers(entry, names, session).iter().enumerate() {
