@@ -10,10 +10,6 @@
 //! Ends with 1 where the file is larger than 2 GB, or a page takes 200 ms or longer at the
 //! median of its runs.
 
-#[path = "../tests/ledger_support/mod.rs"]
-mod ledger_support;
-
-use ledger_support::Records;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Outcome};
@@ -21,6 +17,7 @@ use tokengauge::ledger::{
     Dimension, Filter, Kept, Limits, Paging, QueryError, Reader, SeriesMetric, SessionQuery,
     SessionSort, Store,
 };
+use tokengauge_test_support::records::Records;
 
 const RECORDS: usize = 5_000_000;
 const MONTH: Duration = Duration::from_secs(30 * 86_400);

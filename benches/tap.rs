@@ -4,9 +4,6 @@
 //!
 //! `cargo bench --bench tap`, or with a part of a row's name to run only those.
 
-#[path = "../tests/wire_support/event_stream.rs"]
-mod event_stream;
-
 use base64::Engine;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -17,6 +14,7 @@ use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{Meter, RecentCalls, Subscriber};
 use tokengauge::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_test_support::wire::event_stream;
 
 /// The one that ships.
 #[global_allocator]

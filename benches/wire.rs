@@ -3,13 +3,11 @@
 //!
 //! `cargo bench --bench wire`, or with a part of a row's name to run only those.
 
-#[path = "../tests/wire_support/event_stream.rs"]
-mod event_stream;
-
 use base64::Engine;
 use std::time::Instant;
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Decoder, Framing, Limits};
+use tokengauge_test_support::wire::event_stream;
 
 /// The one that ships.
 #[global_allocator]

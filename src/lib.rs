@@ -24,6 +24,7 @@
 //!   telemetry/         metric names, registry, Prometheus, OTLP, the call log, engines' metrics
 //!   files/             private files, and state that survives a restart
 //!   sim/               a simulated backend with a known truth; a feature of the program
+//!   test-support/      what tests and benchmarks share
 //! ```
 //!
 //! Dependencies point one way; which crate may use which is in `tests/supply.rs`, and the

@@ -1,8 +1,8 @@
 //! What operators see is at their address alone.
 
-use crate::http_client::fetch;
 use crate::process::Process;
 use std::net::SocketAddr;
+use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

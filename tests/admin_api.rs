@@ -1,8 +1,6 @@
 //! The operators' address over a real socket: what a call did is what a scrape and
 //! the API show.
 
-use crate::http_client::{Reply, fetch, request};
-use crate::meter_support::{Bench, DONE, PATIENCE, finish, thoughts, words};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +12,9 @@ use tokengauge::history::ThroughputHistory;
 use tokengauge::meter::{RecentCalls, Subscriber};
 use tokengauge::observer::End;
 use tokengauge::slo::Slos;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::{Reply, fetch, request};
+use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 

@@ -1,9 +1,6 @@
 //! Who may see what at the operators' address, and that it answers whatever traffic does.
 
 use crate::admin_api::Server;
-use crate::certificates::Authority;
-use crate::http_client::{Reply, exchange, fetch, request_with};
-use crate::meter_support::{Bench, PATIENCE};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +10,10 @@ use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, Ser
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::slo::Slos;
 use tokengauge::tls::Connector;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::http_client::{Reply, exchange, fetch, request_with};
+use tokengauge_test_support::meter::Bench;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -1,15 +1,14 @@
 //! What happens, as it happens: `/api/v1/events` over a real socket.
 
 use crate::admin_api::Server;
-use crate::http_client::fetch;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A listener that keeps up.
 struct Listener {

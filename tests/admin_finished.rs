@@ -1,10 +1,11 @@
 //! What the API answers of finished calls from memory, over a real socket.
 
 use crate::admin_api::Server;
-use crate::meter_support::{DONE, PATIENCE, finish, words};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokengauge::observer::{End, ObservedCall};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{DONE, finish, words};
 
 /// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
 pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {

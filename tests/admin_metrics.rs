@@ -1,12 +1,12 @@
 //! A second address for operators, with `/metrics` and health and nothing else.
 
-use crate::http_client::{fetch, request_with};
 use crate::process::Process;
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::process::Command;
 use tempfile::TempDir;
 use tokengauge::config::Config;
+use tokengauge_test_support::http_client::{fetch, request_with};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 const ROUTE: &str =
@@ -166,7 +166,7 @@ async fn without_classic_histograms_text_has_sums_and_counts_and_protobuf_native
         assert_eq!(bounded.count() > 0, classic);
         let kind = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
         let stream = tokio::net::TcpStream::connect(process.admin).await;
-        let (_, head, body) = crate::http_client::exchange_bytes(
+        let (_, head, body) = tokengauge_test_support::http_client::exchange_bytes(
             stream.expect("connected"),
             "GET",
             "/metrics",

@@ -118,7 +118,9 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
 #[tokio::test]
 async fn a_wrong_method_is_told_which_is_right() {
     let server = Server::start().await;
-    let reply = crate::http_client::request(server.address, "DELETE", "/api/v1/calls").await;
+    let reply =
+        tokengauge_test_support::http_client::request(server.address, "DELETE", "/api/v1/calls")
+            .await;
     assert_eq!(reply.status, 405);
     assert!(reply.head.contains("allow: get,head"), "{}", reply.head);
 }

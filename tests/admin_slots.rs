@@ -1,15 +1,16 @@
 //! Many connections to the operators' address and to the injection webhook, of the real
 //! binary: health is answered meanwhile, and so is whoever asks for more.
 
-use crate::certificates::Authority;
-use crate::http_client::{exchange, fetch};
-use crate::process::{PATIENCE, Process};
+use crate::process::Process;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::tls::Connector;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::http_client::{exchange, fetch};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};

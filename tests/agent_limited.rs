@@ -1,9 +1,5 @@
 //! The speed of a stream whose agent reads slowly is the agent's, not the upstream's.
 
-use crate::meter_support::{Bench, DONE, PATIENCE, finish, words};
-use crate::support::agent::whole;
-use crate::support::eventually;
-use crate::support::proxy::{Proxy, Setup};
 use http_body_util::BodyExt;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -11,6 +7,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge::call::{CallRecord, TpsUnavailable};
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::whole;
+use tokengauge_test_support::eventually;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::sleep;

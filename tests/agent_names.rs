@@ -1,13 +1,14 @@
 //! Names of agents that their SDK does not say: by port, path or key, and by the environment.
 
-use crate::http_client::{fetch, request_with};
-use crate::process::{PATIENCE, Process, Steps};
+use crate::process::{Process, Steps};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::Config;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::{fetch, request_with};
 use tokio::process::Command;
 
 const KEY: &str = "sk-test-of-agent-names";

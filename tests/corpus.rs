@@ -4,14 +4,14 @@
 //! They are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without them
 //! these tests say so and pass, except under `CI=true`, where that is a failure.
 
-use crate::wire_support::encode::{CODINGS, encode};
-use crate::wire_support::reading::{Reading, read, read_cut};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect};
 use tokengauge::tokens;
 use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead};
+use tokengauge_test_support::wire::encode::{CODINGS, encode};
+use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 
 /// Bodies up to this size are cut in two at every byte.
 const CUT_EVERYWHERE: usize = 8 * 1024;

@@ -1,7 +1,6 @@
 //! What a call costs, from its bytes to its record, the metrics and the objectives.
 
-use crate::meter_support::{Bench, DONE, finish, header_map, thoughts, words};
-use crate::slo_support::config;
+use crate::objectives::config;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::call::{CallRecord, CostSource, Source};
@@ -10,6 +9,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::Subscriber;
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, thoughts, words};
 
 const PRICE: &str = "[[price]]\nmodel = \"m-*\"\ninput = 1000\noutput = 2000\nreasoning = 8000\n";
 
@@ -17,7 +17,10 @@ fn bench(text: &str) -> (Bench, Arc<Prometheus>) {
     let config = config(text);
     let prometheus = Prometheus::new(&[], &config.measure);
     let subscriber: Arc<dyn Subscriber> = prometheus.clone();
-    (Bench::configured(&config, vec![subscriber]), prometheus)
+    (
+        crate::objectives::bench(&config, vec![subscriber]),
+        prometheus,
+    )
 }
 
 fn cost(record: &CallRecord) -> Option<f64> {
@@ -98,7 +101,7 @@ fn calls_on_own_gpus_share_the_time_they_are_under_way() {
                gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
     let config = tokengauge::config::Config::parse(own, "test").expect("valid");
     assert!(priced.gpus("upstream").is_none());
-    let bench = Bench::configured(&config, Vec::new());
+    let bench = crate::objectives::bench(&config, Vec::new());
     // A dollar a second, from 2 ms on, when the upstream was reached.
     let one = bench.chat();
     let two = bench.chat();
@@ -122,7 +125,7 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 3600\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
     let config = tokengauge::config::Config::parse(own, "test").expect("valid");
-    let bench = Bench::configured(&config, Vec::new());
+    let bench = crate::objectives::bench(&config, Vec::new());
     let call = bench.begin("/v1/realtime?model=m-1", &[("upgrade", "websocket")]);
     bench.send(&*call, b"");
     let switching = http::StatusCode::SWITCHING_PROTOCOLS;

@@ -1,9 +1,6 @@
 //! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
 //! of the dialect, and nobody else.
 
-use crate::serving::{Agent, PATIENCE};
-use crate::sim_support;
-use crate::support::eventually;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +9,10 @@ use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
 use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
-use tokio::net::TcpStream;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::eventually;
+use tokengauge_test_support::sim;
 
 struct Desk {
     address: SocketAddr,
@@ -21,7 +21,7 @@ struct Desk {
     budgets: Arc<Budgets>,
     /// Answers that agents have got.
     answered: AtomicUsize,
-    _sim: sim_support::Sim,
+    _sim: sim::Sim,
 }
 
 async fn desk(budget: &str) -> Desk {
@@ -30,7 +30,7 @@ async fn desk(budget: &str) -> Desk {
 }
 
 async fn desk_with(profile: &str, tables: &str) -> Desk {
-    let sim = sim_support::start(profile).await;
+    let sim = sim::start(profile).await;
     let text = format!(
         "[[upstream]]\nname = \"sim\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"sim\"\n\
          [[price]]\nmodel = \"m*\"\noutput = 1000\n{tables}",
@@ -96,14 +96,14 @@ impl Got {
 impl Desk {
     async fn call(&self, path: &str, headers: &str, body: Value) -> Got {
         let body = body.to_string();
-        let mut agent = Agent::new(TcpStream::connect(self.address).await.expect("connected"));
+        let mut agent = RawConnection::connect(self.address).await;
         let length = body.len();
         agent
-            .send(&format!(
+            .write(format!(
                 "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
             ))
             .await;
-        let all = agent.rest().await;
+        let all = agent.text_to_end().await;
         // A call is recorded a moment after its agent has the answer.
         let answered = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
         let recorded = || {

@@ -2,14 +2,16 @@
 //! of the proxy shows, and a restart warms up.
 
 use crate::admin_api::value;
-use crate::meter_support::{Bench, PATIENCE};
-use crate::support::upstream::{Raw, Upstream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::{Config, Measure};
 use tokengauge::engine::Watcher;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::meter::Bench;
+use tokengauge_test_support::upstream::Upstream;
 use tokio::task::JoinHandle;
 
 const UP: &str = "tokengauge_upstream_up";
@@ -57,7 +59,7 @@ impl Watched {
     }
 
     /// Answers the next scrape.
-    async fn answer(&self, head: &str, body: &str) -> Raw {
+    async fn answer(&self, head: &str, body: &str) -> RawConnection {
         let mut scrape = self.engine.accept().await;
         let request = scrape.read_head().await;
         let request = request.to_lowercase();

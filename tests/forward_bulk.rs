@@ -1,11 +1,11 @@
 //! What is big or many passes through without being kept.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::Setup;
-use crate::support::upstream::Upstream;
 use std::process::Command;
 use std::sync::Arc;
 use tokengauge::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::Setup;
+use tokengauge_test_support::upstream::Upstream;
 
 /// Bytes of memory that the process has in use.
 fn resident() -> usize {
@@ -69,8 +69,11 @@ async fn in_a_process_of_its_own() {
     assert!(each < 40 * 1024, "{each} bytes for each stream");
 }
 
-async fn open_stream(upstream: &Upstream, proxy: std::net::SocketAddr) -> (Raw, Raw) {
-    let mut agent = Raw::connect(proxy).await;
+async fn open_stream(
+    upstream: &Upstream,
+    proxy: std::net::SocketAddr,
+) -> (RawConnection, RawConnection) {
+    let mut agent = RawConnection::connect(proxy).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -82,7 +85,7 @@ async fn open_stream(upstream: &Upstream, proxy: std::net::SocketAddr) -> (Raw, 
 }
 
 async fn upload(upstream: &Upstream, proxy: std::net::SocketAddr, length: usize) {
-    let mut agent = Raw::connect(proxy).await;
+    let mut agent = RawConnection::connect(proxy).await;
     agent
         .write(format!(
             "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"
@@ -98,7 +101,7 @@ async fn upload(upstream: &Upstream, proxy: std::net::SocketAddr, length: usize)
 }
 
 async fn download(upstream: &Upstream, proxy: std::net::SocketAddr, length: usize) {
-    let mut agent = Raw::connect(proxy).await;
+    let mut agent = RawConnection::connect(proxy).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -112,7 +115,7 @@ async fn download(upstream: &Upstream, proxy: std::net::SocketAddr, length: usiz
 }
 
 /// Sends so many bytes from one end to the other, and looks at each.
-async fn pour(from: &mut Raw, to: &mut Raw, length: usize) {
+async fn pour(from: &mut RawConnection, to: &mut RawConnection, length: usize) {
     let piece: Vec<u8> = (0..=255).cycle().take(64 * 1024).collect();
     let pieces = length / piece.len();
     let sending = async {

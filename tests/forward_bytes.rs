@@ -1,9 +1,9 @@
 //! What goes through comes out byte for byte, and at once.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::{Upstream, fields};
 use tokengauge::observer::End;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::{Upstream, fields};
 
 async fn proxy() -> (Upstream, Proxy) {
     let upstream = Upstream::bind().await;
@@ -14,7 +14,7 @@ async fn proxy() -> (Upstream, Proxy) {
 #[tokio::test]
 async fn heads_keep_their_case_order_and_values() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST //v1/%7Echat?q=%3a&&x= HTTP/1.1\r\nHost: proxy.example\r\nX-API-Key: k\r\nuser-AGENT:  a  b\r\nX-Twice: 1\r\nx-other: é\r\nX-TWICE: 2\r\nContent-Length: 3\r\n\r\nabc")
         .await;
@@ -65,7 +65,7 @@ async fn heads_keep_their_case_order_and_values() {
 #[tokio::test]
 async fn a_chunk_leaves_before_the_next_is_there() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -93,7 +93,7 @@ async fn a_chunk_leaves_before_the_next_is_there() {
 #[tokio::test]
 async fn an_upload_leaves_piece_by_piece_and_keeps_its_framing() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
         .await;
@@ -124,7 +124,7 @@ async fn an_upload_leaves_piece_by_piece_and_keeps_its_framing() {
 #[tokio::test]
 async fn a_body_that_ends_with_its_connection_comes_whole() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -146,7 +146,7 @@ async fn a_body_that_ends_with_its_connection_comes_whole() {
 #[tokio::test]
 async fn heads_without_a_body_keep_its_length_and_their_connection() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     let mut backend = None;
     for (method, status, length) in [
         ("HEAD", "200 OK", "content-length: 1234\r\n"),
@@ -194,7 +194,7 @@ async fn heads_without_a_body_keep_its_length_and_their_connection() {
 #[tokio::test]
 async fn trailers_pass_both_ways() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("POST / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
@@ -224,7 +224,7 @@ async fn trailers_pass_both_ways() {
 #[tokio::test]
 async fn an_agent_that_expects_100_continue_waits_for_the_upstreams() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
@@ -249,7 +249,7 @@ async fn an_agent_that_expects_100_continue_waits_for_the_upstreams() {
 #[tokio::test]
 async fn an_upstream_that_refuses_what_was_announced_spares_the_upload() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
@@ -272,7 +272,7 @@ async fn an_upstream_that_refuses_what_was_announced_spares_the_upload() {
 #[tokio::test]
 async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
@@ -286,7 +286,7 @@ async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
 #[tokio::test]
 async fn a_response_may_stream_while_the_upload_goes_on() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\nab")
         .await;
@@ -317,7 +317,7 @@ async fn a_response_may_stream_while_the_upload_goes_on() {
 #[tokio::test]
 async fn an_absolute_target_goes_where_the_route_says() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("GET http://127.0.0.1:1/elsewhere?x HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
         .await;
@@ -330,7 +330,7 @@ async fn an_absolute_target_goes_where_the_route_says() {
 #[tokio::test]
 async fn nobody_gets_a_tunnel_to_elsewhere() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write(format!(
             "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n",
@@ -353,7 +353,7 @@ async fn control_characters_in_a_head_are_refused() {
         "GET / HTTP/1.1\r\nHost: h\r\nX: a\0b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nX: a\x7fb\r\n\r\n",
     ] {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(head).await;
         assert!(
             agent
@@ -368,7 +368,7 @@ async fn control_characters_in_a_head_are_refused() {
 #[tokio::test]
 async fn hop_by_hop_fields_stay_on_their_hop() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, X-Mine\r\nKeep-Alive: 5\r\nX-Mine: 1\r\nTE: gzip\r\nX-Kept: 1\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
@@ -393,7 +393,7 @@ async fn a_prefix_goes_and_a_base_path_comes() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("GET /openai/v1/%2F/models?x HTTP/1.1\r\nHost: h\r\n\r\n")
         .await;
@@ -410,7 +410,7 @@ async fn a_prefix_goes_and_a_base_path_comes() {
 #[tokio::test]
 async fn what_an_agent_sends_ahead_has_its_turn_after_the_answer() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;

@@ -1,19 +1,19 @@
 //! Chunks between two HTTP/1.1 sides leave as they came, framing included; and what else
 //! comes of reading the upstream's socket where its chunks are wanted.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::Upstream;
 use std::time::Duration;
 use tokengauge::observer::End;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::Upstream;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// An agent and a backend, between whom a response in chunks has begun.
-async fn streaming(head: &str) -> (Upstream, Proxy, Raw, Raw) {
+async fn streaming(head: &str) -> (Upstream, Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("GET / HTTP/1.1\r\nHost: h\r\nTE: trailers\r\n\r\n")
         .await;
@@ -53,7 +53,7 @@ async fn a_first_chunk_that_comes_in_parts_is_not_continued_as_if_it_were_framin
     for cut in 1..BODY.len() {
         let upstream = Upstream::bind().await;
         let proxy = Setup::to(upstream.address).start().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
@@ -170,7 +170,7 @@ async fn an_agent_that_reads_slowly_gets_every_byte() {
 async fn interim_responses_reach_the_agent_as_they_came() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -197,7 +197,7 @@ async fn interim_responses_reach_the_agent_as_they_came() {
 async fn an_agent_of_http_1_0_gets_no_interim_response() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -212,7 +212,7 @@ async fn an_agent_of_http_1_0_gets_no_interim_response() {
 async fn a_response_that_begins_during_the_upload_flows_beside_it() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
         .await;
@@ -241,7 +241,7 @@ async fn a_length_beside_chunks_does_not_reach_the_agent() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -257,7 +257,7 @@ async fn a_length_beside_chunks_does_not_reach_the_agent() {
 async fn connections_of_an_upstream_that_closes_them_unannounced_are_not_used_again() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     for n in 0..6 {
         agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;

@@ -1,11 +1,12 @@
 //! What breaks is seen as it broke, said clearly, and leaves nothing behind.
 
-use crate::support::agent::{Raw, refusal};
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::soon;
-use crate::support::upstream::Upstream;
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::agent::refusal;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::soon;
+use tokengauge_test_support::upstream::Upstream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -31,7 +32,7 @@ async fn nowhere() -> std::net::SocketAddr {
 #[tokio::test]
 async fn an_agent_that_leaves_mid_stream_takes_the_upstream_request_with_it() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -56,7 +57,7 @@ async fn an_agent_that_leaves_mid_stream_takes_the_upstream_request_with_it() {
 #[tokio::test]
 async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -72,7 +73,7 @@ async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it
 #[tokio::test]
 async fn an_agent_that_leaves_mid_upload_breaks_the_upload() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
         .await;
@@ -91,7 +92,7 @@ async fn an_agent_that_leaves_mid_upload_breaks_the_upload() {
 #[tokio::test]
 async fn an_upload_with_broken_framing_is_the_agents_fault() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
         .await;
@@ -113,7 +114,7 @@ async fn an_upstream_that_dies_mid_stream_is_seen_to_die() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", false),
     ] {
         let (upstream, proxy) = proxy().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(GET).await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
@@ -139,7 +140,7 @@ async fn an_upstream_that_dies_mid_stream_is_seen_to_die() {
 #[tokio::test]
 async fn connections_are_used_again() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     for n in 0..3 {
@@ -172,7 +173,7 @@ async fn connections_are_used_again() {
 const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
 
 /// Answers a POST, and gives the agent the time to read it.
-async fn answer(backend: &mut Raw, agent: &mut Raw) {
+async fn answer(backend: &mut RawConnection, agent: &mut RawConnection) {
     backend.read_head().await;
     assert_eq!(backend.read_exact(3).await, b"abc");
     backend.write(OK).await;
@@ -182,7 +183,7 @@ async fn answer(backend: &mut Raw, agent: &mut Raw) {
 #[tokio::test]
 async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(POST).await;
     let mut first = upstream.accept().await;
     answer(&mut first, &mut agent).await;
@@ -204,7 +205,7 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_costs_nobody_a_request() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -228,7 +229,7 @@ async fn a_connection_that_was_closed_meanwhile_costs_nobody_a_request() {
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_sent_again() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -260,7 +261,7 @@ async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body()
         "HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok",
     ] {
         let (upstream, proxy) = proxy().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(GET).await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
@@ -281,7 +282,7 @@ async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body()
 async fn what_cannot_be_reached_is_named() {
     let address = nowhere().await;
     let proxy = Setup::to(address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     for _ in 0..2 {
         agent.write(GET).await;
         let (head, message) = refusal(&mut agent).await;
@@ -313,7 +314,7 @@ async fn a_request_without_a_route_is_told_so() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let (head, _) = refusal(&mut agent).await;
     assert!(
@@ -341,7 +342,7 @@ async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
     };
     let proxy = setup.start().await;
     let mut tried = 0;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     for n in 0..6 {
         agent.write(GET).await;
         let mut backend = upstream.accept().await;
@@ -385,7 +386,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
     let mut agents = Vec::new();
     let mut backends = Vec::new();
     for _ in 0..6 {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(GET).await;
         let mut backend = tokio::select! {
             backend = first.accept() => (0, backend),
@@ -408,7 +409,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
         }
     }
     for _ in 0..2 {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(GET).await;
         backends.push((0, first.accept().await));
         agents.push(agent);
@@ -418,7 +419,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 #[tokio::test]
 async fn an_upstream_that_does_not_speak_http_is_told_apart() {
     let (upstream, proxy) = proxy().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -441,7 +442,7 @@ async fn a_route_has_so_many_requests_a_minute() {
     let mut setup = Setup::to(upstream.address);
     setup.limits.requests_per_minute = std::num::NonZeroU32::new(1);
     let proxy = setup.start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -462,7 +463,7 @@ async fn what_came_before_a_body_broke_off_is_not_lost_with_it() {
     const WRONG: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";
     for sent in [LENGTH, CHUNKS, WRONG] {
         let (upstream, proxy) = proxy().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(GET).await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;

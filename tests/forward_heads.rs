@@ -1,10 +1,11 @@
 //! Heads that leave in another form than they came in, and those that do not leave at all.
 
-use crate::support::agent::{http2, none, refusal};
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::{Raw, Upstream, fields};
 use http::Request;
 use http_body_util::BodyExt;
+use tokengauge_test_support::agent::{http2, none, refusal};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::{Upstream, fields};
 
 async fn proxy() -> (Upstream, Proxy) {
     let upstream = Upstream::bind().await;
@@ -13,8 +14,12 @@ async fn proxy() -> (Upstream, Proxy) {
 }
 
 /// Sends a head and reads what the upstream gets of it.
-async fn forwarded(upstream: &Upstream, proxy: &Proxy, request: &str) -> (Raw, Raw, String) {
-    let mut agent = Raw::connect(proxy.address).await;
+async fn forwarded(
+    upstream: &Upstream,
+    proxy: &Proxy,
+    request: &str,
+) -> (RawConnection, RawConnection, String) {
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(request).await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
@@ -22,7 +27,7 @@ async fn forwarded(upstream: &Upstream, proxy: &Proxy, request: &str) -> (Raw, R
 }
 
 /// What an agent gets for a response.
-async fn answered(request: &str, response: &str) -> (Raw, String) {
+async fn answered(request: &str, response: &str) -> (RawConnection, String) {
     let (upstream, proxy) = proxy().await;
     let (mut agent, mut backend, _) = forwarded(&upstream, &proxy, request).await;
     backend.write(response).await;
@@ -88,7 +93,7 @@ async fn a_transfer_coding_that_is_not_known_is_refused() {
         ("chunked;a=b, chunked", "501"),
     ] {
         let (_upstream, proxy) = proxy().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         let request =
             format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: {coding}\r\n\r\n0\r\n\r\n");
         agent.write(request).await;
@@ -181,7 +186,7 @@ async fn a_host_or_target_that_is_none_is_refused() {
         "GET ftp://h/x HTTP/1.1\r\nHost: h\r\n\r\n",
     ] {
         let (_upstream, proxy) = proxy().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(request).await;
         let head = agent.read_head().await;
         assert!(head.starts_with("HTTP/1.1 400 "), "{request:?}: {head}");
@@ -246,7 +251,7 @@ async fn a_head_is_no_larger_than_its_limit() {
     };
     forwarded(&upstream, &proxy, &request(60_000)).await;
     for size in [67_000, 80_000, 100_000] {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(request(size)).await;
         let head = agent.read_head().await;
         assert!(head.starts_with("HTTP/1.1 431 "), "{size}: {head}");

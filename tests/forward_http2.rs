@@ -1,10 +1,5 @@
 //! HTTP/2 on either side, or on both.
 
-use crate::support::agent::{self, AnyBody, Raw, none, whole};
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::recorder::Seen;
-use crate::support::upstream::Upstream;
-use crate::support::{eventually, soon};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -19,6 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokengauge::observer::End;
+use tokengauge_test_support::agent::{self, AnyBody, none, whole};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::recorder::Seen;
+use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::{eventually, soon};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
@@ -211,7 +212,7 @@ async fn http2_to_http2_keeps_everything_trailers_too() {
 async fn http1_to_http2() {
     let backend = Backend::start(100).await;
     let proxy = proxy(&backend).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("POST /echo HTTP/1.1\r\nHost: h\r\nX-Mine: 1\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\nbody").await;
     let head = agent.read_head().await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -351,7 +352,7 @@ async fn a_request_that_waits_for_a_connection_does_not_delay_those_that_need_a_
     let mut agent = agent::http2(proxy.address).await;
     let hangs = || Request::get("http://h/hang").body(none()).unwrap();
     let held = soon("a head", agent.send_request(hangs())).await.unwrap();
-    let mut upgrade = Raw::connect(proxy.address).await;
+    let mut upgrade = RawConnection::connect(proxy.address).await;
     upgrade
         .write("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         .await;
@@ -370,7 +371,7 @@ async fn an_agent_that_leaves_resets_the_upstreams_stream() {
     let backend = Backend::start(10).await;
     let proxy = proxy(&backend).await;
     for (count, path) in ["/hang", "/silent"].into_iter().enumerate() {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent
             .write(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"))
             .await;
@@ -390,7 +391,7 @@ async fn an_agent_that_leaves_resets_the_upstreams_stream() {
 async fn an_http2_stream_that_breaks_is_seen_to_break() {
     let backend = Backend::start(10).await;
     let proxy = proxy(&backend).await;
-    let mut http1 = Raw::connect(proxy.address).await;
+    let mut http1 = RawConnection::connect(proxy.address).await;
     http1.write("GET /break HTTP/1.1\r\nHost: h\r\n\r\n").await;
     http1.read_head().await;
     assert_eq!(
@@ -448,7 +449,7 @@ async fn an_upstream_that_went_away_is_connected_to_again() {
     let backend = Backend::start(10).await;
     let proxy = proxy(&backend).await;
     let address = backend.address;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     let request = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
     agent.write(request).await;
     agent.read_head().await;

@@ -1,13 +1,14 @@
 //! How many connections an upstream may have, and who waits for one.
 
-use crate::support::agent::{self, Raw, none, refusal};
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::Upstream;
-use crate::support::{eventually, soon};
 use http::Request;
 use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::agent::{self, none, refusal};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::{eventually, soon};
 use tokio::time::timeout;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -22,8 +23,8 @@ async fn proxy(upstream: &Upstream, max_connections: usize, max_pending: usize) 
     setup.start().await
 }
 
-async fn asks(proxy: &Proxy) -> Raw {
-    let mut agent = Raw::connect(proxy.address).await;
+async fn asks(proxy: &Proxy) -> RawConnection {
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     agent
 }

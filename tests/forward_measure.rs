@@ -1,19 +1,19 @@
 //! Whatever the observer does, traffic does not notice.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::recorder::{Manners, Seen};
-use crate::support::upstream::Upstream;
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, Filter, Phase};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::recorder::{Manners, Seen};
+use tokengauge_test_support::upstream::Upstream;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-async fn stream(manners: Manners) -> (Proxy, Raw, Raw) {
+async fn stream(manners: Manners) -> (Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         manners,
@@ -22,7 +22,7 @@ async fn stream(manners: Manners) -> (Proxy, Raw, Raw) {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -33,7 +33,7 @@ async fn stream(manners: Manners) -> (Proxy, Raw, Raw) {
 }
 
 /// Sends chunks, each when the last has arrived, and the end.
-async fn talk(agent: &mut Raw, backend: &mut Raw, chunks: usize) {
+async fn talk(agent: &mut RawConnection, backend: &mut RawConnection, chunks: usize) {
     for n in 0..chunks {
         let chunk = format!("2\r\n{n:02}\r\n");
         backend.write(&chunk).await;
@@ -86,7 +86,7 @@ async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
     .await;
     let began = Instant::now();
     let watching = tokio::task::spawn_blocking(move || {
-        let mut tcp = agent.tcp.into_std().unwrap();
+        let mut tcp = agent.io.into_std().unwrap();
         tcp.set_nonblocking(false).unwrap();
         std::io::Read::read_exact(&mut tcp, &mut [0; 7]).unwrap();
         (began.elapsed(), tcp)
@@ -171,7 +171,7 @@ fn injecting() -> Manners {
     }
 }
 
-async fn injecting_proxy() -> (Upstream, Proxy, Raw) {
+async fn injecting_proxy() -> (Upstream, Proxy, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         manners: injecting(),
@@ -180,7 +180,7 @@ async fn injecting_proxy() -> (Upstream, Proxy, Raw) {
     }
     .start()
     .await;
-    let agent = Raw::connect(proxy.address).await;
+    let agent = RawConnection::connect(proxy.address).await;
     (upstream, proxy, agent)
 }
 
@@ -277,7 +277,7 @@ async fn what_an_agent_does_not_read_is_measured_all_the_same() {
     let chunk = format!("2000\r\n{}\r\n", "x".repeat(0x2000));
     // In small pieces, until nobody takes any more.
     let patience = Duration::from_millis(500);
-    while let Ok(written) = timeout(patience, backend.tcp.write_all(chunk.as_bytes())).await {
+    while let Ok(written) = timeout(patience, backend.io.write_all(chunk.as_bytes())).await {
         written.expect("a connection");
         sleep(Duration::from_millis(1)).await;
     }

@@ -3,22 +3,21 @@
 //! request cannot be distinguished from the answer to it: these are compared with nginx and
 //! haproxy in `tests/real/test_late_bytes.py`.
 
-use crate::certificates::Authority;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::Raw;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge::config::ClientTls;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
-/// Nothing here takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+use tokengauge_test_support::SOON;
 
 /// What every agent but the attacker's is answered.
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim";
@@ -185,11 +184,11 @@ impl Scene {
 
     /// One agent is answered with the attack; another one asks once all of it was sent.
     async fn play(&self, method: &str, what: &str) {
-        let mut attacked = Raw::connect(self.proxy.address).await;
+        let mut attacked = RawConnection::connect(self.proxy.address).await;
         let head = format!("{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n");
         attacked.write(head).await;
         attacked.read_head().await;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SOON;
         while self.planted.load(Ordering::SeqCst) == 0 {
             assert!(Instant::now() < end, "{what}: the upstream is not done");
             sleep(Duration::from_millis(1)).await;
@@ -200,7 +199,7 @@ impl Scene {
     }
 
     async fn victim(&self, what: &str) {
-        let mut victim = Raw::connect(self.proxy.address).await;
+        let mut victim = RawConnection::connect(self.proxy.address).await;
         victim
             .write("GET /victim HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             .await;
@@ -343,7 +342,7 @@ async fn half_a_record(tls: Arc<Tls>, cut: Cut, with_response: bool) {
                 // The next request, where the connection is used again, or its end.
                 let _ = tcp.readable().await;
                 let _ = tcp.write_all(end).await;
-                sleep(PATIENCE).await;
+                sleep(SOON).await;
             });
         }
     });
@@ -394,7 +393,7 @@ async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
             each_after: Duration::ZERO,
         };
         let scene = Scene::start(attack, None).await;
-        let mut agent = Raw::connect(scene.proxy.address).await;
+        let mut agent = RawConnection::connect(scene.proxy.address).await;
         agent
             .write(format!(
                 "{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n\

@@ -1,18 +1,18 @@
 //! Peers that do not take what is written to them hold it for a while, and no longer.
 
-use crate::certificates::Authority;
 use crate::faults::frames::{
     CANCEL, DATA, HEADERS, PING, PREFACE, RST_STREAM, WINDOW_UPDATE, frame, frames, request,
     settings,
 };
-use crate::support::agent::Raw;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::Upstream;
-use crate::support::{SOON, eventually, soon};
 use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol, ServerTls, Timeouts};
 use tokengauge::observer::{End, FailureKind};
 use tokengauge::tls::Connector;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::{SOON, eventually, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -54,14 +54,14 @@ fn big_chunk() -> Vec<u8> {
 async fn never_reads(head: &str, piece: &[u8]) {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     backend.write(head).await;
     agent.read_head().await;
     let began = Instant::now();
-    flood(&mut backend.tcp, piece).await;
+    flood(&mut backend.io, piece).await;
     assert!(began.elapsed() >= SEND, "{:?}", began.elapsed());
     let call = proxy.recorder.only_call().await;
     let end = End::Failed(FailureKind::AgentSendTimeout);
@@ -114,7 +114,7 @@ async fn an_agent_that_never_reads_over_tls_is_given_up() {
             true => big_chunk(),
             false => vec![b'x'; 0x10000],
         };
-        flood(&mut backend.tcp, &piece).await;
+        flood(&mut backend.io, &piece).await;
         let call = proxy.recorder.only_call().await;
         let end = End::Failed(FailureKind::AgentSendTimeout);
         assert_eq!(call.ended(), Some(end), "{head}");
@@ -128,7 +128,7 @@ async fn an_agent_that_reads_slowly_is_not() {
     // Far above the pauses that a busy machine adds.
     let send = Duration::from_secs(2);
     let proxy = proxy_that_waits(&upstream, send).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -137,9 +137,9 @@ async fn an_agent_that_reads_slowly_is_not() {
     let chunk = big_chunk();
     let flooding = tokio::spawn(async move {
         for _ in 0..256 {
-            backend.tcp.write_all(&chunk).await.expect("it is taken");
+            backend.io.write_all(&chunk).await.expect("it is taken");
         }
-        backend.tcp.write_all(b"0\r\n\r\n").await.expect("taken");
+        backend.io.write_all(b"0\r\n\r\n").await.expect("taken");
         backend
     });
     // Longer than the limit in all, and never that long without a byte.
@@ -231,7 +231,7 @@ async fn an_http2_connection_that_takes_no_bytes_is_closed() {
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     backend.write(CHUNKED).await;
-    flood(&mut backend.tcp, &big_chunk()).await;
+    flood(&mut backend.io, &big_chunk()).await;
     let call = proxy.recorder.only_call().await;
     let given_up = End::Failed(FailureKind::AgentSendTimeout);
     assert_eq!(call.ended(), Some(given_up));
@@ -242,13 +242,13 @@ async fn an_http2_connection_that_takes_no_bytes_is_closed() {
 async fn an_upstream_that_does_not_take_a_request_is_given_up_and_named() {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n")
         .await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
-    flood(&mut agent.tcp, &[b'x'; 0x10000]).await;
+    flood(&mut agent.io, &[b'x'; 0x10000]).await;
     let call = proxy.recorder.only_call().await;
     assert_eq!(
         call.ended(),
@@ -266,15 +266,15 @@ const SWITCHED: &str =
 async fn tunnel(agent_reads: bool) -> Option<End> {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(UPGRADE).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     backend.write(SWITCHED).await;
     agent.read_head().await;
     let (mut silent, mut busy) = match agent_reads {
-        true => (backend.tcp, agent.tcp),
-        false => (agent.tcp, backend.tcp),
+        true => (backend.io, agent.io),
+        false => (agent.io, backend.io),
     };
     let talking = tokio::spawn(async move {
         while silent.write_all(b"x").await.is_ok() {

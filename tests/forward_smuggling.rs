@@ -1,11 +1,12 @@
 //! Requests that two readers could understand differently: they are refused, or they leave in
 //! a form that has one reading. What an agent hides in one request never becomes another.
 
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::{Raw, Upstream, fields};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::{Upstream, fields};
 use tokio::io::AsyncReadExt;
 
 /// How long nothing comes after which nothing is expected to come.
@@ -38,10 +39,10 @@ async fn serve(upstream: Upstream, requests: Requests) {
     }
 }
 
-async fn serve_connection(mut connection: Raw, requests: Requests) {
+async fn serve_connection(mut connection: RawConnection, requests: Requests) {
     loop {
         let mut first = [0];
-        match connection.tcp.peek(&mut first).await {
+        match connection.io.peek(&mut first).await {
             Ok(length) if length > 0 => {}
             _ => return,
         }
@@ -94,10 +95,10 @@ fn framing(head: &str) -> Result<Framing, &'static str> {
 }
 
 /// What comes back until nothing comes any more.
-async fn reply(agent: &mut Raw) -> String {
+async fn reply(agent: &mut RawConnection) -> String {
     let mut all = Vec::new();
     let mut some = [0; 4096];
-    while let Ok(Ok(length)) = tokio::time::timeout(QUIET, agent.tcp.read(&mut some)).await
+    while let Ok(Ok(length)) = tokio::time::timeout(QUIET, agent.io.read(&mut some)).await
         && length > 0
     {
         all.extend(&some[..length]);
@@ -250,7 +251,7 @@ async fn requests_of_two_readings_are_refused_or_get_one() {
             "GET /a HTTP/1.1 /b HTTP/1.1\r\nHost: h\r\n\r\n".to_string(),
         ),
     ] {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(&request).await;
         let reply = reply(&mut agent).await;
         let reached = requests.take();
@@ -275,7 +276,7 @@ fn statuses(text: &str) -> Vec<&str> {
 #[tokio::test]
 async fn requests_in_a_row_on_one_connection_stay_what_they_are() {
     let (proxy, requests) = start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     let request = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab\
                    POST /b HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n\
                    GET /c HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -330,7 +331,7 @@ async fn raw_http2(address: SocketAddr, target: &str, fields: &[(&str, &str)]) -
         head.extend([&[0][..], &text(name), &text(value)].concat());
     }
     let length = u8::try_from(head.len()).expect("short");
-    let mut agent = Raw::connect(address).await;
+    let mut agent = RawConnection::connect(address).await;
     agent
         .write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .await;
@@ -402,7 +403,7 @@ async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
     ] {
         let upstream = Upstream::bind().await;
         let proxy = Setup::to(upstream.address).start().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
@@ -411,7 +412,7 @@ async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
         assert_eq!(statuses(&first).len(), 1, "{name}: {first}");
         assert!(!first.contains("\nSet-Cookie"), "{name}: {first}");
         // What was hidden is no answer to the next request either.
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent.write("GET /b HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;
         assert!(backend.read_head().await.starts_with("GET /b "), "{name}");

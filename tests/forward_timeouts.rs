@@ -1,12 +1,13 @@
 //! Slowness has limits, each for what it names and for nothing else.
 
-use crate::support::agent::{Raw, refusal};
-use crate::support::proxy::Setup;
-use crate::support::upstream::Upstream;
-use crate::support::{SOON, soon};
 use std::time::{Duration, Instant};
 use tokengauge::config::Timeouts;
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::agent::refusal;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::Setup;
+use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::{SOON, soon};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -31,7 +32,7 @@ async fn an_upstream_that_does_not_respond_in_time_is_given_up() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -58,7 +59,7 @@ async fn a_stream_may_take_any_time_but_not_a_pause_beyond_the_limit() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -89,7 +90,7 @@ async fn an_agent_that_stops_its_upload_is_given_up() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc")
         .await;
@@ -113,7 +114,7 @@ async fn a_long_upload_is_not_the_upstreams_slowness() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
         .await;
@@ -141,7 +142,7 @@ async fn idle_connections_are_closed_when_nobody_comes_back() {
     }
     .start()
     .await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;

@@ -1,8 +1,5 @@
 //! Upstreams behind TLS: what ALPN chooses, what cannot be trusted, and upgrades.
 
-use crate::certificates::Authority;
-use crate::support::agent::Raw;
-use crate::support::proxy::Setup;
 use http::uri::Scheme;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -16,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::Setup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -121,7 +121,7 @@ async fn alpn_chooses_the_protocol_and_connections_are_shared() {
             ..setup(&backend, &authority)
         };
         let proxy = settings.start().await;
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         for _ in 0..3 {
             agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
             agent.read_head().await;
@@ -146,7 +146,7 @@ async fn a_burst_to_an_unknown_upstream_ends_up_on_one_http2_connection() {
     for _ in 0..20 {
         let address = proxy.address;
         agents.spawn(async move {
-            let mut agent = Raw::connect(address).await;
+            let mut agent = RawConnection::connect(address).await;
             agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
             agent.read_head().await;
             assert_eq!(agent.read_exact(8).await, b"HTTP/2.0");
@@ -163,7 +163,7 @@ async fn an_upgrade_gets_http1_where_alpn_would_choose_http2() {
     let authority = Authority::new();
     let backend = backend(&authority, &["h2", "http/1.1"]).await;
     let proxy = setup(&backend, &authority).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent
         .write("GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
         .await;
@@ -180,7 +180,7 @@ async fn an_upstream_that_cannot_be_trusted_is_not_spoken_to() {
     let authority = Authority::new();
     let backend = backend(&authority, &["h2"]).await;
     let proxy = setup(&backend, &Authority::new()).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let head = agent.read_head().await;
     assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");

@@ -1,11 +1,11 @@
 //! A call's trace goes on upstream where somebody traces, and as it came where nobody does.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::Setup;
-use crate::support::recorder::Manners;
-use crate::support::upstream::{Upstream, fields};
 use http::HeaderValue;
 use tokengauge::observer::UpstreamTrace;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::Setup;
+use tokengauge_test_support::recorder::Manners;
+use tokengauge_test_support::upstream::{Upstream, fields};
 
 const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -20,7 +20,7 @@ async fn forwarded(trace: Option<UpstreamTrace>, lines: &[&str]) -> Vec<String> 
         ..Setup::to(upstream.address)
     };
     let proxy = setup.start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     let lines = lines.join("\r\n");
     agent
         .write(&format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n\r\n"))

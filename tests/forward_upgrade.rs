@@ -1,21 +1,21 @@
 //! Connections that become something else pass through, both ways, to their end.
 
-use crate::support::agent::Raw;
-use crate::support::proxy::{Proxy, Setup};
-use crate::support::upstream::{Upstream, fields};
 use std::time::Duration;
 use tokengauge::config::Timeouts;
 use tokengauge::observer::{End, FailureKind, Side};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::{Upstream, fields};
 
 const UPGRADE: &str = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\n";
 
-async fn tunnel(setup: impl FnOnce(&mut Setup)) -> (Proxy, Raw, Raw) {
+async fn tunnel(setup: impl FnOnce(&mut Setup)) -> (Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let mut settings = Setup::to(upstream.address);
     setup(&mut settings);
     let proxy = settings.start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(UPGRADE).await;
     let mut backend = upstream.accept().await;
     let head = backend.read_head().await;
@@ -66,7 +66,7 @@ async fn both_sides_talk_at_once_and_the_meter_hears_them() {
 async fn a_side_that_is_through_may_still_listen() {
     let (proxy, mut agent, mut backend) = tunnel(|_| {}).await;
     agent.write("last").await;
-    tokio::io::AsyncWriteExt::shutdown(&mut agent.tcp)
+    tokio::io::AsyncWriteExt::shutdown(&mut agent.io)
         .await
         .unwrap();
     assert_eq!(backend.read_to_end().await, b"last");
@@ -134,7 +134,7 @@ async fn a_tunnel_goes_on_while_the_proxy_drains_until_it_is_cut() {
 async fn an_upstream_that_does_not_switch_is_just_answered() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(UPGRADE).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
@@ -158,7 +158,7 @@ async fn an_upstream_that_does_not_switch_is_just_answered() {
 async fn a_switch_that_nobody_asked_for_is_an_error() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;

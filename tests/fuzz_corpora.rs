@@ -2,10 +2,10 @@
 //! found, and then random ones made of these. `TOKENGAUGE_FUZZ_SECONDS` is how long for each
 //! target, `TOKENGAUGE_FUZZ_SEED` where chance begins: always the same unless it is named.
 
-use crate::ledger_support::Dice;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::records::SplitMix64;
 
 #[path = "../fuzz/src/lib.rs"]
 pub mod targets;
@@ -57,11 +57,11 @@ fn fuzz(name: &str, target: Target) {
     }
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seconds = variable("TOKENGAUGE_FUZZ_SECONDS").unwrap_or(SECONDS);
-    let mut dice = Dice(variable("TOKENGAUGE_FUZZ_SEED").unwrap_or(1));
+    let mut random = SplitMix64(variable("TOKENGAUGE_FUZZ_SEED").unwrap_or(1));
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut played = 0_u64;
     while Instant::now() < end {
-        play(name, target, &mutated(&corpus, &mut dice));
+        play(name, target, &mutated(&corpus, &mut random));
         played += 1;
     }
     println!("{name}: {} kept inputs, {played} of chance", corpus.len());
@@ -102,25 +102,25 @@ fn play(name: &str, target: Target, input: &[u8]) {
 }
 
 /// One of the inputs, changed in a few places.
-fn mutated(corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
-    let any = |dice: &mut Dice| &corpus[dice.below(corpus.len() as u64) as usize];
-    let mut input = any(dice).clone();
-    for _ in 0..=dice.below(6) {
-        let at = dice.below(input.len() as u64 + 1) as usize;
-        let end = (at + 1 + dice.below(16) as usize).min(input.len());
-        match dice.below(6) {
-            0 if at < input.len() => input[at] ^= 1 << dice.below(8),
-            1 if at < input.len() => input[at] = dice.next() as u8,
+fn mutated(corpus: &[Vec<u8>], random: &mut SplitMix64) -> Vec<u8> {
+    let any = |random: &mut SplitMix64| &corpus[random.below(corpus.len() as u64) as usize];
+    let mut input = any(random).clone();
+    for _ in 0..=random.below(6) {
+        let at = random.below(input.len() as u64 + 1) as usize;
+        let end = (at + 1 + random.below(16) as usize).min(input.len());
+        match random.below(6) {
+            0 if at < input.len() => input[at] ^= 1 << random.below(8),
+            1 if at < input.len() => input[at] = random.draw() as u8,
             2 if at < end => drop(input.drain(at..end)),
             3 if at < end => {
                 let again = input[at..end].to_vec();
                 input.splice(at..at, again);
             }
-            4 => input.insert(at, dice.next() as u8),
+            4 => input.insert(at, random.draw() as u8),
             _ => {
-                let other = any(dice);
-                let from = dice.below(other.len() as u64 + 1) as usize;
-                let to = (from + dice.below(64) as usize).min(other.len());
+                let other = any(random);
+                let from = random.below(other.len() as u64 + 1) as usize;
+                let to = (from + random.below(64) as usize).min(other.len());
                 input.splice(at..at, other[from..to].iter().copied());
             }
         }

@@ -1,9 +1,9 @@
 //! Whether a model generated more than it streamed, and what follows from that.
 
-use crate::meter_support::{Bench, DONE, choice, dialect, event, finish};
-use crate::slo_support::{Desk, only};
+use crate::objectives::{Desk, only};
 use tokengauge::call::{CallRecord, TpsUnavailable};
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, choice, dialect, event, finish};
 
 /// A text of the script, long enough for a speed.
 const TEXTS: [(&str, &str, f64); 6] = [

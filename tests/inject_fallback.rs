@@ -1,11 +1,11 @@
 //! What injection tells a sidecar to run by where its configuration cannot be used.
 
-use crate::http_client::fetch;
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, Steps};
 use serde_json::{Value, json};
 use tokengauge::config::Config;
 use tokengauge::inject::{Asked, Outcome, Settings, inject};
+use tokengauge_test_support::http_client::fetch;
 
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 const POLICY: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";

@@ -1,7 +1,6 @@
 //! The ledger of the real binary: killed under load, and as files for analysis.
 
-use crate::http_client::{fetch, request_with};
-use crate::process::{PATIENCE, Process, Steps};
+use crate::process::{Process, Steps};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::{fetch, request_with};
 
 struct World {
     folder: TempDir,

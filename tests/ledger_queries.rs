@@ -1,6 +1,5 @@
 //! What the ledger answers is what sums over the very same records come to.
 
-use crate::ledger_support::{Dice, Records};
 use proptest::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use tokengauge::ledger::{
     Dimension, Filter, Kept, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
     SessionSort, Store,
 };
+use tokengauge_test_support::records::{Records, SplitMix64};
 
 pub const BEGIN: Duration = Duration::from_secs(1_763_600_000);
 
@@ -25,13 +25,13 @@ fn path(folder: &TempDir) -> PathBuf {
     folder.path().join("ledger.sqlite")
 }
 
-/// Writes `records` in batches of what `dice` say.
-fn written(records: Vec<CallRecord>, dice: &mut Dice) -> Ledger {
+/// Writes `records` in batches of what `random` say.
+fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = Store::open(&path(&folder)).expect("opens");
     let mut rest = records.as_slice();
     while !rest.is_empty() {
-        let batch = rest.len().min(1 + dice.below(50) as usize);
+        let batch = rest.len().min(1 + random.below(50) as usize);
         let kept: Vec<_> = rest[..batch]
             .iter()
             .filter_map(|record| Kept::of_record(record, Some(3)))
@@ -39,7 +39,7 @@ fn written(records: Vec<CallRecord>, dice: &mut Dice) -> Ledger {
         let done = store.write(&kept).expect("written");
         assert_eq!(done.records, batch as u64);
         rest = &rest[batch..];
-        if dice.below(4) == 0 {
+        if random.below(4) == 0 {
             drop(store);
             store = Store::open(&path(&folder)).expect("opens again");
         }
@@ -94,13 +94,13 @@ fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
         .collect();
     // They are reported when they end.
     records.sort_by_key(|record| TimedCall::of(record).expect("an instant").ended);
-    let mut dice = Dice(seed);
+    let mut random = SplitMix64(seed);
     for record in &mut records {
-        if dice.below(5) == 0 {
+        if random.below(5) == 0 {
             record.experiment = Some("e-1".into());
-            record.variant = Some(dice.of(&["a", "b"]).into());
+            record.variant = Some(random.of(&["a", "b"]).into());
         }
-        if dice.below(9) == 0 {
+        if random.below(9) == 0 {
             record.session = None;
         }
     }
@@ -175,7 +175,7 @@ fn a_session_is_of_the_variant_of_the_call_that_ended_last() {
         record.started_at = humantime::format_rfc3339_millis(at(started)).to_string();
         record.seconds.duration = Some(duration);
     }
-    let ledger = written(records, &mut Dice(1));
+    let ledger = written(records, &mut SplitMix64(1));
     let query = SessionQuery::default();
     let kept = &every_session(&ledger, &query, 10)[0];
     let remembered = &history::sessions(all(&ledger.records), &query)[0];
@@ -188,10 +188,10 @@ proptest! {
 
     #[test]
     fn sessions_are_summed_up_right_however_they_came(seed: u64, every in 1.0..30_000.0_f64) {
-        let mut dice = Dice(seed);
-        let ledger = written(sample(seed, 150, every), &mut dice);
+        let mut random = SplitMix64(seed);
+        let ledger = written(sample(seed, 150, every), &mut random);
         let query = SessionQuery::default();
-        let mut found = every_session(&ledger, &query, 1 + dice.below(70) as usize);
+        let mut found = every_session(&ledger, &query, 1 + random.below(70) as usize);
         let mut should = history::sessions(all(&ledger.records), &query);
         prop_assert_eq!(found.len(), should.len());
         found.sort_by(|one, other| one.id.cmp(&other.id));
@@ -210,8 +210,8 @@ proptest! {
 
     #[test]
     fn every_order_is_the_same_in_pages_and_at_once(seed: u64) {
-        let mut dice = Dice(seed);
-        let ledger = written(sample(seed, 150, 900.0), &mut dice);
+        let mut random = SplitMix64(seed);
+        let ledger = written(sample(seed, 150, 900.0), &mut random);
         use SessionSort::{Calls, Cost, Duration, Errors, LastAt, StartedAt, Tokens, Tps, Ttft};
         for sort in [LastAt, StartedAt, Cost, Tokens, Calls, Duration, Errors, Ttft, Tps] {
             for ascending in [false, true] {
@@ -248,7 +248,7 @@ proptest! {
         from in 0.0..1.0_f64,
         length in 0.0..1.0_f64,
     ) {
-        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
         let whole = 200.0 * every;
         let mut filters = vec![Filter::default()];
         filters.push(Filter {
@@ -305,7 +305,7 @@ proptest! {
 
     #[test]
     fn a_time_series_has_every_call_in_its_step(seed: u64, every in 10.0..200_000.0_f64, step in 0_usize..5) {
-        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
         let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
         for metric in [SeriesMetric::Tps, SeriesMetric::Ttft] {
             let should = history::timeseries(all(&ledger.records), metric, step, None);
@@ -326,7 +326,7 @@ proptest! {
 
     #[test]
     fn calls_come_newest_first_whole_and_each_once(seed: u64, every in 0.0..5_000.0_f64) {
-        let ledger = written(sample(seed, 200, every), &mut Dice(seed));
+        let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
         let filters = [
             Filter::default(),
             Filter { model: Some("gpt-5.1".into()), ..Filter::default() },
@@ -362,7 +362,7 @@ proptest! {
 
 #[test]
 fn a_session_is_a_waterfall_of_its_calls_page_by_page() {
-    let ledger = written(sample(1, 300, 40.0), &mut Dice(1));
+    let ledger = written(sample(1, 300, 40.0), &mut SplitMix64(1));
     let longest = every_session(
         &ledger,
         &SessionQuery {
@@ -420,7 +420,7 @@ fn a_session_is_a_waterfall_of_its_calls_page_by_page() {
 
 #[test]
 fn sessions_are_found_by_what_their_calls_had() {
-    let ledger = written(sample(2, 300, 500.0), &mut Dice(2));
+    let ledger = written(sample(2, 300, 500.0), &mut SplitMix64(2));
     let mut queries = Vec::new();
     for filter in [
         Filter {
@@ -471,7 +471,7 @@ fn sessions_are_found_by_what_their_calls_had() {
 
 #[test]
 fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
-    let ledger = written(sample(3, 4000, 500.0), &mut Dice(3));
+    let ledger = written(sample(3, 4000, 500.0), &mut SplitMix64(3));
     let path = path(&ledger._folder);
     let impatient = Reader::within(&path, Instant::now, Duration::ZERO);
     let refused = impatient.groups(

@@ -1,11 +1,11 @@
 //! What is too old or too much goes, bit by bit, and the file gives its room back.
 
-use crate::ledger_support::Records;
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::ledger::{Filter, Kept, Limits, Paging, Reader, SessionQuery, Store};
+use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const BEGIN: Duration = Duration::from_secs(1_763_600_000);

@@ -1,11 +1,7 @@
 //! Ways around quotas and blocking budgets, tried on the real binary over sockets: by keys, by
 //! made-up names, by paths, and by bodies that one server reads and another does not.
 
-use crate::process::{PATIENCE, Process};
-use crate::support::agent::{Raw, http2, whole};
-use crate::support::soon;
-use crate::support::upstream::Upstream;
-use crate::wire_support::encode::{CODINGS, encode};
+use crate::process::Process;
 use http_body_util::{BodyExt, Full};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,6 +14,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::{http2, whole};
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::soon;
+use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokio::net::TcpListener;
 
 /// What an OpenAI-like upstream answers to anything; 100 tokens cost 0.1 USD below.
@@ -87,7 +89,7 @@ impl Desk {
     }
 
     async fn ask(&self, asked: &Asked) -> Got {
-        let mut agent = Raw::connect(self.address()).await;
+        let mut agent = RawConnection::connect(self.address()).await;
         agent.write(asked.bytes()).await;
         Got::read(&mut agent).await
     }
@@ -182,7 +184,7 @@ struct Got {
 }
 
 impl Got {
-    async fn read(agent: &mut Raw) -> Got {
+    async fn read(agent: &mut RawConnection) -> Got {
         let head = agent.read_head().await.to_lowercase();
         let length = head
             .lines()
@@ -628,7 +630,7 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
     for limits in [NONE_OF_BIG, &shadow] {
         std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
         let process = Process::start(&file).await;
-        let mut agent = Raw::connect(process.addresses()[0]).await;
+        let mut agent = RawConnection::connect(process.addresses()[0]).await;
         let asked = Asked::chat("free", "half", JSON, BIG).bytes();
         let half = asked.len() - BIG.len() / 2;
         agent.write(&asked[..half]).await;
@@ -662,7 +664,7 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
     // enough to keep it.
     let held = Asked::chat("refuse", "held", JSON, long("small")).bytes();
     let (beginning, rest) = held.split_at(100_000);
-    let mut first = Raw::connect(desk.address()).await;
+    let mut first = RawConnection::connect(desk.address()).await;
     first.write(beginning).await;
     let holds = "tokengauge_meter_queue_bytes";
     desk.becomes(holds, 600_000.0).await;
@@ -699,7 +701,7 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
         let body = SMALL.replace("Hi", &"x".repeat(size));
         for _ in 0..count {
             let asked = Asked::chat("refuse", "slow", JSON, &body).bytes();
-            let mut agent = Raw::connect(desk.address()).await;
+            let mut agent = RawConnection::connect(desk.address()).await;
             agent.write(&asked[..100_000]).await;
             slow.push(agent);
         }
@@ -709,7 +711,7 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
     let trickle = async {
         loop {
             for agent in &mut slow {
-                let _ = agent.tcp.try_write(b"x");
+                let _ = agent.io.try_write(b"x");
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -774,7 +776,7 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
             .position(|at| at == b"\r\n")
             .expect("a line")
             + 2;
-        let mut agent = Raw::connect(desk.address()).await;
+        let mut agent = RawConnection::connect(desk.address()).await;
         let (first, rest) = asked.split_at(behind);
         agent.write([first, line, b"\r\n", rest].concat()).await;
         if Got::read(&mut agent).await.status != 429 {
@@ -805,7 +807,7 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
 async fn made_up_names_beyond_those_that_are_remembered_share_one() {
     let limits = "[[quota]]\nname = \"s\"\nper = \"session\"\nrequests_per_minute = 1\n";
     let desk = Desk::start(limits).await;
-    let mut agent = Raw::connect(desk.address()).await;
+    let mut agent = RawConnection::connect(desk.address()).await;
     let request = |number: usize| {
         format!(
             "GET /free/v1/models HTTP/1.1\r\nhost: h\r\nx-tokengauge-session: s-{number}\r\n\r\n"
@@ -1021,7 +1023,7 @@ async fn a_refusal_reaches_an_agent_that_is_still_sending() {
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        let mut agent = Raw::connect(desk.address()).await;
+        let mut agent = RawConnection::connect(desk.address()).await;
         agent.write(head).await;
         agent.write(&body).await;
         let head = agent.read_head().await;

@@ -1,37 +1,35 @@
 //! Ending in order.
 
-use crate::serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
-use crate::support::agent::{self, Raw, none};
-use crate::support::proxy::Setup;
-use crate::support::upstream;
 use http::Request;
 use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
 use tokengauge::observer::End;
 use tokengauge::proxy::Drained;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::{self, none};
+use tokengauge_test_support::canned::CannedUpstream;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::upstream::Upstream;
 use tokio::net::TcpStream;
 
 /// So long that a test which waits for it fails.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn draining_for(drain_timeout: Duration) -> Settings {
-    Settings {
-        drain_timeout,
-        ..Settings::default()
-    }
-}
-
-async fn streaming(proxy: &Proxy) -> Agent<TcpStream> {
+async fn streaming(proxy: &Proxy) -> RawConnection {
     let mut agent = proxy.agent().await;
     agent.get("/stream").await;
-    agent.until("first").await;
+    agent.text_until("first").await;
     agent
 }
 
 #[tokio::test]
 async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.begin();
     assert!(proxy.shutdown.has_begun());
@@ -42,7 +40,7 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
     );
     upstream.finish();
     assert!(
-        agent.rest().await.ends_with("last\r\n0\r\n\r\n"),
+        agent.text_to_end().await.ends_with("last\r\n0\r\n\r\n"),
         "whole, and closed by the proxy"
     );
     assert_eq!(proxy.drained().await, Drained { cut: 0 });
@@ -50,8 +48,11 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
 
 #[tokio::test]
 async fn nobody_new_is_taken_while_draining() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.begin();
     let begun = Instant::now();
@@ -60,35 +61,41 @@ async fn nobody_new_is_taken_while_draining() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     upstream.finish();
-    agent.rest().await;
+    agent.text_to_end().await;
     proxy.drained().await;
 }
 
 #[tokio::test]
 async fn idle_connections_are_closed_at_once() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let (mut used, mut fresh) = (proxy.agent().await, proxy.agent().await);
     used.get("/hello").await;
-    used.until("hello").await;
+    used.text_until("hello").await;
     proxy.has_connections(2).await;
     proxy.shutdown.begin();
-    assert_eq!(used.rest().await, "");
-    assert_eq!(fresh.rest().await, "");
+    assert_eq!(used.text_to_end().await, "");
+    assert_eq!(fresh.text_to_end().await, "");
     assert_eq!(proxy.drained().await, Drained { cut: 0 });
 }
 
 #[tokio::test]
 async fn a_response_that_begins_while_draining_says_that_the_connection_closes() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let mut agent = proxy.agent().await;
     agent.get("/late").await;
     proxy.has_requests(1).await;
     proxy.shutdown.begin();
     tokio::time::sleep(Duration::from_millis(100)).await;
     upstream.finish();
-    let answer = agent.rest().await.to_ascii_lowercase();
+    let answer = agent.text_to_end().await.to_ascii_lowercase();
     assert!(
         answer.contains("connection: close") && answer.ends_with("hello"),
         "{answer}"
@@ -98,9 +105,12 @@ async fn a_response_that_begins_while_draining_says_that_the_connection_closes()
 
 #[tokio::test]
 async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
-    let upstream = Upstream::start().await;
+    let upstream = CannedUpstream::start().await;
     let drain_timeout = Duration::from_millis(400);
-    let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(drain_timeout)
+        .start()
+        .await;
     let (mut one, mut two) = (streaming(&proxy).await, streaming(&proxy).await);
     let begun = Instant::now();
     proxy.shutdown.begin();
@@ -108,7 +118,7 @@ async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
     assert!(begun.elapsed() >= drain_timeout);
     for agent in [&mut one, &mut two] {
         assert!(
-            !agent.rest().await.contains("0\r\n\r\n"),
+            !agent.text_to_end().await.contains("0\r\n\r\n"),
             "a cut stream does not look whole"
         );
     }
@@ -116,53 +126,62 @@ async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
 
 #[tokio::test]
 async fn a_second_signal_ends_everything_at_once() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.begin();
     proxy.shutdown.now();
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    agent.rest().await;
+    agent.text_to_end().await;
 }
 
 #[tokio::test]
 async fn the_end_can_come_at_once_without_a_drain() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, draining_for(NEVER));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(NEVER)
+        .start()
+        .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.now();
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    agent.rest().await;
+    agent.text_to_end().await;
 }
 
 #[tokio::test]
 async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
-    let upstream = Upstream::start().await;
+    let upstream = CannedUpstream::start().await;
     let drain_timeout = Duration::from_millis(400);
-    let proxy = Proxy::start(upstream.address, draining_for(drain_timeout));
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(drain_timeout)
+        .start()
+        .await;
     let mut agent = proxy.agent().await;
     agent
-        .send(
+        .write(
             "GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         )
         .await;
-    agent.until("\r\n\r\n").await;
-    agent.send("ping").await;
-    agent.until("ping").await;
+    agent.text_until("\r\n\r\n").await;
+    agent.write("ping").await;
+    agent.text_until("ping").await;
     proxy.has_connections(1).await;
     proxy.shutdown.begin();
     tokio::time::sleep(drain_timeout / 4).await;
-    agent.send("pong").await;
-    agent.until("pong").await;
+    agent.write("pong").await;
+    agent.text_until("pong").await;
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    agent.rest().await;
+    agent.text_to_end().await;
 }
 
 /// A call under way in each of the ways in which bodies are written: chunks past the server,
 /// a known length by it, HTTP/2, a tunnel, and one whose head has not come.
 #[tokio::test]
 async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
-    let upstream = upstream::Upstream::bind().await;
+    let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     let mut backends = Vec::new();
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n";
@@ -171,7 +190,7 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
     let mut agents = Vec::new();
     for answer in [chunked, sized, tunnel, ""] {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         let upgrade = match answer == tunnel {
             true => "Connection: Upgrade\r\nUpgrade: websocket\r\n",
             false => "",
@@ -210,9 +229,9 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
 
 #[tokio::test]
 async fn an_agent_that_leaves_while_others_drain_has_left() {
-    let upstream = upstream::Upstream::bind().await;
+    let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;

@@ -1,10 +1,11 @@
 //! Out of file descriptors. Linux only: it has `/proc`, and `ulimit` holds.
 
-use crate::serving::{Proxy, Settings, Upstream};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::Duration;
+use tokengauge_test_support::canned::CannedUpstream;
+use tokengauge_test_support::proxy::Setup;
 
 /// The limit is that of a process, so the test runs in one of its own.
 #[test]
@@ -29,8 +30,8 @@ fn without_file_descriptors_accepting_waits_without_spinning_and_goes_on_afterwa
 #[tokio::test]
 #[ignore = "run by the test above, with a limit"]
 async fn in_a_process_with_few_files() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let stat = File::open("/proc/self/stat").expect("readable");
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -51,7 +52,7 @@ async fn in_a_process_with_few_files() {
     files.clear();
     assert!(
         agent
-            .until("hello")
+            .text_until("hello")
             .await
             .starts_with("HTTP/1.1 200 OK\r\n")
     );

@@ -1,30 +1,26 @@
 //! What an agent may not do, and how many may be there at once.
 
-use crate::serving::{PATIENCE, Proxy, Settings, Upstream};
-use crate::support::agent::{http2, none};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tokengauge::config::{self, Limits};
+use tokengauge::config;
 use tokengauge::proxy::Bound;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::{http2, none};
+use tokengauge_test_support::canned::CannedUpstream;
+use tokengauge_test_support::proxy::Setup;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-fn limits(change: impl FnOnce(&mut Limits)) -> Settings {
-    let mut settings = Settings::default();
-    change(&mut settings.limits);
-    settings
-}
-
 #[tokio::test]
 async fn requests_of_one_connection_are_answered_one_after_the_other() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let mut agent = proxy.agent().await;
     for _ in 0..3 {
         agent.get("/hello").await;
         assert!(
             agent
-                .until("hello")
+                .text_until("hello")
                 .await
                 .starts_with("HTTP/1.1 200 OK\r\n")
         );
@@ -35,15 +31,15 @@ async fn requests_of_one_connection_are_answered_one_after_the_other() {
 
 #[tokio::test]
 async fn nothing_is_added_to_a_response_and_the_case_of_names_is_kept() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let mut agent = proxy.agent().await;
     agent
-        .send("GET /head HTTP/1.1\r\nHost: agent.example\r\nX-CamelCase: 1\r\nx-lower: 2\r\n\r\n")
+        .write("GET /head HTTP/1.1\r\nHost: agent.example\r\nX-CamelCase: 1\r\nx-lower: 2\r\n\r\n")
         .await;
-    let head = agent.until("\r\n\r\n").await;
+    let head = agent.text_until("\r\n\r\n").await;
     assert!(!head.to_ascii_lowercase().contains("date:"), "{head}");
-    let seen = agent.until("\r\n\r\n").await;
+    let seen = agent.text_until("\r\n\r\n").await;
     assert!(
         seen.contains("\r\nX-CamelCase: 1\r\nx-lower: 2\r\n"),
         "{seen}"
@@ -52,24 +48,24 @@ async fn nothing_is_added_to_a_response_and_the_case_of_names_is_kept() {
 
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_is_cut_off() {
-    let upstream = Upstream::start().await;
+    let upstream = CannedUpstream::start().await;
     let head_timeout = Duration::from_millis(400);
-    let proxy = Proxy::start(
-        upstream.address,
-        limits(|limits| limits.head_timeout = head_timeout),
-    );
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.head_timeout = head_timeout)
+        .start()
+        .await;
 
     let silent = proxy.agent().await;
     let (mut trickling, mut later) = (proxy.agent().await, proxy.agent().await);
     later.get("/hello").await;
-    later.until("hello").await;
+    later.text_until("hello").await;
     let begun = Instant::now();
     for part in ["GET /he", "llo HTTP/1.1\r\n", "Host: h\r\n", "X-A: 1\r\n"] {
-        trickling.send(part).await;
+        trickling.write(part).await;
         sleep(head_timeout / 5).await;
     }
     for mut agent in [silent, trickling] {
-        assert_eq!(agent.rest().await, "");
+        assert_eq!(agent.text_to_end().await, "");
     }
     assert!(
         begun.elapsed() >= head_timeout * 4 / 5,
@@ -79,21 +75,21 @@ async fn a_head_that_comes_too_slowly_is_cut_off() {
     // One that has been answered may be silent for longer, and is timed from its next head on.
     sleep(head_timeout).await;
     proxy.has_connections(1).await;
-    later.send("GET /hel").await;
+    later.write("GET /hel").await;
     let begun = Instant::now();
-    assert_eq!(later.rest().await, "");
+    assert_eq!(later.text_to_end().await, "");
     assert!(begun.elapsed() >= head_timeout, "only after the timeout");
     proxy.has_connections(0).await;
 }
 
 #[tokio::test]
 async fn a_head_over_http2_that_came_in_time_counts_when_it_is_looked_at_late() {
-    let upstream = Upstream::start().await;
+    let upstream = CannedUpstream::start().await;
     let head_timeout = Duration::from_millis(500);
-    let proxy = Proxy::start(
-        upstream.address,
-        limits(|limits| limits.head_timeout = head_timeout),
-    );
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.head_timeout = head_timeout)
+        .start()
+        .await;
     let (connected, is_connected) = tokio::sync::oneshot::channel();
     let address = proxy.address;
     let agent = tokio::task::spawn_blocking(move || {
@@ -117,51 +113,51 @@ async fn a_head_over_http2_that_came_in_time_counts_when_it_is_looked_at_late() 
 
 #[tokio::test]
 async fn a_body_may_come_slower_than_a_head() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(
-        upstream.address,
-        limits(|limits| limits.head_timeout = Duration::from_millis(200)),
-    );
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.head_timeout = Duration::from_millis(200))
+        .start()
+        .await;
     let mut agent = proxy.agent().await;
     agent.get("/stream").await;
-    agent.until("first").await;
+    agent.text_until("first").await;
     sleep(Duration::from_millis(500)).await;
     upstream.finish();
-    agent.until("last").await;
+    agent.text_until("last").await;
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_answered_with_431() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(
-        upstream.address,
-        limits(|limits| limits.head_bytes = 16 * 1024),
-    );
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.head_bytes = 16 * 1024)
+        .start()
+        .await;
     let mut agent = proxy.agent().await;
     let filler = "a".repeat(15 * 1024);
     agent
-        .send(&format!(
+        .write(format!(
             "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: {filler}\r\n\r\n"
         ))
         .await;
     assert!(
-        agent.until("hello").await.starts_with("HTTP/1.1 200 "),
+        agent.text_until("hello").await.starts_with("HTTP/1.1 200 "),
         "below the bound"
     );
 
     let filler = "a".repeat(17 * 1024);
     agent
-        .send(&format!(
+        .write(format!(
             "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: {filler}\r\n\r\n"
         ))
         .await;
-    assert!(agent.rest().await.starts_with("HTTP/1.1 431 "));
+    assert!(agent.text_to_end().await.starts_with("HTTP/1.1 431 "));
 }
 
 #[tokio::test]
 async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_431() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let request = |count: usize| {
         let fields: String = (1..count)
             .map(|number| format!("X-{number}: {number}\r\n"))
@@ -169,16 +165,16 @@ async fn as_many_fields_as_a_gateway_may_add_are_taken_and_more_answered_with_43
         format!("GET /hello HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
     };
     let mut agent = proxy.agent().await;
-    agent.send(&request(99)).await;
-    assert!(agent.until("hello").await.starts_with("HTTP/1.1 200 "));
-    agent.send(&request(150)).await;
-    assert!(agent.rest().await.starts_with("HTTP/1.1 431 "));
+    agent.write(&request(99)).await;
+    assert!(agent.text_until("hello").await.starts_with("HTTP/1.1 200 "));
+    agent.write(&request(150)).await;
+    assert!(agent.text_to_end().await.starts_with("HTTP/1.1 431 "));
 }
 
 #[tokio::test]
 async fn a_malformed_head_is_answered_with_400() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let heads = [
         "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\u{1}b\r\n\r\n",
         "GET /hello HTTP/1.1\r\nHost: h\r\nX-A: a\0b\r\n\r\n",
@@ -192,8 +188,8 @@ async fn a_malformed_head_is_answered_with_400() {
     ];
     for head in heads {
         let mut agent = proxy.agent().await;
-        agent.send(head).await;
-        let answer = agent.rest().await;
+        agent.write(head).await;
+        let answer = agent.text_to_end().await;
         assert!(
             answer.starts_with("HTTP/1.1 400 "),
             "{head:?} was answered with {answer:?}"
@@ -203,13 +199,16 @@ async fn a_malformed_head_is_answered_with_400() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_until_one_closes() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, limits(|limits| limits.connections = 2));
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.connections = 2)
+        .start()
+        .await;
     let mut first = proxy.agent().await;
     let mut second = proxy.agent().await;
     for agent in [&mut first, &mut second] {
         agent.get("/hello").await;
-        agent.until("hello").await;
+        agent.text_until("hello").await;
     }
     let mut waiting = Vec::new();
     for _ in 0..3 {
@@ -217,18 +216,18 @@ async fn connections_beyond_the_limit_wait_until_one_closes() {
         agent.get("/hello").await;
         waiting.push(agent);
     }
-    let early = timeout(Duration::from_millis(300), waiting[0].until("hello")).await;
+    let early = timeout(Duration::from_millis(300), waiting[0].text_until("hello")).await;
     assert!(early.is_err(), "not served while two others are there");
     assert_eq!(proxy.shutdown.connections(), 2);
 
     drop(first);
     for mut agent in waiting {
-        let answer = agent.until("hello").await;
+        let answer = agent.text_until("hello").await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         assert!(proxy.shutdown.connections() <= 2);
     }
     second.get("/hello").await;
-    second.until("hello").await;
+    second.text_until("hello").await;
 }
 
 #[tokio::test]

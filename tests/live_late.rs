@@ -2,10 +2,10 @@
 //! them: over the real binary, whose frames wait to be measured together.
 
 use crate::process::Process;
-use crate::support::agent::{http2, whole};
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokengauge_test_support::agent::{http2, whole};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until};

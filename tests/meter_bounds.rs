@@ -1,6 +1,5 @@
 //! What is bounded, what a mistake costs, and what is given back.
 
-use crate::meter_support::{Bench, DONE, PATIENCE, finish, header_map, words};
 use bytes::Bytes;
 use http::StatusCode;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -10,6 +9,8 @@ use tokengauge::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge::config::Measure;
 use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, words};
 
 /// Counts the tokens it is given; panics when asked to.
 #[derive(Default)]
@@ -213,7 +214,7 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
     };
     let events = (0..30_000).map(|n| padding() + &words(1 + n % 3));
     let plain: String = events.collect::<String>() + &finish(None) + DONE;
-    let body = crate::wire_support::encode::encode("gzip", plain.as_bytes());
+    let body = tokengauge_test_support::wire::encode::encode("gzip", plain.as_bytes());
     assert!(body.len() > 5 * 70_000, "{} bytes are no bulk", body.len());
     let bench = Bench::default();
     let call = bench.begin("/v1/chat/completions", &[]);

@@ -5,13 +5,13 @@
 //! this says so and passes, except under `CI=true`, where that is a failure.
 
 use crate::corpus::corpus;
-use crate::meter_support::{Bench, dialect, header_map};
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tokengauge::call::{CallRecord, Dialect};
 use tokengauge::observer::{End, Side};
+use tokengauge_test_support::meter::{Bench, dialect, header_map};
 
 /// Bytes of a frame; small enough to cut most events.
 const FRAME: usize = 97;

@@ -1,10 +1,10 @@
 //! However a body is cut into frames, its tokens, facts and instants are the same.
 
-use crate::meter_support::{Bench, DONE, choice, finish, thoughts};
 use proptest::prelude::*;
 use tokengauge::call::CallRecord;
 use tokengauge::observer::End;
 use tokengauge::tokens;
+use tokengauge_test_support::meter::{Bench, DONE, choice, finish, thoughts};
 
 /// Plays `body` cut at `cuts`, all of it in one instant.
 fn play(body: &str, cuts: &[usize]) -> CallRecord {

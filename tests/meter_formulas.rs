@@ -1,8 +1,8 @@
 //! Every formula, on calls played with constructed instants.
 
-use crate::meter_support::{Bench, DONE, event, finish, thoughts, words};
 use tokengauge::call::Source;
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
 
 fn close(is: Option<f64>, should: f64) -> bool {
     is.is_some_and(|is| (is - should).abs() < 1e-9)

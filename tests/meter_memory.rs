@@ -1,10 +1,6 @@
 //! What measuring costs in memory: an open stream, a long one, and a flood of names.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "it takes a part of it")]
-mod meter_support;
-
-use meter_support::{Bench, DONE, event, finish, words};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokengauge::config::Measure;
@@ -13,6 +9,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{FinishedCall, RecentCalls, Subscriber};
 use tokengauge::observer::{End, ObservedCall};
+use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
 /// The one that ships.
 #[global_allocator]

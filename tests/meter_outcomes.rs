@@ -1,9 +1,9 @@
 //! How a call ends: every outcome, once and only once.
 
-use crate::meter_support::{Bench, DONE, event, finish, words};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokengauge::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
 /// A chat with these frames, 100 ms apart.
 fn play(bench: &Bench, frames: &[String], end: End) -> CallRecord {

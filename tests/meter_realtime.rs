@@ -1,10 +1,10 @@
 //! Realtime connections: a record for each response, timed from what asked for it.
 
-use crate::meter_support::{Bench, header_map};
 use http::StatusCode;
 use std::sync::Arc;
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::observer::{End, ObservedCall, Side};
+use tokengauge_test_support::meter::{Bench, header_map};
 
 /// A WebSocket text message, masked where the agent sends it.
 fn message(from: Side, text: &str) -> Vec<u8> {

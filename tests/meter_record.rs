@@ -1,9 +1,9 @@
 //! The call record's JSON is an interface: its field names, and `null` for what is
 //! unknown.
 
-use crate::meter_support::{Bench, DONE, finish, thoughts, words};
 use serde_json::{Value, json};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 
 #[test]
 fn a_finished_stream_has_exactly_these_fields_and_values() {
@@ -21,7 +21,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         started_at: std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123),
         method: &http::Method::POST,
         uri: &"/v1/chat/completions".parse().expect("a path"),
-        headers: &crate::meter_support::header_map(&headers),
+        headers: &tokengauge_test_support::meter::header_map(&headers),
         peer: None,
         port: None,
         route: &bench.route,

@@ -1,6 +1,5 @@
 //! Series stay bounded whatever the wire calls its models.
 
-use crate::meter_support::{Bench, DONE, words};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;
@@ -8,6 +7,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{FinishedCall, Subscriber};
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, words};
 
 /// Distinct model names that are thrown at the exporter.
 const MODELS: usize = 100_000;

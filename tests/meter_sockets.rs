@@ -1,11 +1,11 @@
 //! OpenAI responses over WebSocket, and Gemini Live: a record for each answer, timed from the
 //! message that asked for it.
 
-use crate::meter_support::{Bench, header_map};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use tokengauge::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
 use tokengauge::observer::{CallStart, End, ObservedCall, Side};
+use tokengauge_test_support::meter::{Bench, header_map};
 
 const LIVE: &str =
     "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k";

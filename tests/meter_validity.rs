@@ -1,9 +1,9 @@
 //! Every reason for which a call has no TPS, and which one is recorded where several hold.
 
-use crate::meter_support::{Bench, DONE, choice, event, finish, thoughts, words};
 use tokengauge::call::TpsUnavailable::{self, *};
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::observer::{End, ObservedCall};
+use tokengauge_test_support::meter::{Bench, DONE, choice, event, finish, thoughts, words};
 
 /// Plays `frames` as (milliseconds, body) and ends the call cleanly.
 fn play(bench: &Bench, frames: &[(u64, String)]) -> CallRecord {
@@ -184,7 +184,7 @@ fn an_encoding_that_is_not_one_is_unparsed() {
         ("content-type", "text/event-stream"),
         ("content-encoding", "gzip"),
     ];
-    let headers = crate::meter_support::header_map(&headers);
+    let headers = tokengauge_test_support::meter::header_map(&headers);
     call.head(bench.at(50), http::StatusCode::OK, &headers);
     bench.frame(&*call, 100, words(10));
     assert_reason(&bench.end(&*call, 200, End::Complete), Unparsed);

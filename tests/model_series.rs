@@ -1,12 +1,13 @@
 //! How many series a model is, from traffic as agents make it: docs/fleet.md has these figures.
 
-use crate::process::{PATIENCE, Process};
+use crate::process::Process;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -248,7 +249,7 @@ impl World {
         self.calls += more;
         let end = Instant::now() + PATIENCE;
         loop {
-            let body = crate::http_client::fetch(self.process.admin, "/metrics")
+            let body = tokengauge_test_support::http_client::fetch(self.process.admin, "/metrics")
                 .await
                 .body;
             let samples = body.lines().filter(|line| !line.starts_with('#'));

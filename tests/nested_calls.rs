@@ -1,8 +1,7 @@
 //! A gateway between two upstreams of one proxy, or between two proxies: which record is the outer
 //! one, and that a session counts a call once.
 
-use crate::http_client::fetch;
-use crate::process::{PATIENCE, Process};
+use crate::process::Process;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -15,6 +14,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 

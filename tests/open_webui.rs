@@ -1,9 +1,9 @@
 //! What Open WebUI really sends names its chats, its users and itself.
 
-use crate::meter_support::{Bench, DONE, finish, words};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 const RECORDED: &str = include_str!("fixtures/clients/open-webui-0.12.4.json");
 

@@ -1,7 +1,6 @@
 //! What a call is: something is generated, read again, or neither.
 
-use crate::meter_support::{Bench, DONE, finish, header_map, started_at, words};
-use crate::slo_support::{Desk, only};
+use crate::objectives::{Desk, only};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +9,7 @@ use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::observer::{CallStart, End, ObservedCall, Observer};
+use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, started_at, words};
 
 /// A call with another method.
 fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn ObservedCall> {
@@ -133,10 +133,10 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
 
 #[test]
 fn a_background_response_is_counted_once_when_its_usage_is_there() {
-    let config = crate::slo_support::config(
+    let config = crate::objectives::config(
         "[[price]]\nmodel = \"*\"\nupstream = \"upstream\"\ninput = 1.0\noutput = 10.0\n",
     );
-    let bench = Bench::configured(&config, Vec::new());
+    let bench = crate::objectives::bench(&config, Vec::new());
     let response = |status: &str, usage: &str| {
         format!(
             r#"{{"id":"resp_1","object":"response","status":"{status}","model":"m-1","output":[],"usage":{usage}}}"#

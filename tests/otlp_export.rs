@@ -1,7 +1,5 @@
 //! What a receiver of OTLP gets of calls, and what one in trouble costs.
 
-use crate::meter_support::{Bench, DONE, event, finish, thoughts, words};
-use crate::otlp_support::{Lost, Manners, PATIENCE, Receiver, attributes, exporters, text};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use std::collections::BTreeMap;
@@ -9,6 +7,9 @@ use std::time::{Duration, Instant};
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
+use tokengauge_test_support::otlp::{Lost, Manners, Receiver, attributes, exporters, text};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -1,7 +1,5 @@
 //! Metrics as a receiver of OTLP gets them: what `/metrics` shows, and the conventions' own.
 
-use crate::meter_support::{Bench, DONE, finish, words};
-use crate::otlp_support::{Manners, PATIENCE, Receiver, attributes, exporters};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, Metric};
@@ -13,6 +11,9 @@ use tokengauge::export::otlp::dotted;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::otlp::{Manners, Receiver, attributes, exporters};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

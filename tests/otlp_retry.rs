@@ -1,8 +1,6 @@
 //! What a receiver of OTLP gets that was away, busy or silent for a while, and what is
 //! counted of what it does not get.
 
-use crate::meter_support::{Bench, DONE, finish, words};
-use crate::otlp_support::{Lost, Manners, PATIENCE, Receiver, exporters};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +8,9 @@ use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::otlp::{Lost, Manners, Receiver, exporters};
 use tokio::net::TcpListener;
 
 const CALLS: usize = 20;

@@ -1,7 +1,5 @@
 //! What the spans of a call say of it, beyond who called whom.
 
-use crate::meter_support::{Bench, DONE, finish, words};
-use crate::otlp_support::{Manners, PATIENCE, Receiver, attributes, exporters_for};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
@@ -14,6 +12,9 @@ use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{FinishedCall, Subscriber};
 use tokengauge::observer::{End, FailureKind, ObservedCall, Phase};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::otlp::{Manners, Receiver, attributes, exporters_for};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";

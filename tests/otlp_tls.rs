@@ -1,8 +1,5 @@
 //! Receivers of OTLP that speak TLS and ask for a certificate.
 
-use crate::certificates::Authority;
-use crate::meter_support::{Bench, DONE, finish, words};
-use crate::otlp_support::{PATIENCE, Receiver, exporters};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,6 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::otlp::{Receiver, exporters};
 
 /// A receiver for those who have a certificate of `authority`.
 async fn receiver(authority: &Authority) -> Receiver {

@@ -1,9 +1,7 @@
 //! What the commands of the real binary print: to a reader that has seen enough, and to a
 //! terminal that would obey what names of models and sessions say.
 
-use crate::http_client::fetch;
-use crate::ledger_support::Records;
-use crate::process::{PATIENCE, Steps};
+use crate::process::Steps;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::io::Read;
@@ -12,6 +10,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge::ledger::{Kept, Store};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 

@@ -1,12 +1,13 @@
 //! Who may read what the real binary writes: its owner.
 
-use crate::http_client::request;
-use crate::process::{PATIENCE, Process, Steps};
+use crate::process::{Process, Steps};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::request;
 
 fn mode(path: &Path) -> u32 {
     let file = std::fs::metadata(path);

@@ -1,14 +1,15 @@
 //! A sidecar whose configuration cannot be used at its start, on the real binary: calls go on
 //! by the routes that its injection names, unless a limit may be in what was refused.
 
-use crate::http_client::{Reply, fetch, request_with};
-use crate::process::{PATIENCE, Process, Steps};
+use crate::process::{Process, Steps};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::{Reply, fetch, request_with};
 use tokio::process::Command;
 
 const SUCCESSFUL: &str = "tokengauge_config_last_reload_successful";

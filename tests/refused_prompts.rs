@@ -1,12 +1,13 @@
 //! The prompt of a call that nobody worked on is no input: neither in its record nor in its cost.
 
-use crate::meter_support::{Bench, DONE, PATIENCE, words};
-use crate::support::agent::Raw;
-use crate::support::eventually;
-use crate::support::proxy::Setup;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge::call::{CallRecord, Outcome, Source, Usage};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::eventually;
+use tokengauge_test_support::meter::{Bench, DONE, words};
+use tokengauge_test_support::proxy::Setup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -34,7 +35,7 @@ async fn backend(answer: String) -> SocketAddr {
 async fn asked(setup: Setup) -> CallRecord {
     let bench = Bench::default();
     let proxy = setup.start_unobserved(bench.meter.clone()).await;
-    let mut agent = Raw::connect(proxy.address).await;
+    let mut agent = RawConnection::connect(proxy.address).await;
     let length = BODY.len();
     agent
         .write(format!(

@@ -1,7 +1,5 @@
 //! Another configuration while streams run, on the real binary.
 
-use crate::certificates::Authority;
-use crate::http_client::{exchange, fetch, request};
 use crate::process::{Listener, Process, Steps};
 use rustix::process::Signal;
 use std::net::SocketAddr;
@@ -11,6 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::tls::Connector;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::http_client::{exchange, fetch, request};
 use tokio::net::TcpStream;
 
 const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n";

@@ -1,11 +1,7 @@
 //! What a request says of its model and session is in the record also where nobody upstream read
 //! it, and where its body is encoded.
 
-use crate::http_client::fetch;
-use crate::process::{PATIENCE, Process};
-use crate::support::agent::{http2, whole};
-use crate::support::soon;
-use crate::wire_support::encode::{CODINGS, encode};
+use crate::process::Process;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,6 +14,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::{http2, whole};
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::soon;
+use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

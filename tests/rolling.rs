@@ -1,12 +1,13 @@
 //! One process takes over from another while streams run, as in a rolling restart.
 
-use crate::http_client::fetch;
-use crate::process::{Listener, PATIENCE, Process, Steps};
+use crate::process::{Listener, Process, Steps};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
 use tokio::net::TcpStream;
 use tokio::process::Command;
 

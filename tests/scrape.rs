@@ -2,11 +2,6 @@
 //! back to 0, and bounds on size and time.
 
 use crate::admin_api::{Server, value};
-use crate::http_client::{exchange_bytes, request_with};
-use crate::meter_support::{Bench, DONE, PATIENCE, finish, words};
-use crate::support::agent::Raw;
-use crate::support::proxy::Setup;
-use crate::support::upstream::Upstream;
 use flate2::read::GzDecoder;
 use std::io::Read;
 use std::sync::Arc;
@@ -16,6 +11,12 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{FinishedCall, Meter, Subscriber};
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::http_client::{exchange_bytes, request_with};
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::proxy::Setup;
+use tokengauge_test_support::upstream::Upstream;
 use tokio::net::TcpStream;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -237,7 +238,7 @@ async fn gauges_come_back_to_0_after_agents_left_the_proxy_in_the_middle() {
     let proxy = setup.start_unobserved(Arc::clone(&bench.meter) as _).await;
     let mut open = Vec::new();
     for _ in 0..STREAMS {
-        let mut agent = Raw::connect(proxy.address).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
         agent
             .write("POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
             .await;

@@ -1,11 +1,11 @@
 //! Sessions of agents that name none, guessed by what their calls begin with.
 
-use crate::meter_support::{Bench, DONE, finish, words};
 use serde_json::{Value, json};
 use tokengauge::attribution::Rules;
 use tokengauge::call::{CallRecord, SessionGuess};
 use tokengauge::config::{Config, Measure};
 use tokengauge::observer::End;
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 fn bench(guess_sessions: bool) -> Bench {
     let rules = Rules {

@@ -1,12 +1,12 @@
 //! Every dialect, streamed and not, decodes to exactly what the simulator says it sent.
 
-use crate::sim_support::{Answer, Sim, start};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tokengauge::call::{Channel, Dialect, Event, Segment, Usage};
 use tokengauge::sim::{Ending, Truth, TruthTokens};
 use tokengauge::wire::{self, Decoder, Framing, Limits, ResponseHead};
+use tokengauge_test_support::sim::{Answer, Sim, start};
 
 /// What a decoder finds in a body.
 #[derive(Default)]
@@ -390,7 +390,7 @@ async fn choices_interleave_and_each_is_counted_by_itself() {
 
 #[tokio::test]
 async fn a_realtime_session_streams_a_turn_for_every_response_asked_for() {
-    use crate::sim_support::realtime::Client;
+    use tokengauge_test_support::sim::realtime::Client;
     for modality in ["text", "audio"] {
         let sim = start("ttft=5ms,gap=1ms,tokens=33,tool=8").await;
         let mut client = Client::connect(&sim, "m-1").await;

@@ -1,11 +1,11 @@
 //! Each fault of the simulator does what it says, and the truth tells of it.
 
-use crate::sim_support::{post, serve, start};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tokengauge::sim::{Ending, Setup, Simulator};
+use tokengauge_test_support::sim::{post, serve, start};
 
 const CHAT: &str = "/v1/chat/completions";
 

@@ -1,9 +1,9 @@
 //! The simulator streams what it was asked to, and says truly what it did.
 
-use crate::sim_support::{get, post, start};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokengauge::sim::Ending;
+use tokengauge_test_support::sim::{get, post, start};
 
 fn chat(stream: bool) -> Value {
     json!({"model": "m-1", "stream": stream, "messages": [{"role": "user", "content": "Hello there"}]})
@@ -132,7 +132,8 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
     let sim = start("ttft=5ms,gap=1ms,tokens=40,seed=3").await;
     let one = sim.post("/v1/messages", "", chat(true)).await;
     let two = sim.send_h2(post("/v1/messages", "", &chat(true))).await;
-    let text = |answer: &crate::sim_support::Answer| content(&answer.events(), "/delta/text");
+    let text =
+        |answer: &tokengauge_test_support::sim::Answer| content(&answer.events(), "/delta/text");
     assert_eq!(text(&one), text(&two), "the seed decides the text");
     assert_eq!(count(&text(&two)), 40);
     for truth in sim.simulator.truths() {

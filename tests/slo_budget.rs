@@ -1,11 +1,11 @@
 //! What becomes of counts: slices of time, budgets, burn rates, alerts, restarts.
 
-use crate::meter_support::event;
-use crate::slo_support::{Desk, TTFT, config, only, wall};
+use crate::objectives::{Desk, TTFT, config, only, wall};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokengauge::observer::End;
 use tokengauge::slo::Slos;
+use tokengauge_test_support::meter::event;
 
 #[test]
 fn slices_of_time_are_good_when_enough_of_their_calls_are() {

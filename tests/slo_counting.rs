@@ -1,9 +1,9 @@
 //! What a call counts as, when it counts, and that it counts once.
 
-use crate::meter_support::words;
-use crate::slo_support::{Desk, TOKENS, TTFT, only};
+use crate::objectives::{Desk, TOKENS, TTFT, only};
 use std::collections::BTreeMap;
 use tokengauge::observer::{End, FailureKind};
+use tokengauge_test_support::meter::words;
 
 #[test]
 fn a_first_token_in_time_is_good_and_a_late_one_bad() {

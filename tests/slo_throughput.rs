@@ -1,6 +1,6 @@
 //! An objective on the throughput of a system: minutes in which enough calls are under way.
 
-use crate::slo_support::Desk;
+use crate::objectives::Desk;
 use std::collections::BTreeMap;
 use tokengauge::observer::End;
 

@@ -22,6 +22,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["core", "files", "meter", "net", "proxy", "slo"],
     ),
     ("meter", &["core", "files", "tokenizer", "wire"]),
+    (
+        "test-support",
+        &["core", "meter", "proxy", "sim", "telemetry", "wire"],
+    ),
 ];
 
 fn file(name: &str) -> String {

@@ -1,10 +1,11 @@
 //! Who makes way for whom among the threads of the real binary. Linux only: there a priority
 //! is a thread's.
 
-use crate::process::{PATIENCE, Process};
+use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
 use tokio::process::Command;
 
 /// What has time, and by how much nicer it is; what has none: traffic, and the probes of

@@ -1,6 +1,5 @@
 //! The throughput of all streams, held against calls whose tokens and instants are known.
 
-use crate::meter_support::{Bench, DONE, finish, started_at, words};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,6 +7,7 @@ use tokengauge::history::{ThroughputHistory, knee};
 use tokengauge::ledger::{CapacityPoint, Filter, Limits, Reader, SeriesMetric, Store};
 use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
 use tokengauge::throughput::{Rates, Which};
+use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
 /// What is measured of the last frames, in milliseconds.
 const DELAY: u64 = MAX_MEASURE_DELAY.as_millis() as u64;
@@ -94,8 +94,10 @@ impl Play {
                     calls.insert(call, begun);
                 }
                 Step::Head(content_type) => {
-                    let headers =
-                        crate::meter_support::header_map(&[("content-type", content_type)]);
+                    let headers = tokengauge_test_support::meter::header_map(&[(
+                        "content-type",
+                        content_type,
+                    )]);
                     calls[&call].head(bench.at(millis), http::StatusCode::OK, &headers);
                 }
                 Step::Frame(bytes) => bench.frame(&*calls[&call], millis, bytes),
@@ -105,7 +107,7 @@ impl Play {
                         .expect("it runs")
                         .ended(bench.at(millis), End::Complete);
                     // What is read in the background is read in real time, which is nothing here.
-                    let _ = bench.meter.flush(crate::meter_support::PATIENCE);
+                    let _ = bench.meter.flush(tokengauge_test_support::PATIENCE);
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! TLS on both sides of the proxy, without HTTP: our acceptor against our connector,
 //! over real sockets and with real files.
 
-use crate::certificates::{Authority, replace};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
 use tokengauge::tls::{Acceptor, Connector, Invalid};
+use tokengauge_test_support::certificates::{Authority, replace};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

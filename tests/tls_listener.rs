@@ -1,7 +1,5 @@
 //! Agents that speak TLS, HTTP/2, or both.
 
-use crate::certificates::Authority;
-use crate::serving::{Agent, PATIENCE, Proxy, Settings, Upstream};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
@@ -9,24 +7,26 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::Duration;
-use tokengauge::config::{ClientTls, Limits, Protocol, ServerTls};
+use tokengauge::config::{ClientTls, Protocol, ServerTls};
 use tokengauge::proxy::Drained;
 use tokengauge::tls::Connector;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::canned::CannedUpstream;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::client::TlsStream;
 
-fn with_tls(authority: &Authority, client_ca: Option<&Authority>) -> Settings {
+fn with_tls(authority: &Authority, client_ca: Option<&Authority>) -> ServerTls {
     let (certificate, key) = authority.issue("server", "localhost");
     let client_ca = client_ca.map(|authority| authority.file.clone());
-    Settings {
-        tls: Some(ServerTls {
-            certificate,
-            key,
-            client_ca,
-        }),
-        ..Settings::default()
+    ServerTls {
+        certificate,
+        key,
+        client_ca,
     }
 }
 
@@ -83,14 +83,17 @@ async fn frame(response: &mut Response<Incoming>) -> Bytes {
 
 #[tokio::test]
 async fn http1_over_tls() {
-    let (authority, upstream) = (Authority::new(), Upstream::start().await);
-    let proxy = Proxy::start(upstream.address, with_tls(&authority, None));
-    let mut agent = Agent::new(connect(&proxy, &authority, Protocol::Http1).await);
+    let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
+    let proxy = Setup::to(upstream.address)
+        .listener_tls(with_tls(&authority, None))
+        .start()
+        .await;
+    let mut agent = RawConnection::new(connect(&proxy, &authority, Protocol::Http1).await);
     for _ in 0..2 {
         agent.get("/hello").await;
         assert!(
             agent
-                .until("hello")
+                .text_until("hello")
                 .await
                 .starts_with("HTTP/1.1 200 OK\r\n")
         );
@@ -99,14 +102,17 @@ async fn http1_over_tls() {
 
 #[tokio::test]
 async fn http2_by_alpn_and_by_prior_knowledge() {
-    let (authority, upstream) = (Authority::new(), Upstream::start().await);
-    let proxy = Proxy::start(upstream.address, with_tls(&authority, None));
+    let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
+    let proxy = Setup::to(upstream.address)
+        .listener_tls(with_tls(&authority, None))
+        .start()
+        .await;
     let tls = connect(&proxy, &authority, Protocol::Auto).await;
     assert_eq!(tls.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
     let (mut sender, _) = http2(tls).await;
     answers_http2(&mut sender).await;
 
-    let plain = Proxy::start(upstream.address, Settings::default());
+    let plain = Setup::to(upstream.address).start().await;
     let (mut sender, _) = http2(TcpStream::connect(plain.address).await.expect("connected")).await;
     answers_http2(&mut sender).await;
 }
@@ -123,16 +129,22 @@ async fn answers_http2(sender: &mut Http2) {
 
 #[tokio::test]
 async fn agents_need_a_certificate_where_the_settings_say_so() {
-    let (authority, agents, upstream) =
-        (Authority::new(), Authority::new(), Upstream::start().await);
-    let proxy = Proxy::start(upstream.address, with_tls(&authority, Some(&agents)));
-
-    let mut unknown = Agent::new(connect(&proxy, &authority, Protocol::Http1).await);
-    // TLS 1.3 tells a client only with the first record after its handshake.
-    unknown
-        .try_send("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n")
+    let (authority, agents, upstream) = (
+        Authority::new(),
+        Authority::new(),
+        CannedUpstream::start().await,
+    );
+    let proxy = Setup::to(upstream.address)
+        .listener_tls(with_tls(&authority, Some(&agents)))
+        .start()
         .await;
-    assert_eq!(unknown.rest().await, "");
+
+    let mut unknown = RawConnection::new(connect(&proxy, &authority, Protocol::Http1).await);
+    // TLS 1.3 tells a client only with the first record after its handshake.
+    let _ = unknown
+        .try_write("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n")
+        .await;
+    assert_eq!(unknown.text_to_end().await, "");
 
     let tls = ClientTls {
         ca: Some(authority.file.clone()),
@@ -141,7 +153,7 @@ async fn agents_need_a_certificate_where_the_settings_say_so() {
     };
     let connector = Connector::new(&tls, Protocol::Http1).expect("usable");
     let tcp = TcpStream::connect(proxy.address).await.expect("connected");
-    let mut known = Agent::new(
+    let mut known = RawConnection::new(
         connector
             .connect(tcp, "localhost")
             .await
@@ -150,7 +162,7 @@ async fn agents_need_a_certificate_where_the_settings_say_so() {
     known.get("/hello").await;
     assert!(
         known
-            .until("hello")
+            .text_until("hello")
             .await
             .starts_with("HTTP/1.1 200 OK\r\n")
     );
@@ -158,15 +170,18 @@ async fn agents_need_a_certificate_where_the_settings_say_so() {
 
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_to_new_agents_while_a_stream_runs_on() {
-    let (authority, upstream) = (Authority::new(), Upstream::start().await);
-    let proxy = Proxy::start(upstream.address, with_tls(&authority, None));
+    let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
+    let proxy = Setup::to(upstream.address)
+        .listener_tls(with_tls(&authority, None))
+        .start()
+        .await;
     let stream = connect(&proxy, &authority, Protocol::Http1).await;
     let shown =
         |tls: &TlsStream<TcpStream>| tls.get_ref().1.peer_certificates().expect("one")[0].to_vec();
     let old = shown(&stream);
-    let mut agent = Agent::new(stream);
+    let mut agent = RawConnection::new(stream);
     agent.get("/stream").await;
-    agent.until("first").await;
+    agent.text_until("first").await;
 
     authority.issue("server", "localhost");
     sleep(Duration::from_millis(1100)).await;
@@ -176,43 +191,38 @@ async fn a_renewed_certificate_is_shown_to_new_agents_while_a_stream_runs_on() {
     );
 
     upstream.finish();
-    agent.until("last\r\n0\r\n\r\n").await;
+    agent.text_until("last\r\n0\r\n\r\n").await;
 }
 
 #[tokio::test]
 async fn whoever_does_not_speak_tls_gets_nothing_and_disturbs_nobody() {
-    let (authority, upstream) = (Authority::new(), Upstream::start().await);
-    let mut settings = with_tls(&authority, None);
-    settings.limits.head_timeout = Duration::from_millis(300);
-    let proxy = Proxy::start(upstream.address, settings);
+    let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
+    let proxy = Setup::to(upstream.address)
+        .listener_tls(with_tls(&authority, None))
+        .limits(|limits| limits.head_timeout = Duration::from_millis(300))
+        .start()
+        .await;
     let mut silent = proxy.agent().await;
     let mut plain = proxy.agent().await;
     plain.get("/hello").await;
-    plain.rest_bytes().await;
+    plain.read_to_end().await;
     assert!(
-        silent.rest_bytes().await.is_empty(),
+        silent.read_to_end().await.is_empty(),
         "given up after the head timeout"
     );
-    let mut agent = Agent::new(connect(&proxy, &authority, Protocol::Http1).await);
+    let mut agent = RawConnection::new(connect(&proxy, &authority, Protocol::Http1).await);
     agent.get("/hello").await;
-    agent.until("hello").await;
+    agent.text_until("hello").await;
     proxy.has_connections(1).await;
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_answered_with_431_on_http2_too() {
-    let upstream = Upstream::start().await;
-    let limits = Limits {
-        head_bytes: 16 * 1024,
-        ..Limits::default()
-    };
-    let proxy = Proxy::start(
-        upstream.address,
-        Settings {
-            limits,
-            ..Settings::default()
-        },
-    );
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.head_bytes = 16 * 1024)
+        .start()
+        .await;
     let (mut sender, _) = http2(TcpStream::connect(proxy.address).await.expect("connected")).await;
     // The first answer brings the bound, which a client of good will keeps to.
     let request = |length: usize| {
@@ -240,8 +250,8 @@ async fn a_head_that_is_too_large_is_answered_with_431_on_http2_too() {
 
 #[tokio::test]
 async fn streams_of_one_connection_are_counted_apart() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let (mut sender, _) = http2(TcpStream::connect(proxy.address).await.expect("connected")).await;
     let mut streams = Vec::new();
     for _ in 0..5 {
@@ -265,8 +275,8 @@ async fn streams_of_one_connection_are_counted_apart() {
 
 #[tokio::test]
 async fn http2_agents_are_told_to_go_away_and_their_streams_end() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     let (mut sender, connection) =
         http2(TcpStream::connect(proxy.address).await.expect("connected")).await;
     let mut response = get(&mut sender, "/stream").await.expect("answered");
@@ -294,15 +304,12 @@ async fn http2_agents_are_told_to_go_away_and_their_streams_end() {
 
 #[tokio::test]
 async fn http2_streams_that_outlast_the_drain_timeout_are_reset() {
-    let upstream = Upstream::start().await;
+    let upstream = CannedUpstream::start().await;
     let drain_timeout = Duration::from_millis(300);
-    let proxy = Proxy::start(
-        upstream.address,
-        Settings {
-            drain_timeout,
-            ..Settings::default()
-        },
-    );
+    let proxy = Setup::to(upstream.address)
+        .drain_timeout(drain_timeout)
+        .start()
+        .await;
     let (mut sender, _) = http2(TcpStream::connect(proxy.address).await.expect("connected")).await;
     let mut response = get(&mut sender, "/stream").await.expect("answered");
     assert_eq!(frame(&mut response).await, "first");
@@ -317,8 +324,8 @@ async fn http2_streams_that_outlast_the_drain_timeout_are_reset() {
 
 #[tokio::test]
 async fn a_control_character_in_a_field_of_http2_resets_that_stream() {
-    let upstream = Upstream::start().await;
-    let proxy = Proxy::start(upstream.address, Settings::default());
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address).start().await;
     for (value, is_reset) in [
         (b"a-b", false),
         (b"a\nb", true),
@@ -337,7 +344,7 @@ async fn a_control_character_in_a_field_of_http2_resets_that_stream() {
             .await
             .expect("written");
         let (reset_stream, go_away) = (3, 7);
-        let reset = Agent::new(tcp)
+        let reset = RawConnection::new(tcp)
             .http2_frame(|kind| kind == reset_stream || kind == go_away)
             .await;
         assert_eq!(reset, is_reset, "{value:?}");

@@ -1,15 +1,15 @@
 //! What is said of an upstream, on the real binary: with each call, in groups, reports and metrics,
 //! and how often and how long.
 
-use crate::http_client::fetch;
 use crate::process::Process;
-use crate::sim_support;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::sim;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -70,7 +70,7 @@ async fn kept(process: &Process, calls: u64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_keep_what_was_said_of_their_upstream_then() {
-    let sim = sim_support::start("ttft=20ms,gap=1ms,tokens=60,usage=on,seed=7").await;
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=60,usage=on,seed=7").await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
     std::fs::write(&file, config(sim.address, OLD, folder.path())).expect("written");

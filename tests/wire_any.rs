@@ -2,10 +2,10 @@
 //! changes what is read.
 
 use crate::fuzz_corpora::targets::wire::DIALECTS;
-use crate::wire_support::reading::{read, read_cut};
 use proptest::prelude::*;
 use tokengauge::call::Dialect;
 use tokengauge::wire::{Decoder, Framing, Limits};
+use tokengauge_test_support::wire::reading::{read, read_cut};
 
 const FRAMINGS: [Framing; 6] = [
     Framing::Sse,

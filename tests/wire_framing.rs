@@ -1,11 +1,11 @@
 //! Encodings and framings on hostile and merely odd bytes: what can be read is read,
 //! what cannot is said, nothing grows without a bound and nothing panics.
 
-use crate::wire_support::encode::{encode, encoder, piece};
-use crate::wire_support::event_stream;
-use crate::wire_support::reading::{Reading, read, read_cut};
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Broken, Decoder, Framing, Limits, ResponseHead};
+use tokengauge_test_support::wire::encode::{encode, encoder, piece};
+use tokengauge_test_support::wire::event_stream;
+use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 
 fn framed(dialect: Dialect, framing: Framing, body: &[u8]) -> Reading {
     read(

@@ -3,13 +3,13 @@
 //! every byte, and compressed.
 
 use crate::wire_dialects::folder_of;
-use crate::wire_support::encode::{CODINGS, encode};
-use crate::wire_support::frames::{self, Frame};
-use crate::wire_support::reading::{Reading, read, read_cut};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect, Segment, Usage};
 use tokengauge::wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
+use tokengauge_test_support::wire::encode::{CODINGS, encode};
+use tokengauge_test_support::wire::frames::{self, Frame};
+use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 
 /// Everything in a reading that is not as in an empty one.
 fn rendered(reading: &Reading) -> Value {

@@ -1,14 +1,11 @@
 //! A ledger with a past, as in production: its page caches are as full at the start of a
 //! run as they ever become, so that what memory grows by is none of theirs.
 
-#[path = "../../tests/ledger_support/mod.rs"]
-mod ledger_support;
-
-use ledger_support::Records;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::ledger::{Kept, Store};
+use tokengauge_test_support::records::Records;
 
 /// Over this time.
 const PAST: Duration = Duration::from_secs(3000);

@@ -2,21 +2,12 @@
 //! however the bytes are cut, masked, fragmented and compressed.
 
 use super::wire::{DIALECTS, read};
-use encode::CODINGS;
-use frames::{Frame, socket};
 use serde_json::Value;
 use tokengauge::call::Dialect;
 use tokengauge::wire::{Decoder, Framing, Limits};
-
-#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
-#[path = "../../tests/wire_support/encode.rs"]
-mod encode;
-#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
-#[path = "../../tests/wire_support/event_stream.rs"]
-mod event_stream;
-#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
-#[path = "../../tests/wire_support/frames.rs"]
-mod frames;
+use tokengauge_test_support::wire::encode::{self, CODINGS};
+use tokengauge_test_support::wire::event_stream;
+use tokengauge_test_support::wire::frames::{Frame, socket};
 
 /// Without names of events, which only some framings have.
 const FRAMINGS: [Framing; 5] = [

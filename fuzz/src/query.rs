@@ -6,7 +6,6 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use records::Records;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,11 +16,8 @@ use tokengauge::history::ThroughputHistory;
 use tokengauge::ledger::{Kept, Reader, Store};
 use tokengauge::meter::{Meter, RecentCalls};
 use tokengauge::slo::Slos;
+use tokengauge_test_support::records::Records;
 use tokio::runtime::Runtime;
-
-#[allow(clippy::duplicate_mod, reason = "in the tests it is there already")]
-#[path = "../../tests/ledger_support/mod.rs"]
-mod records;
 
 thread_local! {
     static API: (Runtime, [Admin; 2]) = (super::proxy::runtime(), [admin(None), admin(ledger())]);

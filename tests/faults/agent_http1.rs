@@ -2,14 +2,15 @@
 
 use super::backend::Visit;
 use super::message::Ending;
-use super::play::{End, PATIENCE, Play};
+use super::play::{End, Play};
 use super::upstream::{Recorded, complete, recorded};
 use super::world::{
     GIVES_UP, STREAM, World, ask, chat, chat_about, chunk, ordinary, request, the_end,
 };
-use crate::meter_support::words;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::words;
 use tokio::net::TcpStream;
 
 struct Fault {

@@ -5,9 +5,10 @@ use super::frames::{
     PREFACE, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, data, end, field, frame, frames,
     request, reset, settings,
 };
-use super::play::{End, PATIENCE, Play};
+use super::play::{End, Play};
 use super::world::{STREAM, World, chunk};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
 use tokio::net::TcpStream;
 
 /// What is sent too much of.

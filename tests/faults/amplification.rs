@@ -3,14 +3,14 @@
 //! The bound, on top of what the process takes at rest: `memory_bytes` for all measuring
 //! together, [`PER_STREAM`] for each open stream, and [`SLACK`].
 
-use super::play::PATIENCE;
 use super::world::{Setup, World, chunk};
-use crate::http_client::fetch;
-use crate::wire_support::encode::encode;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::wire::encode::encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;

@@ -5,14 +5,15 @@
 //! by `cargo bench --bench peers -- --beside`.
 
 use super::message::{self, Ending};
-use super::play::{Gone, PATIENCE};
+use super::play::Gone;
 use super::world::{MEMORY, Setup, World};
-use crate::meter_support::{DONE, finish, words};
 use crate::process::{Listener, Steps};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 

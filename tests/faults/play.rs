@@ -2,11 +2,10 @@
 
 use std::io::ErrorKind;
 use std::time::Duration;
+use tokengauge_test_support::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Nothing here takes longer, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Whoever takes nothing for so long is not written to any more.
 const STUCK: Duration = Duration::from_secs(5);
 

@@ -2,14 +2,8 @@
 //! own mistakes.
 
 use super::backend::Backend;
-use super::play::PATIENCE;
 use super::world::{Setup, World, ask, ordinary, request};
-use crate::http_client::{fetch, request as call};
-use crate::meter_support::{Bench, DONE, finish, words};
-use crate::otlp_support::{Manners, Receiver, exporters};
 use crate::process::{Listener, Steps};
-use crate::support::agent::{http2, none};
-use crate::support::proxy::Setup as InProcess;
 use http::Request;
 use http_body_util::BodyExt;
 use rustix::process::Signal;
@@ -22,6 +16,12 @@ use tokengauge::call::{Channel, TpsUnavailable};
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::agent::{http2, none};
+use tokengauge_test_support::http_client::{fetch, request as call};
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
+use tokengauge_test_support::otlp::{Manners, Receiver, exporters};
+use tokengauge_test_support::proxy::Setup as InProcess;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 

@@ -2,10 +2,10 @@
 //! how much measuring may hold.
 
 use super::cgroup::Cgroup;
-use super::play::PATIENCE;
 use super::world::World;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

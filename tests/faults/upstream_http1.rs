@@ -5,10 +5,10 @@ use super::upstream::{
     Fault, Recorded, Through, all, complete, fault, recorded, refused, reset, uncounted,
 };
 use super::world::{GIVES_UP, STREAM, World, chunk, the_end};
-use crate::meter_support::{DONE, finish, words};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
+use tokengauge_test_support::meter::{DONE, finish, words};
 
 /// An interim response.
 const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";

@@ -7,11 +7,11 @@ use super::frames::{
 use super::play::{End, Play};
 use super::upstream::{Recorded, complete, recorded, reset as lost};
 use super::world::{GIVES_UP, Setup, World};
-use crate::meter_support::{DONE, finish, words};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Every answer ends sooner.

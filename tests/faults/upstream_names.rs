@@ -2,11 +2,11 @@
 
 use super::backend::Backend;
 use super::message::Ending;
-use super::play::PATIENCE;
 use super::upstream::recorded;
 use super::world::{Setup, World, ask, ordinary, request};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
 use tokio::process::Command;
 
 /// Longer than the addresses of a name are used to open connections.
@@ -223,7 +223,7 @@ async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opene
     let world = world.await;
     assert_eq!(service.calls(&world, "before", 5).await, [5, 0]);
     service.resolves(&[1, 2]);
-    let end = std::time::Instant::now() + super::play::PATIENCE;
+    let end = std::time::Instant::now() + PATIENCE;
     loop {
         let calls = service.calls(&world, "after", 2).await;
         if calls[1] > 0 {

@@ -3,8 +3,6 @@
 use super::message::Ending;
 use super::upstream::{Recorded, recorded};
 use super::world::{GIVES_UP, Setup, World, ask, chat, request};
-use crate::certificates::Authority;
-use crate::meter_support::words;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
@@ -13,6 +11,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::meter::words;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;

@@ -2,15 +2,16 @@
 
 use super::backend::Backend;
 use super::message::{self, Ending, Seen};
-use super::play::{End, PATIENCE, Play};
-use crate::http_client::fetch;
-use crate::meter_support::{DONE, finish, words};
+use super::play::{End, Play};
 use crate::process::Process;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 

@@ -1,7 +1,6 @@
 //! The real binary as a process, an upstream that streams step by step, and what the
 //! operators' address says.
 
-use crate::http_client::fetch;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,13 +9,12 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-
-/// Nothing here takes longer, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `tokengauge run` with a configuration file.
 pub struct Process {

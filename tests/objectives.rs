@@ -1,6 +1,5 @@
 //! Objectives over calls played with constructed instants.
 
-use crate::meter_support::{Bench, DONE, finish, words};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,6 +7,7 @@ use tokengauge::config::{Config, Measure};
 use tokengauge::meter::{Accounting, Subscriber};
 use tokengauge::observer::{End, ObservedCall};
 use tokengauge::slo::{Slos, Status};
+use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 /// Proxy, meter and objectives without a clock.
 pub struct Desk {
@@ -25,6 +25,20 @@ pub fn config(slos: &str) -> Config {
     Config::parse(&format!("{base}{slos}"), "test").unwrap_or_else(|invalid| panic!("{invalid}"))
 }
 
+fn accounting(config: &Config) -> Accounting {
+    Accounting::new(&config.prices, &config.budgets, &config.quotas)
+}
+
+/// Measures and charges as a configuration says.
+pub fn bench(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
+    Bench::with(
+        config.measure.clone(),
+        accounting(config),
+        subscribers,
+        None,
+    )
+}
+
 impl Desk {
     pub fn new(slos: &str) -> Desk {
         Desk::warmed(slos, 0)
@@ -32,7 +46,7 @@ impl Desk {
 
     pub fn warmed(slos: &str, warm_up_calls: u32) -> Desk {
         let config = config(slos);
-        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
+        let accounting = accounting(&config);
         let measure = Measure {
             warm_up_calls,
             warm_up_for: Duration::ZERO,

@@ -1,11 +1,11 @@
 //! An observer that keeps what it is given.
 
-use super::eventually;
+use crate::eventually;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokengauge::observer::{
+use tokengauge_core::observer::{
     CallObserver, CallPolicy, CallStart, End, ErrorReply, Failure, Filter, Frame, ObservedCall,
     Observer, Phase, Side, UpstreamTrace,
 };

@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokengauge::call::{
+use tokengauge_core::call::{
     Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
     SessionGuess, Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
-use tokengauge::upstream_facts::UpstreamFacts;
+use tokengauge_core::upstream_facts::UpstreamFacts;
 
-/// Numbers that look like chance (splitmix64).
-pub struct Dice(pub u64);
+/// Pseudo-random numbers from a seed.
+pub struct SplitMix64(pub u64);
 
-impl Dice {
-    pub fn next(&mut self) -> u64 {
+impl SplitMix64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,12 +22,12 @@ impl Dice {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.draw() % bound.max(1)
     }
 
     /// From 0 to 1.
     pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Around 1, with a long tail upwards.
@@ -147,7 +147,7 @@ struct Session {
 
 /// Makes records one after the other, in the order of their starts.
 pub struct Records {
-    dice: Dice,
+    random: SplitMix64,
     at_ms: u64,
     every_ms: f64,
     sessions: Vec<Session>,
@@ -159,7 +159,7 @@ impl Records {
     pub fn new(from: SystemTime, every_ms: f64) -> Records {
         let since = from.duration_since(SystemTime::UNIX_EPOCH).expect("later");
         Records {
-            dice: Dice(7),
+            random: SplitMix64(7),
             at_ms: since.as_millis() as u64,
             every_ms,
             sessions: Vec::new(),
@@ -169,16 +169,16 @@ impl Records {
 
     fn begin(&mut self) -> Session {
         self.begun += 1;
-        let dice = &mut self.dice;
-        let id = u128::from(dice.next()) << 64 | u128::from(dice.next());
+        let random = &mut self.random;
+        let id = u128::from(random.draw()) << 64 | u128::from(random.draw());
         Session {
             name: uuid::Uuid::from_u128(id).to_string(),
-            model: MODELS[dice.below(MODELS.len() as u64) as usize],
-            agent: dice.of(&AGENTS),
-            workload: dice.of(&["chat", "agent", "agent", "batch"]),
-            user: (dice.below(3) > 0).then(|| format!("{:032x}", dice.below(400) + 1)),
-            left: 1 + dice.below(40),
-            context: 400 + dice.below(6_000),
+            model: MODELS[random.below(MODELS.len() as u64) as usize],
+            agent: random.of(&AGENTS),
+            workload: random.of(&["chat", "agent", "agent", "batch"]),
+            user: (random.below(3) > 0).then(|| format!("{:032x}", random.below(400) + 1)),
+            left: 1 + random.below(40),
+            context: 400 + random.below(6_000),
         }
     }
 }
@@ -187,13 +187,13 @@ impl Iterator for Records {
     type Item = CallRecord;
 
     fn next(&mut self) -> Option<CallRecord> {
-        self.at_ms += (self.every_ms * 2.0 * self.dice.share()).round() as u64;
+        self.at_ms += (self.every_ms * 2.0 * self.random.share()).round() as u64;
         while self.sessions.len() < 64 {
             let session = self.begin();
             self.sessions.push(session);
         }
-        let at = self.dice.below(64) as usize;
-        let record = record(&mut self.dice, self.at_ms, &mut self.sessions[at]);
+        let at = self.random.below(64) as usize;
+        let record = record(&mut self.random, self.at_ms, &mut self.sessions[at]);
         if self.sessions[at].left == 0 {
             self.sessions.swap_remove(at);
         }
@@ -201,12 +201,12 @@ impl Iterator for Records {
     }
 }
 
-fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
+fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRecord {
     session.left -= 1;
     let (upstream, dialect, model, speed, first, price) = session.model;
-    let (low, high) = (dice.next(), dice.next());
+    let (low, high) = (random.draw(), random.draw());
     let id = uuid::Builder::from_unix_timestamp_millis(at_ms, &bytes(low, high)).into_uuid();
-    let outcome = match dice.below(1000) {
+    let outcome = match random.below(1000) {
         0..=11 => Outcome::HttpError,
         12..=15 => Outcome::UpstreamReset,
         16..=27 => Outcome::ClientCancelled,
@@ -214,21 +214,21 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         _ => Outcome::Complete,
     };
     let answered = matches!(outcome, Outcome::Complete | Outcome::ClientCancelled);
-    let reasoning = if dice.below(3) == 0 {
-        40 + dice.below(900)
+    let reasoning = if random.below(3) == 0 {
+        40 + random.below(900)
     } else {
         0
     };
-    let answer = 12 + (260.0 * dice.tail()) as u64;
+    let answer = 12 + (260.0 * random.tail()) as u64;
     let output = if answered { answer + reasoning } else { 0 };
-    let tps = speed * dice.tail();
-    let connect = 0.000_02 + 0.001 * dice.share();
-    let upload = 0.000_01 + 0.0004 * dice.share();
-    let ttft = connect + upload + first * dice.tail();
+    let tps = speed * random.tail();
+    let connect = 0.000_02 + 0.001 * random.share();
+    let upload = 0.000_01 + 0.0004 * random.share();
+    let ttft = connect + upload + first * random.tail();
     let decode = output as f64 / tps;
     let known = answered && answer > 40;
     let some = |value: f64| answered.then_some(value);
-    session.context += output + dice.below(1_500);
+    session.context += output + random.below(1_500);
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms);
     let cost = price
         .filter(|_| answered)
@@ -241,7 +241,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         upstream_facts: (upstream == "vllm").then(|| {
             Arc::new(UpstreamFacts {
                 hardware: Some("8xH100".to_owned()),
-                engine_version: Some(format!("0.{}", 10 + dice.below(2))),
+                engine_version: Some(format!("0.{}", 10 + random.below(2))),
                 ..UpstreamFacts::default()
             })
         }),
@@ -251,7 +251,8 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         operation_class: Operation::Chat.class(),
         method: Some("POST".to_owned()),
         path: Some(
-            dice.of(&["/v1/chat/completions", "/v1/messages"])
+            random
+                .of(&["/v1/chat/completions", "/v1/messages"])
                 .to_owned(),
         ),
         model_requested: Some(model.to_owned()),
@@ -265,22 +266,22 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
         outcome,
         error_type: (!answered).then(|| "rate_limit_error".to_owned()),
         finish_reasons: if answered {
-            vec![dice.of(&["stop", "tool_calls"]).to_owned()]
+            vec![random.of(&["stop", "tool_calls"]).to_owned()]
         } else {
             vec![]
         },
         session: Some(session.name.clone()),
-        session_guess: (dice.below(5) == 0).then_some(SessionGuess::Prefix),
+        session_guess: (random.below(5) == 0).then_some(SessionGuess::Prefix),
         agent: Some(session.agent.to_owned()),
         parent_agent: None,
         user: session.user.clone(),
         workload: Some(session.workload.to_owned()),
         experiment: None,
         variant: None,
-        trace_id: Some(format!("{:016x}{:016x}", dice.next(), dice.next() | 1)),
-        hop: (dice.below(3) == 0).then(|| dice.below(3) as u32),
-        response_id: answered.then(|| format!("resp_{:016x}", dice.next())),
-        service_tier: (dice.below(4) == 0).then(|| "priority".to_owned()),
+        trace_id: Some(format!("{:016x}{:016x}", random.draw(), random.draw() | 1)),
+        hop: (random.below(3) == 0).then(|| random.below(3) as u32),
+        response_id: answered.then(|| format!("resp_{:016x}", random.draw())),
+        service_tier: (random.below(4) == 0).then(|| "priority".to_owned()),
         warm_up: false,
         tokens: Tokens {
             normalised: Normalised {
@@ -307,13 +308,13 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
             connect: Some(connect),
             upload: Some(upload),
             last_token: some(ttft + decode),
-            longest_gap: some(0.02 + 0.4 * dice.share()),
+            longest_gap: some(0.02 + 0.4 * random.share()),
             duration: Some(if answered {
                 ttft + decode + 0.004
             } else {
                 ttft
             }),
-            agent_blocked: some(0.01 * dice.share()),
+            agent_blocked: some(0.01 * random.share()),
         },
         tps: Tps {
             output: known.then_some((output as f64 - 1.0) / decode),
@@ -325,7 +326,7 @@ fn record(dice: &mut Dice, at_ms: u64, session: &mut Session) -> CallRecord {
             total_unavailable: (!answered).then_some(TpsUnavailable::Unparsed),
         },
         frames: output,
-        stalls: u64::from(dice.below(20) == 0),
+        stalls: u64::from(random.below(20) == 0),
         segments: (decode > 20.0)
             .then_some(SpeedSegment {
                 tokens: output,

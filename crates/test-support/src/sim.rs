@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::sim::{Profile, Simulator, Truth};
+use tokengauge_sim::{Profile, Simulator, Truth};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 

@@ -1,8 +1,8 @@
 //! Reads a body with a decoder and keeps everything it found.
 
 use std::collections::BTreeMap;
-use tokengauge::call::{Dialect, EngineReport, Event, Segment, Usage};
-use tokengauge::wire::{Broken, Decoder};
+use tokengauge_core::call::{Dialect, EngineReport, Event, Segment, Usage};
+use tokengauge_wire::{Broken, Decoder};
 
 /// Everything a decoder found in a body.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,7 +43,7 @@ pub struct Reading {
 impl Reading {
     /// The visible texts, joined.
     pub fn visible(&self) -> String {
-        let answer = |at: &&Segment| at.channel == tokengauge::call::Channel::Answer;
+        let answer = |at: &&Segment| at.channel == tokengauge_core::call::Channel::Answer;
         let of = |at: &Segment| self.segments[at].as_str();
         self.segments.keys().filter(answer).map(of).collect()
     }

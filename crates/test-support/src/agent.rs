@@ -1,9 +1,7 @@
 //! Agents that speak HTTP/1 byte by byte, or HTTP/2 with hyper.
 
-pub use super::upstream::Raw;
-
-use super::upstream::fields;
-
+use crate::connection::RawConnection;
+use crate::upstream::fields;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, Full};
@@ -36,7 +34,7 @@ pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
 }
 
 /// Reads a response of the proxy's own: its head and its message.
-pub async fn refusal(agent: &mut Raw) -> (String, String) {
+pub async fn refusal(agent: &mut RawConnection) -> (String, String) {
     let head = agent.read_head().await;
     let length = fields(&head)
         .into_iter()

@@ -12,6 +12,12 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
+impl Default for Authority {
+    fn default() -> Authority {
+        Authority::new()
+    }
+}
+
 impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");

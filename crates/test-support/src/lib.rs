@@ -1,12 +1,29 @@
-//! Real sockets around a forwarder: raw upstreams, raw agents, a recording observer.
+#![doc = include_str!("../README.md")]
+#![allow(
+    missing_docs,
+    reason = "the tests' own: what a name says is not said again"
+)]
+
 pub mod agent;
+pub mod canned;
+pub mod certificates;
+pub mod connection;
+pub mod http_client;
+pub mod meter;
+pub mod otlp;
 pub mod proxy;
 pub mod recorder;
+pub mod records;
+pub mod sim;
 pub mod upstream;
+pub mod wire;
 
 use std::time::{Duration, Instant};
 
-/// Nothing in these tests takes longer unless it hangs.
+/// What another process or a background thread is waited for; nothing takes longer unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a task or a socket of this process is waited for; nothing takes longer unless it hangs.
 pub const SOON: Duration = Duration::from_secs(10);
 
 /// Waits for something that another task is about to do.

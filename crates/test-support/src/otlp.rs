@@ -20,12 +20,10 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::config::Conventions;
-use tokengauge::export::otlp::{ExporterContext, Otlp};
+use tokengauge_telemetry::export::otlp::Conventions;
+use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-
-pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a receiver does with a message.
 #[derive(Clone, Copy, Debug, Default)]

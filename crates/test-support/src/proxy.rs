@@ -1,16 +1,20 @@
 //! A proxy that listens, made from a few settings.
 
-use super::recorder::{Manners, Recorder};
+use crate::connection::RawConnection;
+use crate::recorder::{Manners, Recorder};
+use crate::{PATIENCE, eventually};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge::config::{
-    Admin, ClientTls, Config, Endpoint, Limits, Listener, Matches, Measure, Otlp, Protocol, Route,
-    ServerTls, Timeouts, Upstream,
+use tokengauge_core::observer::Observer;
+use tokengauge_proxy::settings::{
+    ClientTls, Endpoint, Limits, Listener, Matches, Protocol, Route, ServerTls, Settings, Timeouts,
+    Upstream,
 };
-use tokengauge::cost::PriceList;
-use tokengauge::observer::Observer;
-use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
+use tokengauge_proxy::{Bound, Drained, Forwarder, Shutdown, serve};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// One route to one upstream, to be changed as a test needs it.
 pub struct Setup {
@@ -31,6 +35,7 @@ pub struct Setup {
     pub inject_usage: bool,
     pub forwarded: bool,
     pub limits: Limits,
+    pub drain_timeout: Duration,
     pub manners: Manners,
 }
 
@@ -58,12 +63,28 @@ impl Setup {
             inject_usage: false,
             forwarded: false,
             limits: Limits::default(),
+            drain_timeout: Duration::from_secs(1),
             manners: Manners::default(),
         }
     }
 
     pub fn http2(mut self) -> Setup {
         self.protocol = Protocol::Http2;
+        self
+    }
+
+    pub fn listener_tls(mut self, tls: ServerTls) -> Setup {
+        self.listener_tls = Some(tls);
+        self
+    }
+
+    pub fn drain_timeout(mut self, drain_timeout: Duration) -> Setup {
+        self.drain_timeout = drain_timeout;
+        self
+    }
+
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Setup {
+        change(&mut self.limits);
         self
     }
 
@@ -79,9 +100,8 @@ impl Setup {
 
     async fn start_with(mut self, observer: Arc<dyn Observer>, recorder: Arc<Recorder>) -> Proxy {
         let tls = self.listener_tls.take();
-        let config = self.config();
-        let (limits, drain_timeout) = (config.limits, config.drain_timeout);
-        let forwarder = Arc::new(Forwarder::new(config.forwarding(), observer).unwrap());
+        let (limits, drain_timeout) = (self.limits, self.drain_timeout);
+        let forwarder = Arc::new(Forwarder::new(self.forwarding(), observer).unwrap());
         let bound = Bound::bind(&Listener {
             address: ([127, 0, 0, 1], 0).into(),
             tls,
@@ -89,27 +109,26 @@ impl Setup {
         .unwrap();
         let address = bound.address();
         let shutdown = Shutdown::new();
-        let (serving, ending) = (Arc::clone(&forwarder), shutdown.clone());
-        tokio::spawn(
-            async move { serve(vec![bound], serving, &limits, ending, drain_timeout).await },
-        );
+        let (connections, ending) = (Arc::clone(&forwarder), shutdown.clone());
+        let serving = tokio::spawn(async move {
+            serve(vec![bound], connections, &limits, ending, drain_timeout).await
+        });
         Proxy {
             address,
             recorder,
             forwarder,
             shutdown,
+            serving: Some(serving),
         }
     }
 
-    fn config(self) -> Config {
+    fn forwarding(self) -> Settings {
         let endpoints = self.endpoints.iter().map(|address| Endpoint {
             scheme: self.scheme.clone(),
             authority: address.to_string().parse().unwrap(),
             base_path: self.base_path.to_owned(),
         });
         let upstream = Upstream {
-            name: Arc::from("backend"),
-            endpoints: endpoints.collect(),
             protocol: self.protocol,
             tls: self.tls,
             timeouts: self.timeouts,
@@ -118,41 +137,22 @@ impl Setup {
             eject_for: self.eject_for,
             max_connections: self.max_connections,
             max_pending: self.max_pending,
+            ..Upstream::new("backend", endpoints.collect())
         };
         let route = Route {
-            name: Arc::from("route"),
             matches: Matches {
                 path_prefix: self.prefix.to_owned(),
                 ..Matches::default()
             },
             strip_prefix: true,
-            upstream: Arc::new(upstream),
-            dialect: None,
-            workload: None,
             inject_usage: self.inject_usage,
-            add_via: false,
             add_forwarded: self.forwarded,
-            upgrades: vec!["websocket".to_owned()],
+            ..Route::new("route", Arc::new(upstream))
         };
-        Config {
-            listeners: vec![],
-            admin: Admin::default(),
+        Settings {
             routes: vec![Arc::new(route)],
-            scrapes: Vec::new(),
             limits: self.limits,
-            measure: Measure::default(),
-            otlp: Otlp::default(),
-            drain_timeout: Duration::from_secs(1),
-            slos: Vec::new(),
-            receivers: Vec::new(),
-            budgets: Vec::new(),
-            prices: PriceList::default(),
-            quotas: Vec::new(),
-            state_dir: None,
-            ledger: None,
             refusal: None,
-            origin: String::new(),
-            digest: String::new(),
         }
     }
 }
@@ -162,6 +162,38 @@ pub struct Proxy {
     pub recorder: Arc<Recorder>,
     pub forwarder: Arc<Forwarder>,
     pub shutdown: Shutdown,
+    serving: Option<JoinHandle<Drained>>,
+}
+
+impl Proxy {
+    pub async fn agent(&self) -> RawConnection<TcpStream> {
+        RawConnection::connect(self.address).await
+    }
+
+    /// Waits until serving is over.
+    pub async fn drained(mut self) -> Drained {
+        let serving = self.serving.take().expect("not waited for yet");
+        timeout(PATIENCE, serving)
+            .await
+            .expect("serving ends")
+            .expect("no panic")
+    }
+
+    /// Waits until so many connections are open.
+    pub async fn has_connections(&self, count: usize) {
+        eventually(&format!("{count} connections"), || {
+            self.shutdown.connections() == count
+        })
+        .await;
+    }
+
+    /// Waits until so many requests are under way.
+    pub async fn has_requests(&self, count: usize) {
+        eventually(&format!("{count} requests"), || {
+            self.shutdown.requests() == count
+        })
+        .await;
+    }
 }
 
 impl Drop for Proxy {

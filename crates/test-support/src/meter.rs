@@ -1,17 +1,15 @@
 //! What the tests of the meter share: calls played with constructed instants.
+use crate::PATIENCE;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::{CallRecord, Dialect};
-use tokengauge::config::{Config, Measure};
-use tokengauge::meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
-use tokengauge::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
-use tokengauge::throughput::Ticked;
-use tokengauge::trace::Tracer;
-
-/// How long a test waits for the background at most.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use tokengauge_core::call::{CallRecord, Dialect};
+use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_core::throughput::Ticked;
+use tokengauge_core::trace::Tracer;
+use tokengauge_meter::settings::Measure;
+use tokengauge_meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
 
 /// A meter whose findings are kept.
 pub struct Bench {
@@ -44,12 +42,6 @@ impl Bench {
         tracer: Option<Arc<Tracer>>,
     ) -> Bench {
         Bench::with(measure, Accounting::default(), subscribers, tracer)
-    }
-
-    /// Measures and charges as a configuration says.
-    pub fn configured(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
-        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
-        Bench::with(config.measure.clone(), accounting, subscribers, None)
     }
 
     pub fn with(
