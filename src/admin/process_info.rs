@@ -8,6 +8,7 @@ use crate::upstream_facts::UpstreamFacts;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use std::time::SystemTime;
 
 /// What the process is and where agents reach it. Nothing of it is secret: of headers
 /// that a route demands there are only the names.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct ProcessInfo {
     /// The version of the program.
     pub version: &'static str,
     /// Since when it runs, RFC 3339, UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// Where agents connect, as bound.
     pub listeners: Vec<Listener>,
@@ -30,16 +32,17 @@ pub struct ProcessInfo {
 }
 
 /// An address that agents connect to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Listener {
     /// The address, with the port that port 0 became.
+    #[schemars(with = "String")]
     pub address: SocketAddr,
     /// Whether it speaks TLS.
     pub tls: bool,
 }
 
 /// A route and its upstream.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RouteInfo {
     /// The route's name.
     pub name: Arc<str>,
@@ -62,7 +65,8 @@ pub struct RouteInfo {
 }
 
 /// The settings that numbers on the page depend on.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
+#[schemars(rename = "Measure")]
 pub struct Settings {
     /// Fewer tokens after the first frame give no `tps.output`.
     pub min_output_tokens: u64,
@@ -141,10 +145,12 @@ fn url(endpoint: &Endpoint) -> String {
 }
 
 /// What the process is, and whether traffic is welcome just now.
-#[derive(Serialize)]
-struct Now<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "About")]
+pub(in crate::admin) struct Now<'a> {
     #[serde(flatten)]
     about: &'a ProcessInfo,
+    /// Whether traffic is welcome.
     ready: bool,
 }
 

@@ -2,12 +2,13 @@
 
 pub use crate::dialect::Dialect;
 use crate::upstream_facts::UpstreamFacts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What was asked for; the names of the GenAI conventions where those have one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// A conversation's next message.
@@ -41,6 +42,7 @@ pub enum Operation {
     Hash,
     PartialOrd,
     Ord,
+    JsonSchema,
     Serialize,
     Deserialize,
     strum::IntoStaticStr,
@@ -116,7 +118,7 @@ pub struct Segment {
 }
 
 /// Token counts as a provider reported them. Unknown is `None`, never 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     /// All input tokens, those read from a cache or written to it included.
     /// Anthropic and Bedrock report the others alone: what they call input tokens is
@@ -154,7 +156,7 @@ impl Usage {
 
 /// The engine's own measurement of the call, where the body carries one
 /// (llama.cpp's `timings`, Ollama's durations). Kept beside our figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EngineReport {
     /// Prompt tokens evaluated.
     pub prompt_tokens: Option<u64>,
@@ -301,7 +303,9 @@ pub struct Named {
 }
 
 /// What a session is guessed by that nobody names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum SessionGuess {
@@ -321,7 +325,18 @@ impl SessionGuess {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -353,7 +368,18 @@ impl Outcome {
 }
 
 /// Why a call has no `output_tps`. A wrong number is worse than none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum TpsUnavailable {
@@ -387,7 +413,7 @@ impl TpsUnavailable {
 }
 
 /// Where a token count comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The provider's own usage.
@@ -399,7 +425,18 @@ pub enum Source {
 }
 
 /// Where the price of a call comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
@@ -422,11 +459,13 @@ impl CostSource {
 
 /// Everything known of one finished call. The field names are an interface.
 /// Unknown is `null`, never 0. Times are seconds, sizes bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Call")]
 pub struct CallRecord {
     /// Our own id, sorting by start.
     pub id: String,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// The route that matched.
     pub route: String,
@@ -505,7 +544,7 @@ pub struct CallRecord {
     pub frames: u64,
     /// Gaps between such frames over the stall threshold.
     pub stalls: u64,
-    /// The speed within a long stream, in segments of [`SEGMENT_SECONDS`] from its first token.
+    /// The speed within a long stream, in segments of ten seconds from its first token.
     #[serde(default)]
     pub segments: Vec<SpeedSegment>,
     /// Index of the wire event that carried the first generated text.
@@ -536,7 +575,8 @@ impl CallRecord {
 }
 
 /// The token counts of one call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "CallTokens")]
 pub struct Tokens {
     /// o200k_base tokens of the text that came.
     pub normalised: Normalised,
@@ -548,7 +588,7 @@ pub struct Tokens {
 }
 
 /// o200k_base tokens by channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Normalised {
     /// Visible text.
     pub answer: Option<u64>,
@@ -563,7 +603,8 @@ pub struct Normalised {
 }
 
 /// The durations of one call, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "CallSeconds")]
 pub struct Seconds {
     /// first_token − received.
     pub ttft: Option<f64>,
@@ -589,8 +630,8 @@ pub struct Seconds {
 /// Seconds of one [`SpeedSegment`].
 pub const SEGMENT_SECONDS: u64 = 10;
 
-/// A part of a stream, [`SEGMENT_SECONDS`] long but for the last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A part of a stream, ten seconds long but for the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SpeedSegment {
     /// Normalised tokens that came within it, those of the first frame left out.
     pub tokens: u64,
@@ -599,7 +640,8 @@ pub struct SpeedSegment {
 }
 
 /// The speeds of one call, in normalised tokens per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "CallTps")]
 pub struct Tps {
     /// (n − n_first) / (last_token − first_token).
     pub output: Option<f64>,
@@ -621,7 +663,8 @@ pub struct Tps {
 }
 
 /// The body sizes of one call, as forwarded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "CallBytes")]
 pub struct Bytes {
     /// Request body bytes.
     pub request: u64,

@@ -1,11 +1,23 @@
 //! The dialects' identities: one line for each. What a dialect does is in its module of the
 //! crate `wire`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A family of request and response shapes on the wire.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {

@@ -1,11 +1,12 @@
 //! Names with `*` for any run of characters. The case of ASCII letters does not matter:
 //! some upstreams take a model's name in any.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A name, or several by `*`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(String);
 

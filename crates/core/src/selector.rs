@@ -1,10 +1,11 @@
 //! Which calls are meant, by the names that they have.
 
 use crate::pattern::Pattern;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which calls count. Absent parts match all.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
     /// The workload.

@@ -1,12 +1,13 @@
 //! What the operator says of an upstream's engine and hardware: distinguished in reports, joined to
 //! metrics.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// What the operator says of an upstream's engine and hardware. Calls keep those of their time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamFacts {
     /// Accelerators and how many, such as `8xH100-SXM`.

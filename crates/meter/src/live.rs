@@ -4,6 +4,7 @@ use super::context::CallContext;
 use super::counts::ByChannel;
 use super::route_stats::{InFlight, RouteStats};
 use parking_lot::{Mutex, MutexGuard};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -26,7 +27,8 @@ const MARK_EVERY: Duration = Duration::from_secs(1);
 const MARKS: usize = 7;
 
 /// A stream in flight, as the API gives it. Times are seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Stream")]
 pub struct StreamNow {
     /// The call's id.
     pub id: String,
@@ -43,6 +45,7 @@ pub struct StreamNow {
     /// The agent, by its own name.
     pub agent: Option<String>,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// Since the request head had been read.
     pub seconds: f64,
@@ -57,7 +60,7 @@ pub struct StreamNow {
 }
 
 /// Normalised tokens so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TokensNow {
     /// Visible text.
     pub answer: u64,

@@ -3,6 +3,7 @@
 use super::budget;
 use super::reason::Verdict;
 use super::ring::Sum;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -26,7 +27,7 @@ struct Counts {
 pub struct Months(BTreeMap<String, Counts>);
 
 /// How an objective was kept in a calendar month.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Attainment {
     /// The month, such as `2026-10`; it begins and ends in UTC.
     pub month: String,

@@ -1,5 +1,6 @@
 //! What an event is by an objective, and why: the words of labels.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::call::TpsUnavailable;
 
@@ -27,7 +28,17 @@ impl Verdict {
 
 /// Why an event is what it is.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]

@@ -7,6 +7,7 @@ use super::objective::{Objective, Sli, Weight};
 use super::reason::Verdict;
 use super::tracker::{Alert, Spent, Tracker};
 use super::windows::{Severity, label};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use tokengauge_core::selector::Selector;
 
 /// How one objective stands. Unknown is `null`; what would be infinite is `null` too.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Slo")]
 pub struct Status {
     /// Its name.
     pub name: Arc<str>,
@@ -57,7 +59,7 @@ pub struct Status {
 }
 
 /// A window and how fast the budget was spent in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Burn {
     /// The window, such as `1h`.
     pub window: String,

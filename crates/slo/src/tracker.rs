@@ -8,6 +8,7 @@ use super::reason::{Reason, Verdict};
 use super::ring::{Ring, SavedRing, Sum};
 use super::verdict::{self, Events};
 use super::windows::{Tier, tiers};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,9 +18,10 @@ use std::time::Duration;
 const MAX_SPENT: usize = 50;
 
 /// A call that spent budget, with what leads to its trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Spent {
     /// When, RFC 3339, UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// The call's id.
     pub call: String,
@@ -50,7 +52,7 @@ pub struct OpenSlice {
 }
 
 /// A tier and whether it fires.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Alert {
     /// The pair of windows.
     #[serde(flatten)]

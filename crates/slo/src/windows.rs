@@ -1,6 +1,7 @@
 //! The windows that alerts look at, as data: those of the SRE workbook's multiwindow,
 //! multi-burn-rate alerts, at any length of the budget's period.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
@@ -21,7 +22,17 @@ const NEAR_MAX: f64 = 0.9;
 
 /// How loud an alert is.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "lowercase")]
@@ -40,15 +51,17 @@ impl Severity {
 }
 
 /// One pair of windows: the alert fires while the burn rate is above `factor` over both.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Tier {
     /// The severity of its alert.
     pub severity: Severity,
     /// The window that tells that it matters.
     #[serde(serialize_with = "as_label")]
+    #[schemars(with = "String")]
     pub long: Duration,
     /// The window that tells that it still goes on.
     #[serde(serialize_with = "as_label")]
+    #[schemars(with = "String")]
     pub short: Duration,
     /// The burn rate above which it fires.
     pub factor: f64,

@@ -2,16 +2,19 @@
 
 use super::finished::reply;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{Store, ask};
+use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
 use crate::ledger::CapacityRow;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct Capacity {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Capacities {
+    /// Who answered; memory knows the time since the process started.
+    store: StoreName,
+    /// By name.
     upstreams: Vec<CapacityRow>,
 }
 
@@ -23,7 +26,7 @@ pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQue
         let filter = asked.filter((admin.wall)())?;
         let seen = admin.throughput.clone();
         let question = move |store: &Store| {
-            Ok(Capacity {
+            Ok(Capacities {
                 store: store.name(),
                 upstreams: store.capacity(&filter, seen.as_deref())?,
             })

@@ -2,20 +2,22 @@
 
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{Span, Store, ask};
+use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history;
 use crate::ledger::{
-    Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionQuery, SessionRow, SessionSort,
-    Tasks, Timeseries,
+    Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
+    SessionSort, Tasks, Timeseries,
 };
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
+use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
@@ -59,10 +61,13 @@ pub(super) const OF_GROUPS: [&str; 1] = ["by"];
 /// The parameters of time series alone.
 pub(super) const OF_TIMESERIES: [&str; 2] = ["step", "metric"];
 
-#[derive(Serialize)]
-struct Calls {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Calls {
+    /// Who answered.
+    store: StoreName,
+    /// A page of them, the newest first.
     calls: Vec<CallRecord>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
@@ -84,10 +89,13 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
     .await
 }
 
-#[derive(Serialize)]
-struct Sessions {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Sessions {
+    /// Who answered.
+    store: StoreName,
+    /// A page of them.
     sessions: Vec<SessionRow>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
@@ -118,8 +126,30 @@ pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQue
     .await
 }
 
-/// One session with a page of its calls: its members, `calls` being the calls, and
-/// `total_calls` how many there are.
+/// A session and a page of its calls.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "SessionDetail", transform = calls_are_a_list)]
+pub(super) struct SessionAndCalls {
+    #[serde(flatten)]
+    detail: SessionDetail,
+    /// How many finished calls it has.
+    total_calls: u64,
+    /// Who answered.
+    store: StoreName,
+}
+
+/// A session has a number of calls, a session and its calls has the calls under this name.
+fn calls_are_a_list(schema: &mut Schema) {
+    if let Some(properties) = schema.get_mut("properties") {
+        properties["calls"] = json!({
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/WaterfallCall"},
+            "description": "A page of its calls, in the order of their starts.",
+        });
+    }
+}
+
+/// One session with a page of its calls.
 pub(super) async fn session(
     State(admin): State<Admin>,
     path: Result<Path<String>, PathRejection>,
@@ -137,12 +167,14 @@ pub(super) async fn session(
             return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
         };
         detail.session.in_flight = under_way(&admin).get(&id).copied().unwrap_or(0);
-        let total = detail.session.calls;
-        let mut answer = serde_json::to_value(detail)
-            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        answer["total_calls"] = total.into();
-        answer["store"] = store.into();
-        Ok(answer)
+        let answer = SessionAndCalls {
+            total_calls: detail.session.calls,
+            store,
+            detail,
+        };
+        // As a value, in which the list of calls takes the place of their number.
+        serde_json::to_value(answer)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     })
     .await
 }
@@ -158,9 +190,11 @@ fn under_way(admin: &Admin) -> HashMap<String, u64> {
     sessions
 }
 
-#[derive(Serialize)]
-struct TasksOf {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Tasks")]
+pub(super) struct TasksOf {
+    /// Who answered.
+    store: StoreName,
     #[serde(flatten)]
     span: Times,
     #[serde(flatten)]
@@ -188,9 +222,14 @@ pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery)
 }
 
 /// What of the time asked for is kept.
-#[derive(Clone, Serialize)]
+#[derive(Clone, JsonSchema, Serialize)]
 struct Times {
+    /// From when on calls are in it: what was asked for, or when the oldest call that is kept
+    /// began; null without calls.
+    #[schemars(extend("format" = "date-time"))]
     since: Option<String>,
+    /// Until when: what was asked for, or now; null without calls.
+    #[schemars(extend("format" = "date-time"))]
     until: Option<String>,
 }
 
@@ -206,9 +245,11 @@ impl Times {
 
 /// A page of groups, and the time that they are of.
 struct GroupPage {
-    store: &'static str,
+    /// Who answered.
+    store: StoreName,
     span: Times,
     rows: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
@@ -236,12 +277,15 @@ impl GroupPage {
     }
 }
 
-#[derive(Serialize)]
-struct Models {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Models {
+    /// Who answered.
+    store: StoreName,
     #[serde(flatten)]
     span: Times,
+    /// A page of them, those with most calls first.
     models: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
@@ -259,12 +303,15 @@ pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery
     .await
 }
 
-#[derive(Serialize)]
-struct Workloads {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Workloads {
+    /// Who answered.
+    store: StoreName,
     #[serde(flatten)]
     span: Times,
+    /// A page of them, those with most calls first.
     workloads: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
@@ -282,18 +329,22 @@ pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQu
     .await
 }
 
-#[derive(Serialize)]
-struct Groups {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Groups {
+    /// Who answered.
+    store: StoreName,
     #[serde(flatten)]
     span: Times,
+    /// A page of them, those with most calls first.
     groups: Vec<NamedGroup>,
+    /// Names the next page; null where this is the last.
     next_cursor: Option<String>,
 }
 
 /// The calls that have all of `by` in common.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct NamedGroup {
+    /// What they have in common, by dimension; null for calls without it.
     by: BTreeMap<&'static str, Option<String>>,
     #[serde(flatten)]
     row: GroupRow,
@@ -344,9 +395,13 @@ async fn one_dimension(
     ask(admin, question).await
 }
 
-#[derive(Serialize)]
-struct Series {
-    store: &'static str,
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Timeseries")]
+pub(super) struct Series {
+    /// Who answered.
+    store: StoreName,
+    /// What the percentiles are of.
+    #[schemars(extend("enum" = ["tps", "ttft"]))]
     metric: &'static str,
     #[serde(flatten)]
     timeseries: Timeseries,

@@ -9,6 +9,7 @@ use crate::slo::Status;
 use crate::throughput::{Rates, Which};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The parameters of streams.
@@ -17,18 +18,20 @@ pub(super) const OF_STREAMS: [&str; 7] = [
 ];
 
 /// The calls under way.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Streams {
     /// How many are meant, beyond the limit, too.
     total: usize,
     /// The output of all that are meant, however many are listed.
     tokens_per_second: Rates,
+    /// The newest of them.
     streams: Vec<StreamNow>,
 }
 
 /// How every objective stands.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Slos {
+    /// In the order of the configuration.
     slos: Vec<Status>,
 }
 

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -14,14 +15,18 @@ pub(crate) struct Problem {
     parameter: Option<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Problem")]
+pub(super) struct Body<'a> {
+    /// What is wrong.
     error: Error<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Error<'a> {
+    /// The HTTP status.
     status: u16,
+    /// What happened and what to do.
     message: &'a str,
     /// The parameter at fault.
     #[serde(skip_serializing_if = "Option::is_none")]

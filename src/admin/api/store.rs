@@ -11,6 +11,8 @@ use crate::ledger::{
 };
 use crate::meter::{FinishedCall, RecentCalls};
 use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -62,12 +64,22 @@ pub(super) async fn ask<T: Send + 'static>(
     }
 }
 
+/// Who answers.
+#[derive(Clone, Copy, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Store")]
+pub(super) enum StoreName {
+    /// The last finished calls, in memory.
+    Memory,
+    /// The ledger.
+    Ledger,
+}
+
 impl Store {
-    /// The word for it.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> StoreName {
         match self {
-            Store::Memory(_) => "memory",
-            Store::Ledger(_) => "ledger",
+            Store::Memory(_) => StoreName::Memory,
+            Store::Ledger(_) => StoreName::Ledger,
         }
     }
 

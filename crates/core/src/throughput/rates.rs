@@ -3,6 +3,7 @@
 use super::ring::READ;
 use super::{Lane, Place, Throughput};
 use crate::observer::MAX_MEASURE_DELAY;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,7 +43,8 @@ impl Which {
 
 /// Tokens per second of all streams together, whole answers spread over the time in which they
 /// were generated. Up to the last whole second of which everything is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Throughput")]
 pub struct Rates {
     /// Over the last 10 seconds.
     pub now: f64,
@@ -55,7 +57,8 @@ pub struct Rates {
 }
 
 /// Tokens per second of whole answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "SpreadThroughput")]
 pub struct SpreadRates {
     /// Over the last 10 seconds.
     pub now: f64,

@@ -1,18 +1,22 @@
-//! `/api/v1/openapi.json`: the API for programs. Written by hand beside the code, since
-//! the domain's types shall not know it: a test holds its paths to the router's, another
-//! its parameters and its schemas to what is answered.
+//! The API for programs, `/api/v1/openapi.json`: schemas come from the types that are answered,
+//! their descriptions from the comments there.
 
 mod parameters;
 mod schemas;
-mod words;
 
-use super::finished::{OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, reply};
-use super::live::OF_STREAMS;
+use super::capacity::Capacities;
+use super::finished::{
+    Calls, Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls,
+    Sessions, TasksOf, Workloads, reply,
+};
+use super::live::{OF_STREAMS, Slos, Streams};
+use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
+use crate::admin::process_info::Now;
 use axum::extract::RawQuery;
 use axum::response::Response;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use words::{count, instant, list, maybe, number, object, of, text};
 
 /// A path of the API and what it answers.
 struct Operation {
@@ -20,7 +24,15 @@ struct Operation {
     id: &'static str,
     summary: &'static str,
     parameters: &'static [&'static [&'static str]],
-    answer: Value,
+    answer: Answer,
+}
+
+/// What an operation answers.
+enum Answer {
+    /// JSON of this schema.
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// A stream of server-sent events.
+    Events,
 }
 
 /// The document.
@@ -34,10 +46,14 @@ pub(super) async fn openapi(RawQuery(query): RawQuery) -> Response {
 
 /// The document.
 pub(super) fn document() -> Value {
-    let paths = operations().into_iter().map(|operation| {
-        let path = operation.path.to_owned();
-        (path, json!({ "get": described(operation) }))
-    });
+    let mut schemas = schemas::generator();
+    let paths: Map<String, Value> = operations()
+        .into_iter()
+        .map(|operation| {
+            let path = operation.path.to_owned();
+            (path, json!({ "get": described(operation, &mut schemas) }))
+        })
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -51,22 +67,30 @@ pub(super) fn document() -> Value {
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
-        "paths": paths.collect::<Map<_, _>>(),
+        "paths": paths,
         "components": {
             "securitySchemes": {"bearer": {
                 "type": "http", "scheme": "bearer",
                 "description": "The token of [admin]. Where none is configured, none is asked for.",
             }},
-            "schemas": schemas::all(),
+            "schemas": schemas.take_definitions(true),
         },
     })
 }
 
-fn described(operation: Operation) -> Value {
+fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     let names = operation.parameters.iter().copied().flatten();
     let mut parameters: Vec<Value> = names.map(|name| parameters::query(name)).collect();
+    let answer = match operation.answer {
+        Answer::Json(schema) => in_json(schema(schemas)),
+        Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+    };
+    let mut problem = |description: &str| {
+        let body = schemas.subschema_for::<Body<'_>>();
+        json!({"description": description, "content": in_json(body)})
+    };
     let mut responses = json!({
-        "200": {"description": "The answer.", "content": operation.answer},
+        "200": {"description": "The answer.", "content": answer},
         "400": problem("A parameter breaks a rule; the message names both."),
         "401": problem("The token of [admin] is missing or wrong."),
         "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
@@ -83,45 +107,9 @@ fn described(operation: Operation) -> Value {
     })
 }
 
-fn problem(description: &str) -> Value {
-    json!({"description": description, "content": in_json(of("Problem"))})
-}
-
-fn in_json(schema: Value) -> Value {
+fn in_json(schema: Schema) -> Value {
     json!({"application/json": {"schema": schema}})
 }
-
-/// A page of rows under `name`.
-fn page(name: &'static str, row: &str) -> Value {
-    in_json(object(&[
-        ("store", of("Store"), "Who answered."),
-        (name, list(of(row)), "A page of rows."),
-        (
-            "next_cursor",
-            maybe(text()),
-            "Names the next page; null where this is the last.",
-        ),
-    ]))
-}
-
-/// The same for groups, with the time that they are of.
-fn group_page(name: &'static str, row: &str) -> Value {
-    in_json(object(&[
-        ("store", of("Store"), "Who answered."),
-        ("since", maybe(instant()), SINCE),
-        ("until", maybe(instant()), UNTIL),
-        (name, list(of(row)), "A page of rows."),
-        (
-            "next_cursor",
-            maybe(text()),
-            "Names the next page; null where this is the last.",
-        ),
-    ]))
-}
-
-const SINCE: &str = "From when on calls are in it: what was asked for, or when the oldest call that \
-                     is kept began; null without calls.";
-const UNTIL: &str = "Until when: what was asked for, or now; null without calls.";
 
 fn operations() -> Vec<Operation> {
     let operation = |path, id, summary, parameters, answer| Operation {
@@ -137,122 +125,84 @@ fn operations() -> Vec<Operation> {
             "about",
             "What the process is and where agents reach it.",
             &[],
-            in_json(of("About")),
+            Answer::Json(SchemaGenerator::subschema_for::<Now<'_>>),
         ),
         operation(
             "/api/v1/calls",
             "calls",
             "Finished calls, the newest first.",
             &[&FILTERS, &PAGING],
-            page("calls", "Call"),
+            Answer::Json(SchemaGenerator::subschema_for::<Calls>),
         ),
         operation(
             "/api/v1/sessions",
             "sessions",
             "Sessions with a call that matches, summed up over all their calls.",
             &[&FILTERS, &OF_SESSIONS, &PAGING],
-            page("sessions", "Session"),
+            Answer::Json(SchemaGenerator::subschema_for::<Sessions>),
         ),
         operation(
             "/api/v1/sessions/{id}",
             "session",
             "One session and its calls as a waterfall.",
             &[&PAGING],
-            in_json(of("SessionDetail")),
+            Answer::Json(SchemaGenerator::subschema_for::<SessionAndCalls>),
         ),
         operation(
             "/api/v1/tasks",
             "tasks",
             "How long sessions took from their first call to their last, of those whose last call so far ended within the time.",
             &[&FILTERS],
-            in_json(object(&[
-                ("store", of("Store"), "Who answered."),
-                ("since", maybe(instant()), SINCE),
-                ("until", maybe(instant()), UNTIL),
-                ("tasks", count(), "Such sessions."),
-                ("per_minute", maybe(number()), "The same a minute."),
-                (
-                    "seconds",
-                    object(&[
-                        ("p50", maybe(number()), "The median."),
-                        ("p95", maybe(number()), "5 % took longer."),
-                        ("mean", maybe(number()), "The mean."),
-                    ]),
-                    "How long they took.",
-                ),
-            ])),
+            Answer::Json(SchemaGenerator::subschema_for::<TasksOf>),
         ),
         operation(
             "/api/v1/models",
             "models",
             "Calls by model, those with most calls first.",
             &[&FILTERS, &PAGING],
-            group_page("models", "Group"),
+            Answer::Json(SchemaGenerator::subschema_for::<Models>),
         ),
         operation(
             "/api/v1/workloads",
             "workloads",
             "Calls by workload, those with most calls first.",
             &[&FILTERS, &PAGING],
-            group_page("workloads", "Group"),
+            Answer::Json(SchemaGenerator::subschema_for::<Workloads>),
         ),
         operation(
             "/api/v1/groups",
             "groups",
             "Calls by anything they have in common, those with most calls first.",
             &[&FILTERS, &OF_GROUPS, &PAGING],
-            group_page("groups", "NamedGroup"),
+            Answer::Json(SchemaGenerator::subschema_for::<Groups>),
         ),
         operation(
             "/api/v1/timeseries",
             "timeseries",
             "Percentiles over time, by when calls began; at most 1000 points.",
             &[&FILTERS, &OF_TIMESERIES],
-            in_json(of("Timeseries")),
+            Answer::Json(SchemaGenerator::subschema_for::<Series>),
         ),
         operation(
             "/api/v1/capacity",
             "capacity",
             "What each upstream gave at which number of calls at once; of the filters times and upstream count.",
             &[&FILTERS],
-            in_json(object(&[
-                (
-                    "store",
-                    of("Store"),
-                    "Who answered; memory knows the time since the process started.",
-                ),
-                ("upstreams", list(of("Capacity")), "By name."),
-            ])),
+            Answer::Json(SchemaGenerator::subschema_for::<Capacities>),
         ),
         operation(
             "/api/v1/streams",
             "streams",
             "Calls under way, the newest first.",
             &[&OF_STREAMS],
-            in_json(object(&[
-                (
-                    "total",
-                    count(),
-                    "How many there are, beyond the limit, too.",
-                ),
-                (
-                    "tokens_per_second",
-                    of("Throughput"),
-                    "The output of all of them together, however many are listed.",
-                ),
-                ("streams", list(of("Stream")), "The newest of them."),
-            ])),
+            Answer::Json(SchemaGenerator::subschema_for::<Streams>),
         ),
         operation(
             "/api/v1/slos",
             "slos",
             "How every objective stands.",
             &[],
-            in_json(object(&[(
-                "slos",
-                list(of("Slo")),
-                "In the order of the configuration.",
-            )])),
+            Answer::Json(SchemaGenerator::subschema_for::<Slos>),
         ),
         operation(
             "/api/v1/events",
@@ -260,14 +210,14 @@ fn operations() -> Vec<Operation> {
             "What happens, as it happens: events `streams` (as /api/v1/streams, at most one a second), `call` \
              (a finished call), `slos` (every 5 s), `lost` (how many events this listener was too slow for).",
             &[],
-            json!({"text/event-stream": {"schema": {"type": "string"}}}),
+            Answer::Events,
         ),
         operation(
             "/api/v1/openapi.json",
             "openapi",
             "This document.",
             &[],
-            in_json(json!({"type": "object"})),
+            Answer::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         ),
     ]
 }

@@ -1,33 +1,30 @@
-//! The schemas of what is answered.
+//! How types become schemas of the document.
 
-mod call;
-mod finished;
-mod live;
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::Value;
 
-use super::words::{object, of, words};
-use serde_json::{Value, json};
-
-/// All of them by name.
-pub(super) fn all() -> Value {
-    let mut all = json!({
-        "Problem": object(&[("error", of("Error"), "What is wrong.")]),
-        "Error": {
-            "type": "object",
-            "properties": {
-                "status": {"type": "integer", "minimum": 400, "maximum": 599},
-                "message": {"type": "string", "description": "What happened and what to do."},
-                "parameter": {"type": "string", "description": "The parameter at fault."},
-            },
-            "required": ["status", "message"],
-            "additionalProperties": false,
-        },
-        "Store": words(&["memory", "ledger"]),
-    });
-    for (name, schema) in [call::schemas(), finished::schemas(), live::schemas()].concat() {
-        all[name] = schema;
-    }
-    all
+/// Makes schemas of what types are written as, under `#/components/schemas`.
+pub(super) fn generator() -> SchemaGenerator {
+    let mut settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.definitions_path = "/components/schemas".into();
+    settings.with_transform(tidy).into_generator()
 }
 
-/// Schemas by name.
-type Named = Vec<(&'static str, Value)>;
+/// Objects have no other members than those named; a choice of words is one enumeration, as
+/// generators of clients want it.
+fn tidy(schema: &mut Schema) {
+    transform_subschemas(&mut tidy, schema);
+    if schema.get("properties").is_some() {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    }
+    let choice = schema.get("oneOf").and_then(Value::as_array);
+    let words: Option<Vec<Value>> =
+        choice.and_then(|any| any.iter().map(|word| word.get("const").cloned()).collect());
+    if let Some(words) = words {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), words.into());
+    }
+}

@@ -1,17 +1,21 @@
 //! What a query answers: the rows of the API. Unknown is `null`, never 0. Instants are
 //! RFC 3339 with milliseconds in UTC, durations seconds, costs US dollars.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::call::Outcome;
 
 /// A session, summed up over all its calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Session")]
 pub struct SessionRow {
     /// The session, as the agent named it.
     pub id: String,
     /// When its first call began.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// When its last call ended.
+    #[schemars(extend("format" = "date-time"))]
     pub last_at: String,
     /// Calls that have ended.
     pub calls: u64,
@@ -44,7 +48,7 @@ pub struct SessionRow {
 }
 
 /// Tokens of several calls: the provider's counts where it reported them, else our own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TokenSums {
     /// Input, that from a cache included.
     pub input: Option<u64>,
@@ -57,7 +61,7 @@ pub struct TokenSums {
 }
 
 /// Where the time of a session went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionSeconds {
     /// From the start of its first call to the end of its last.
     pub wall: f64,
@@ -70,7 +74,7 @@ pub struct SessionSeconds {
 }
 
 /// How fast a session was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionTps {
     /// Tokens while decoding over the seconds of decoding, of calls with a decode speed.
     pub output: Option<f64>,
@@ -78,7 +82,7 @@ pub struct SessionTps {
 
 /// The tasks of a time. A session is one task, from the start of its first call to the end of
 /// its last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Tasks {
     /// Sessions whose last call so far ended within the time.
     pub tasks: u64,
@@ -89,7 +93,7 @@ pub struct Tasks {
 }
 
 /// How long tasks took, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TaskSeconds {
     /// The median.
     pub p50: Option<f64>,
@@ -100,7 +104,7 @@ pub struct TaskSeconds {
 }
 
 /// A session and a page of its calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionDetail {
     /// Its sums, over all its calls.
     #[serde(flatten)]
@@ -112,11 +116,12 @@ pub struct SessionDetail {
 }
 
 /// A call within its session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaterfallCall {
     /// The call.
     pub id: String,
     /// When it began.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// Seconds from the session's start.
     pub offset: f64,
@@ -154,7 +159,7 @@ pub struct WaterfallCall {
 }
 
 /// A part of a call's time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Phase {
     /// The phase.
     pub name: PhaseName,
@@ -165,7 +170,7 @@ pub struct Phase {
 }
 
 /// What happens in a part of a call's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseName {
     /// Until an upstream connection is ready.
@@ -186,7 +191,8 @@ pub enum PhaseName {
 }
 
 /// Calls that have a model or a workload in common.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Group")]
 pub struct GroupRow {
     /// The model or the workload; `null` for calls without.
     pub name: Option<String>,
@@ -220,7 +226,8 @@ pub struct GroupRow {
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Speeds")]
 pub struct SpeedRow {
     /// The median.
     pub p50: Option<f64>,
@@ -239,7 +246,8 @@ pub struct SpeedRow {
 }
 
 /// Times to first token in seconds, within 1 %.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Latencies")]
 pub struct LatencyRow {
     /// The median.
     pub p50: Option<f64>,
@@ -256,7 +264,7 @@ pub struct LatencyRow {
 }
 
 /// Calls whose decode speed is of one class; counted exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Band {
     /// Tokens per second, this included.
     pub from: f64,
@@ -267,7 +275,7 @@ pub struct Band {
 }
 
 /// Percentiles over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Timeseries {
     /// Seconds of each point.
     pub step: u64,
@@ -276,9 +284,10 @@ pub struct Timeseries {
 }
 
 /// The calls that began within one step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     /// When the step begins.
+    #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// Calls that have ended.
     pub calls: u64,
@@ -305,7 +314,8 @@ pub struct Point {
 }
 
 /// What an upstream gave at which number of calls at once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Capacity")]
 pub struct CapacityRow {
     /// The upstream.
     pub name: String,
@@ -318,7 +328,7 @@ pub struct CapacityRow {
 }
 
 /// Throughput at one concurrency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CapacityPoint {
     /// Streams under way in the mean of a second, from their requests to their last tokens.
     pub concurrency: u32,
@@ -331,7 +341,7 @@ pub struct CapacityPoint {
 }
 
 /// Where a capacity curve turns flat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Knee {
     /// Calls under way.
     pub concurrency: u32,
