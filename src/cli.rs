@@ -294,30 +294,30 @@ pub enum RulesFormat {
 }
 
 /// A label's value that needs no quoting in PromQL.
-fn job(name: &str) -> Result<String, String> {
+fn job(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || !name.chars().all(sound) {
-        return Err("is made of letters, digits and -_./".into());
+        return Err("is made of letters, digits and -_./");
     }
     Ok(name.to_owned())
 }
 
 /// A label that Prometheus adds to what it scrapes.
-fn grouping(name: &str) -> Result<String, String> {
+fn grouping(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        return Err("is made of letters, digits and _".into());
+        return Err("is made of letters, digits and _");
     }
     if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
-        return Err("is a label of the rules themselves".into());
+        return Err("is a label of the rules themselves");
     }
     Ok(name.to_owned())
 }
 
 /// Whole seconds, and few enough that an hour has several.
-fn resolution(text: &str) -> Result<std::time::Duration, String> {
-    let given = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
+    let given = humantime::parse_duration(text)?;
     if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
         return Err("is whole seconds, from 5s to 10m".into());
     }
@@ -361,6 +361,7 @@ mod tests {
         assert!(
             dialect("klingon")
                 .expect_err("unknown")
+                .to_string()
                 .contains("openai_chat")
         );
     }

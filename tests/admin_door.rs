@@ -242,7 +242,8 @@ fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
     let config = config("token_file = \"/nonexistent/token\"").expect("a file may come later");
     let error = Access::new(&config.admin, Instant::now())
         .err()
-        .expect("no file");
+        .expect("no file")
+        .to_string();
     assert!(
         error.contains("admin.token_file /nonexistent/token: cannot be read"),
         "{error}"
@@ -256,7 +257,10 @@ fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
         tls: Some(missing),
         ..config::Admin::default()
     };
-    let error = Access::new(&admin, Instant::now()).err().expect("no file");
+    let error = Access::new(&admin, Instant::now())
+        .err()
+        .expect("no file")
+        .to_string();
     assert!(
         error.starts_with("admin.tls: /nonexistent/c.pem"),
         "{error}"

@@ -4,7 +4,7 @@ use json_patch::Patch;
 use serde_json::{Value, json};
 use std::path::Path;
 use tokengauge::config::Config;
-use tokengauge::inject::{Asked, Outcome, Settings, inject, patch};
+use tokengauge::inject::{InjectBy, Outcome, Settings, inject, patch};
 
 pub fn fixture(name: &str) -> Value {
     let path = format!(
@@ -22,7 +22,7 @@ pub fn settings(text: &str) -> Settings {
 /// Injects; checks what holds for every pod.
 fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     let before = fixture(name);
-    let (after, warnings) = match inject(&before, Asked::ByPod, settings) {
+    let (after, warnings) = match inject(&before, InjectBy::Annotation, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{name}: {other:?}"),
     };
@@ -32,7 +32,7 @@ fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     json_patch::patch(&mut patched, &patch).expect("it applies");
     assert_eq!(patched, after, "{name}");
     assert_eq!(
-        inject(&after, Asked::Namespace, settings),
+        inject(&after, InjectBy::Namespace, settings),
         Outcome::Left,
         "again"
     );
@@ -174,7 +174,7 @@ fn a_job_ends_although_the_sidecar_does_not_and_is_measured_by_its_own_promises(
         "metadata.annotations['tokengauge.dev/proxy-config']"
     );
     let old = settings("kubernetes_version = \"1.28\"");
-    let outcome = inject(&fixture("job"), Asked::ByPod, &old);
+    let outcome = inject(&fixture("job"), InjectBy::Annotation, &old);
     assert!(
         matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it alive")),
         "{outcome:?}"
@@ -269,18 +269,28 @@ fn ports_that_are_taken_are_left_to_those_who_have_them() {
 
 #[test]
 fn the_hosts_network_is_refused_and_opting_out_is_heard() {
-    let outcome = inject(&fixture("host-network"), Asked::ByPod, &settings(""));
+    let outcome = inject(
+        &fixture("host-network"),
+        InjectBy::Annotation,
+        &settings(""),
+    );
     assert!(
         matches!(&outcome, Outcome::Refused(reason) if reason.contains("host's network")),
         "{outcome:?}"
     );
     let mut pod = fixture("agent");
     pod["metadata"]["annotations"]["tokengauge.dev/inject"] = json!("false");
-    assert_eq!(inject(&pod, Asked::Namespace, &settings("")), Outcome::Left);
+    assert_eq!(
+        inject(&pod, InjectBy::Namespace, &settings("")),
+        Outcome::Left
+    );
     pod["metadata"]["annotations"] = Value::Null;
-    assert_eq!(inject(&pod, Asked::ByPod, &settings("")), Outcome::Left);
+    assert_eq!(
+        inject(&pod, InjectBy::Annotation, &settings("")),
+        Outcome::Left
+    );
     assert!(matches!(
-        inject(&pod, Asked::Namespace, &settings("")),
+        inject(&pod, InjectBy::Namespace, &settings("")),
         Outcome::Injected { .. }
     ));
 }
@@ -396,7 +406,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         for (name, value) in annotations.as_object().expect("a map") {
             pod["metadata"]["annotations"][format!("tokengauge.dev/{name}")] = value.clone();
         }
-        match inject(&pod, Asked::Namespace, &settings("")) {
+        match inject(&pod, InjectBy::Namespace, &settings("")) {
             Outcome::Refused(told) => assert!(told.contains(reason), "{told}"),
             other => panic!("{annotations}: {other:?}"),
         }
@@ -444,7 +454,7 @@ fn only_the_variables_that_are_asked_for_are_set() {
     ] {
         let mut pod = fixture("agent");
         pod["metadata"]["annotations"][format!("tokengauge.dev/{annotation}")] = json!(value);
-        match inject(&pod, Asked::ByPod, &settings("")) {
+        match inject(&pod, InjectBy::Annotation, &settings("")) {
             Outcome::Injected { pod, .. } => {
                 let is_set = |name| variable(&pod, "researcher", name).is_some();
                 assert_eq!(is_set("OPENAI_BASE_URL"), openai, "{annotation}");
@@ -460,7 +470,7 @@ fn the_pods_label_names_its_agent_but_none_in_front_of_an_engine() {
     let label_of = |name: &str, labels: Value, settings: &Settings| {
         let mut pod = fixture(name);
         pod["metadata"]["labels"] = labels;
-        let Outcome::Injected { pod, .. } = inject(&pod, Asked::ByPod, settings) else {
+        let Outcome::Injected { pod, .. } = inject(&pod, InjectBy::Annotation, settings) else {
             panic!("{name} is injected");
         };
         let all = container(&pod, "tokengauge")["env"].as_array().cloned();

@@ -4,7 +4,7 @@ use crate::inject::{fixture, settings};
 use json_patch::Patch;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokengauge::inject::{Asked, Outcome, inject, patch};
+use tokengauge::inject::{InjectBy, Outcome, inject, patch};
 
 /// Any JSON, with the words of pods in it more often than chance would have them.
 fn any_json() -> impl Strategy<Value = Value> {
@@ -80,13 +80,13 @@ fn broken_pod() -> impl Strategy<Value = Value> {
 fn holds(before: &Value) -> Result<(), TestCaseError> {
     for native in ["on", "off"] {
         let settings = settings(&format!("native_sidecar = \"{native}\""));
-        if let Outcome::Injected { pod, .. } = inject(before, Asked::Namespace, &settings) {
+        if let Outcome::Injected { pod, .. } = inject(before, InjectBy::Namespace, &settings) {
             let patch: Patch =
                 serde_json::from_value(Value::Array(patch::diff(before, &pod))).expect("a patch");
             let mut patched = before.clone();
             json_patch::patch(&mut patched, &patch).expect("it applies");
             prop_assert_eq!(&patched, &pod);
-            prop_assert_eq!(inject(&pod, Asked::Namespace, &settings), Outcome::Left);
+            prop_assert_eq!(inject(&pod, InjectBy::Namespace, &settings), Outcome::Left);
         }
     }
     Ok(())

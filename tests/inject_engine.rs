@@ -2,7 +2,7 @@
 
 use crate::inject::{arguments, config, container, fixture, injected, names, settings, variable};
 use serde_json::json;
-use tokengauge::inject::{Asked, Outcome, inject};
+use tokengauge::inject::{InjectBy, Outcome, inject};
 
 #[test]
 fn an_engine_gives_its_ports_name_away_and_keeps_its_probes() {
@@ -80,7 +80,7 @@ fn an_engine_that_moves_is_reached_by_number_too() {
         let mut pod = fixture("vllm-moved");
         pod["spec"]["containers"][0]["args"] = args.clone();
         pod["spec"]["containers"][0]["env"] = env.clone();
-        let outcome = inject(&pod, Asked::ByPod, &settings(""));
+        let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
         assert_eq!(
             matches!(outcome, Outcome::Injected { .. }),
             moved,
@@ -116,7 +116,7 @@ fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
     let mut pod = fixture("vllm");
     let annotations = &mut pod["metadata"]["annotations"];
     annotations["tokengauge.dev/config"] = json!("engine-gauge");
-    let outcome = inject(&pod, Asked::ByPod, &settings(""));
+    let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
     assert!(
         matches!(&outcome, Outcome::Refused(reason) if reason.contains("says everything")),
         "its objectives would be lost: {outcome:?}"
@@ -125,7 +125,7 @@ fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
     annotations
         .expect("a map")
         .shift_remove("tokengauge.dev/slo");
-    match inject(&pod, Asked::ByPod, &settings("")) {
+    match inject(&pod, InjectBy::Annotation, &settings("")) {
         Outcome::Injected { pod, .. } => {
             assert_eq!(
                 pod["spec"]["volumes"][1]["configMap"]["name"],
@@ -140,7 +140,7 @@ fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
     annotations["tokengauge.dev/engine-metrics"] = json!("none");
     let map = annotations.as_object_mut().expect("a map");
     map.shift_remove("tokengauge.dev/config");
-    match inject(&pod, Asked::ByPod, &settings("")) {
+    match inject(&pod, InjectBy::Annotation, &settings("")) {
         Outcome::Injected { pod, .. } => assert!(config(&pod).scrapes.is_empty()),
         other => panic!("{other:?}"),
     }

@@ -4,7 +4,7 @@ use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, Steps};
 use serde_json::{Value, json};
 use tokengauge::config::Config;
-use tokengauge::inject::{Asked, Outcome, Settings, inject};
+use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
 use tokengauge_test_support::http_client::fetch;
 
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
@@ -16,7 +16,7 @@ fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (V
     for (name, value) in annotations {
         pod["metadata"]["annotations"][format!("tokengauge.dev/{name}")] = json!(value);
     }
-    match inject(&pod, Asked::ByPod, settings) {
+    match inject(&pod, InjectBy::Annotation, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{name}: {other:?}"),
     }
@@ -146,13 +146,13 @@ fn annotation_and_setting_say_what_becomes_of_calls() {
     }
     let mut pod = fixture("several");
     pod["metadata"]["annotations"]["tokengauge.dev/on-refused-config"] = json!("open");
-    let outcome = inject(&pod, Asked::ByPod, &pass);
+    let outcome = inject(&pod, InjectBy::Annotation, &pass);
     assert!(
         matches!(&outcome, Outcome::Refused(reason) if reason.contains("`refuse-if-limited`, `pass`, `refuse`")),
         "{outcome:?}"
     );
     let wrong = Settings::parse("on_refused_config = \"open\"").expect_err("unknown");
-    assert!(wrong.contains("refuse-if-limited"), "{wrong}");
+    assert!(wrong.to_string().contains("refuse-if-limited"), "{wrong}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

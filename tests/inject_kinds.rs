@@ -5,7 +5,7 @@ use crate::inject::{fixture, injected, settings};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use tokengauge::inject::{Asked, Outcome, inject};
+use tokengauge::inject::{InjectBy, Outcome, inject};
 
 /// Something was left out, and everything else was written.
 const LEFT_OUT: i32 = 3;
@@ -298,7 +298,7 @@ fn calls_that_pass_by_are_told_of_and_the_pod_says_so_itself() {
     env.extend(
         (0..500).map(|n| json!({ "name": format!("LLM_{n}_É_BASE_URL"), "value": "http://a" })),
     );
-    match inject(&pod, Asked::ByPod, &settings("")) {
+    match inject(&pod, InjectBy::Annotation, &settings("")) {
         Outcome::Injected { pod, .. } => {
             let text = pod["metadata"]["annotations"]["tokengauge.dev/warnings"]
                 .as_str()
@@ -318,7 +318,7 @@ fn windows_is_refused_by_affinity_too() {
     let with = |terms: Value| {
         let mut pod = fixture("agent");
         pod["spec"]["affinity"] = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } });
-        matches!(inject(&pod, Asked::ByPod, &settings("")), Outcome::Refused(reason) if reason.contains("Windows"))
+        matches!(inject(&pod, InjectBy::Annotation, &settings("")), Outcome::Refused(reason) if reason.contains("Windows"))
     };
     let os = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "kubernetes.io/os", "operator": operator, "values": values }] });
     assert!(with(json!([os("In", json!(["windows"]))])));
@@ -339,7 +339,7 @@ fn windows_is_refused_by_affinity_too() {
     let mut pod = fixture("agent");
     pod["spec"]["nodeSelector"] = json!({ "beta.kubernetes.io/os": "windows" });
     assert!(matches!(
-        inject(&pod, Asked::ByPod, &settings("")),
+        inject(&pod, InjectBy::Annotation, &settings("")),
         Outcome::Refused(_)
     ));
 }

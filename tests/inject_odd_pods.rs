@@ -3,17 +3,17 @@
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
-use tokengauge::inject::{Asked, Outcome, Settings, inject};
+use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
 
 fn injected(pod: &Value, settings: &Settings) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Namespace, settings) {
+    match inject(pod, InjectBy::Namespace, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
 }
 
 fn refused(pod: &Value) -> String {
-    match inject(pod, Asked::Namespace, &settings("")) {
+    match inject(pod, InjectBy::Namespace, &settings("")) {
         Outcome::Refused(reason) => reason,
         other => panic!("{other:?}"),
     }
@@ -115,7 +115,10 @@ fn a_composed_configuration_keeps_the_guard_of_its_metrics_and_no_limit_of_a_rou
     let text = format!("base_config = {base:?}\n");
     std::fs::write(&file, &text).expect("written");
     let without = Settings::load(&file).expect_err("no token");
-    assert!(without.contains("admin_token_secret"), "{without}");
+    assert!(
+        without.to_string().contains("admin_token_secret"),
+        "{without}"
+    );
     let secret = "admin_token_secret = { name = \"t\", key = \"token\" }\n";
     std::fs::write(&file, text + secret).expect("written");
     let settings = Settings::load(&file).expect("settings");

@@ -3,7 +3,7 @@
 use crate::inject::{container, fixture, settings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokengauge::inject::{Asked, Outcome, inject};
+use tokengauge::inject::{InjectBy, Outcome, inject};
 
 /// The ports that the sidecar listens on, in the order of its arguments.
 fn ports(pod: &Value) -> Vec<u16> {
@@ -14,7 +14,7 @@ fn ports(pod: &Value) -> Vec<u16> {
 }
 
 fn injected(pod: &Value, text: &str) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Namespace, &settings(text)) {
+    match inject(pod, InjectBy::Namespace, &settings(text)) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
@@ -177,7 +177,7 @@ fn what_the_template_is_in_counts_as_well() {
     let text = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n    \
         rayStartParams: {metrics-export-port: '15464'}\n    \
         template: {spec: {containers: [{name: head, image: 'ray:2'}]}}\n";
-    let all = tokengauge::inject::manifest::inject_all(text, Asked::Namespace, &settings(""));
+    let all = tokengauge::inject::manifest::inject_all(text, InjectBy::Namespace, &settings(""));
     let all = all.expect("manifests");
     let object: Value = serde_saphyr::from_str(&all.text).expect("YAML");
     let chosen = ports(&object["spec"]["headGroupSpec"]["template"]);
@@ -193,7 +193,7 @@ fn a_port_that_is_asked_for_and_taken_is_refused_with_the_place() {
         let mut pod = plain_pod();
         put(&mut pod, place, value.clone());
         pod["metadata"]["annotations"] = json!({ "tokengauge.dev/port": "4000" });
-        match inject(&pod, Asked::Namespace, &settings("")) {
+        match inject(&pod, InjectBy::Namespace, &settings("")) {
             Outcome::Refused(reason) => {
                 let list = place.split('/').nth(2).expect("a list");
                 assert!(
@@ -219,7 +219,7 @@ fn a_program_may_be_pointed_by_hand_at_the_port_that_is_asked_for() {
 fn an_engine_does_not_move_to_a_port_that_is_used() {
     let mut pod = fixture("vllm-moved");
     pod["spec"]["containers"][0]["env"] = json!([{ "name": "VLLM_RPC_PORT", "value": "18000" }]);
-    match inject(&pod, Asked::ByPod, &settings("")) {
+    match inject(&pod, InjectBy::Annotation, &settings("")) {
         Outcome::Refused(reason) => assert!(
             reason.contains("engine-moves-to") && reason.contains("18000"),
             "{reason}"

@@ -3,7 +3,7 @@
 
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
-use tokengauge::inject::{Asked, Outcome, Settings, inject};
+use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
 
 fn pod(annotations: Value, resources: Value) -> Value {
     json!({
@@ -13,7 +13,7 @@ fn pod(annotations: Value, resources: Value) -> Value {
 }
 
 fn injected(pod: &Value, settings: &Settings) -> (Value, Vec<String>) {
-    match inject(pod, Asked::Namespace, settings) {
+    match inject(pod, InjectBy::Namespace, settings) {
         Outcome::Injected { pod, warnings } => (pod, warnings),
         other => panic!("{other:?}"),
     }
@@ -67,7 +67,7 @@ fn quantities_that_cannot_be_are_refused() {
         annotations[format!("tokengauge.dev/{name}")] = json!(value);
         match inject(
             &pod(annotations, json!({})),
-            Asked::Namespace,
+            InjectBy::Namespace,
             &settings(""),
         ) {
             Outcome::Refused(told) => assert!(
@@ -79,14 +79,17 @@ fn quantities_that_cannot_be_are_refused() {
     }
     let both =
         json!({ "tokengauge.dev/memory-request": "1Gi", "tokengauge.dev/memory-limit": "512Mi" });
-    let outcome = inject(&pod(both, json!({})), Asked::Namespace, &settings(""));
+    let outcome = inject(&pod(both, json!({})), InjectBy::Namespace, &settings(""));
     assert!(
         matches!(&outcome, Outcome::Refused(told) if told.contains("above tokengauge.dev/memory-limit")),
         "{outcome:?}"
     );
     let wrong = Settings::parse("resources = { limits = { memory = \"384MB\" } }")
         .expect_err("no quantity");
-    assert!(wrong.contains("resources.limits.memory"), "{wrong}");
+    assert!(
+        wrong.to_string().contains("resources.limits.memory"),
+        "{wrong}"
+    );
 }
 
 /// As the API server tells: every container has limits of both, equal to its requests.
@@ -190,12 +193,12 @@ fn pull_secrets_are_added_behind_the_pods_own() {
     );
     pod["spec"]["imagePullSecrets"] = json!("own");
     assert!(matches!(
-        inject(&pod, Asked::Namespace, &asked),
+        inject(&pod, InjectBy::Namespace, &asked),
         Outcome::Refused(_)
     ));
     for wrong in ["[\"Up per\"]", "[\"\"]"] {
         let told = Settings::parse(&format!("image_pull_secrets = {wrong}")).expect_err(wrong);
-        assert!(told.contains("image_pull_secrets"), "{told}");
+        assert!(told.to_string().contains("image_pull_secrets"), "{told}");
     }
 }
 
@@ -206,7 +209,7 @@ fn in_manifests_it_is_told_that_the_service_accounts_pull_secrets_are_hidden() {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: a, image: a}}]{own}}}\n"
         );
         let asked = settings("image_pull_secrets = [\"registry\"]");
-        tokengauge::inject::manifest::inject_all(&text, Asked::Namespace, &asked)
+        tokengauge::inject::manifest::inject_all(&text, InjectBy::Namespace, &asked)
             .expect("manifests")
             .warnings
     };

@@ -88,13 +88,13 @@ impl Desk {
         self.process.addresses()[0]
     }
 
-    async fn ask(&self, asked: &Asked) -> Got {
+    async fn ask(&self, asked: &InjectBy) -> Got {
         let mut agent = RawConnection::connect(self.address()).await;
         agent.write(asked.bytes()).await;
         Got::read(&mut agent).await
     }
 
-    async fn ask_owned(&self, asked: Asked) -> Got {
+    async fn ask_owned(&self, asked: InjectBy) -> Got {
         self.ask(&asked).await
     }
 
@@ -128,7 +128,7 @@ fn configuration(upstream: SocketAddr, limits: &str) -> String {
 
 /// A request.
 #[derive(Clone)]
-struct Asked {
+struct InjectBy {
     what: String,
     line: String,
     headers: String,
@@ -137,9 +137,9 @@ struct Asked {
     chunked: bool,
 }
 
-impl Asked {
-    fn chat(route: &str, what: &str, headers: &str, body: impl AsRef<[u8]>) -> Asked {
-        Asked {
+impl InjectBy {
+    fn chat(route: &str, what: &str, headers: &str, body: impl AsRef<[u8]>) -> InjectBy {
+        InjectBy {
             what: what.to_owned(),
             line: format!("POST /{route}/v1/chat/completions"),
             headers: headers.to_owned(),
@@ -149,7 +149,7 @@ impl Asked {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let Asked {
+        let InjectBy {
             line,
             headers,
             body,
@@ -217,8 +217,8 @@ fn utf16(text: &str) -> Vec<u8> {
 }
 
 /// Requests for the big model that are read as such, however they are written.
-fn readable(route: &str) -> Vec<Asked> {
-    let chat = |what: &str, headers: &str, body: &[u8]| Asked::chat(route, what, headers, body);
+fn readable(route: &str) -> Vec<InjectBy> {
+    let chat = |what: &str, headers: &str, body: &[u8]| InjectBy::chat(route, what, headers, body);
     let padded = |padding: &str| BIG.replacen('{', &format!("{{{padding}"), 1).into_bytes();
     let mut all = vec![
         chat("plain", JSON, BIG.as_bytes()),
@@ -260,15 +260,15 @@ fn readable(route: &str) -> Vec<Asked> {
             JSON,
             BIG.replace("big-1", " big-1 ").as_bytes(),
         ),
-        Asked {
+        InjectBy {
             chunked: true,
             ..chat("trailers", JSON, BIG.as_bytes())
         },
-        Asked {
+        InjectBy {
             line: format!("PUT /{route}/v1/chat/completions"),
             ..chat("another method", JSON, BIG.as_bytes())
         },
-        Asked {
+        InjectBy {
             line: format!("POST /{route}/v1/chat/completion%73"),
             ..chat("an escape in the path", JSON, BIG.as_bytes())
         },
@@ -298,7 +298,7 @@ fn readable(route: &str) -> Vec<Asked> {
         "v1beta/models%2Fbig-1:generateContent",
         "model/big-1/converse",
     ] {
-        all.push(Asked {
+        all.push(InjectBy {
             line: format!("POST /{route}/{path}"),
             ..chat(path, JSON, SMALL.as_bytes())
         });
@@ -312,7 +312,7 @@ fn readable(route: &str) -> Vec<Asked> {
         "v1/publishers/mistralai/models/x:rawPredict",
         "openai/deployments/x/audio/speech?model=y",
     ] {
-        all.push(Asked {
+        all.push(InjectBy {
             line: format!("POST /{route}/{path}"),
             ..chat(path, JSON, BIG.as_bytes())
         });
@@ -325,12 +325,12 @@ fn readable(route: &str) -> Vec<Asked> {
             r#"{"session":{"type":"realtime","model":"big-1"}}"#,
         ),
     ] {
-        all.push(Asked {
+        all.push(InjectBy {
             line: format!("POST /{route}/{path}"),
             ..chat(path, JSON, body.as_bytes())
         });
     }
-    all.push(Asked {
+    all.push(InjectBy {
         line: format!("POST /{route}/api/chat"),
         ..chat("Ollama, as curl sends it", FORM, BIG.as_bytes())
     });
@@ -339,7 +339,7 @@ fn readable(route: &str) -> Vec<Asked> {
         "content-type: application/json; platform=x\r\n",
         BIG.as_bytes(),
     ));
-    all.push(Asked {
+    all.push(InjectBy {
         line: format!("GET /{route}/v1/realtime?mod%65l=big-1"),
         ..chat("realtime", REALTIME, b"")
     });
@@ -347,8 +347,8 @@ fn readable(route: &str) -> Vec<Asked> {
 }
 
 /// Requests that some upstream reads as one for the big model, and another does not.
-fn unreadable(route: &str) -> Vec<Asked> {
-    let chat = |what: &str, headers: &str, body: &[u8]| Asked::chat(route, what, headers, body);
+fn unreadable(route: &str) -> Vec<InjectBy> {
+    let chat = |what: &str, headers: &str, body: &[u8]| InjectBy::chat(route, what, headers, body);
     let with = |member: &str| SMALL.replacen('{', &format!("{{{member},"), 1).into_bytes();
     let multipart = "content-type: multipart/form-data; boundary=x\r\n";
     let part = "--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nbig-1\r\n--x--\r\n";
@@ -431,7 +431,7 @@ fn unreadable(route: &str) -> Vec<Asked> {
         "openai%5Cdeployments%5Cbig-1/images/generations",
         "openai/deployments/b%C3%ADg-1/chat/completions",
     ] {
-        all.push(Asked {
+        all.push(InjectBy {
             line: format!("POST /{route}/{path}"),
             ..chat(path, JSON, SMALL.as_bytes())
         });
@@ -443,7 +443,7 @@ fn unreadable(route: &str) -> Vec<Asked> {
         ),
         ("messages that name it", "v1/responses"),
     ] {
-        all.push(Asked {
+        all.push(InjectBy {
             line: format!("GET /{route}/{target}"),
             ..chat(what, REALTIME, b"")
         });
@@ -505,7 +505,8 @@ async fn a_quota_by_model_holds_however_the_request_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
     let desk = Desk::start(NONE_OF_BIG).await;
-    let small = |what: &str, headers: &str, body: &[u8]| Asked::chat("refuse", what, headers, body);
+    let small =
+        |what: &str, headers: &str, body: &[u8]| InjectBy::chat("refuse", what, headers, body);
     let long = format!("{{\"x\":\"{}\",{}", "y".repeat(1_500_000), &SMALL[1..]);
     let mut fine = vec![
         small("plain", JSON, SMALL.as_bytes()),
@@ -520,28 +521,28 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             &format!("{JSON}content-encoding: gzip\r\n"),
             &encode("gzip", SMALL.as_bytes()),
         ),
-        Asked {
+        InjectBy {
             chunked: true,
             ..small("trailers", JSON, SMALL.as_bytes())
         },
-        Asked {
+        InjectBy {
             line: "GET /refuse/v1/models".to_owned(),
             ..small("a list of models", "", b"")
         },
         // Azure's clients name the deployment in the path, and often another model.
-        Asked {
+        InjectBy {
             line: "POST /refuse/openai/deployments/my-chat/chat/completions".to_owned(),
             ..small("Azure", JSON, SMALL.as_bytes())
         },
-        Asked {
+        InjectBy {
             line: "POST /refuse/openai/deployments/my-chat/chat/completions".to_owned(),
             ..small("Azure, without a model", JSON, br#"{"messages":[]}"#)
         },
-        Asked {
+        InjectBy {
             line: "POST /refuse/v1beta/models/small:countTokens".to_owned(),
             ..small("count tokens", JSON, br#"{"contents":[]}"#)
         },
-        Asked {
+        InjectBy {
             line: "POST /refuse/api/chat".to_owned(),
             ..small("Ollama, as curl sends it", FORM, SMALL.as_bytes())
         },
@@ -550,11 +551,11 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             "content-type: application/json; platform=x\r\n",
             SMALL.as_bytes(),
         ),
-        Asked {
+        InjectBy {
             line: "GET /refuse/v1/models/big-1".to_owned(),
             ..small("what is known of a model", "", b"")
         },
-        Asked {
+        InjectBy {
             line: "POST /refuse/v1/vector_stores".to_owned(),
             ..small("no model to name", JSON, b"{\"name\":\"x\"}")
         },
@@ -566,7 +567,7 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
         ("embed", r#"{"inputs":["Hi"]}"#),
         ("rerank", r#"{"query":"a","texts":["b"]}"#),
     ] {
-        fine.push(Asked {
+        fine.push(InjectBy {
             line: format!("POST /refuse/{path}"),
             ..small(path, JSON, body.as_bytes())
         });
@@ -591,9 +592,9 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_do() {
     let desk = Desk::start(NONE_OF_BIG).await;
-    let asked = Asked {
+    let asked = InjectBy {
         line: "POST /refuse/v1/messages".to_owned(),
-        ..Asked::chat("refuse", "NaN", JSON, br#"{"model":"small","x":NaN}"#)
+        ..InjectBy::chat("refuse", "NaN", JSON, br#"{"model":"small","x":NaN}"#)
     };
     let got = desk.ask(&asked).await;
     assert_eq!(got.status, 422);
@@ -631,7 +632,7 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
         std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
         let process = Process::start(&file).await;
         let mut agent = RawConnection::connect(process.addresses()[0]).await;
-        let asked = Asked::chat("free", "half", JSON, BIG).bytes();
+        let asked = InjectBy::chat("free", "half", JSON, BIG).bytes();
         let half = asked.len() - BIG.len() / 2;
         agent.write(&asked[..half]).await;
         let mut backend = upstream.accept().await;
@@ -657,12 +658,12 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
     };
     let never = long("small").replace("xxx", "yyyyyyy");
     let got = desk
-        .ask(&Asked::chat("refuse", "more than there is", JSON, never))
+        .ask(&InjectBy::chat("refuse", "more than there is", JSON, never))
         .await;
     assert_eq!(got.status, 422, "{}", got.body);
     // Half of the memory is for bodies that decide: this one takes most of it, and comes fast
     // enough to keep it.
-    let held = Asked::chat("refuse", "held", JSON, long("small")).bytes();
+    let held = InjectBy::chat("refuse", "held", JSON, long("small")).bytes();
     let (beginning, rest) = held.split_at(100_000);
     let mut first = RawConnection::connect(desk.address()).await;
     first.write(beginning).await;
@@ -675,7 +676,7 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
         }
         Got::read(&mut first).await.status
     };
-    let another = |route| desk.ask_owned(Asked::chat(route, "another", JSON, long("big-1")));
+    let another = |route| desk.ask_owned(InjectBy::chat(route, "another", JSON, long("big-1")));
     let (first, counted, refused) = tokio::join!(fast, another("count"), another("refuse"));
     assert_eq!(first, 200);
     for got in [counted, refused] {
@@ -700,7 +701,7 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
     for (size, count) in [(600_000, 3), (200_000, 12)] {
         let body = SMALL.replace("Hi", &"x".repeat(size));
         for _ in 0..count {
-            let asked = Asked::chat("refuse", "slow", JSON, &body).bytes();
+            let asked = InjectBy::chat("refuse", "slow", JSON, &body).bytes();
             let mut agent = RawConnection::connect(desk.address()).await;
             agent.write(&asked[..100_000]).await;
             slow.push(agent);
@@ -716,8 +717,8 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let small = Asked::chat("refuse", "small", JSON, SMALL);
-    let long = Asked::chat("refuse", "long", JSON, long);
+    let small = InjectBy::chat("refuse", "small", JSON, SMALL);
+    let long = InjectBy::chat("refuse", "long", JSON, long);
     let asks = async {
         let began = Instant::now();
         assert_eq!(desk.ask(&small).await.status, 200);
@@ -732,9 +733,9 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
     let limits = "[[quota]]\nname = \"k\"\nper = \"key\"\nrequests_per_minute = 1\n";
     let desk = Desk::start(limits).await;
     let ask = |target: &'static str, headers: &'static str| {
-        let asked = Asked {
+        let asked = InjectBy {
             line: format!("POST {target}"),
-            ..Asked::chat("free", "", headers, BIG)
+            ..InjectBy::chat("free", "", headers, BIG)
         };
         let desk = &desk;
         async move { desk.ask(&asked).await.status }
@@ -770,7 +771,7 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
         b"authorization: AWS4-HMAC-SHA256 XCredential=Z/, Credential=own/x",
         b"sec-websocket-protocol: realtime, openai-insecure-api-key.own",
     ] {
-        let asked = Asked::chat("free", "", "", BIG).bytes();
+        let asked = InjectBy::chat("free", "", "", BIG).bytes();
         let behind = asked
             .windows(2)
             .position(|at| at == b"\r\n")
@@ -873,7 +874,7 @@ block = true
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_by_model_blocks_however_the_request_is_written() {
     let desk = Desk::start(SPENT_BY_TWO).await;
-    let plain = Asked::chat("free", "plain", JSON, BIG);
+    let plain = InjectBy::chat("free", "plain", JSON, BIG);
     for _ in 0..2 {
         assert_eq!(desk.ask(&plain).await.status, 200);
     }
@@ -893,7 +894,7 @@ async fn a_budget_by_model_blocks_however_the_request_is_written() {
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert_eq!(
-        desk.ask(&Asked::chat("free", "small", JSON, SMALL))
+        desk.ask(&InjectBy::chat("free", "small", JSON, SMALL))
             .await
             .status,
         200
@@ -910,9 +911,9 @@ async fn a_budget_by_model_blocks_however_the_request_is_written() {
 async fn a_call_spends_from_the_budgets_of_all_models_that_it_names() {
     let limits = SPENT_BY_TWO.replace("block", "per = \"model\"\nblock");
     let desk = Desk::start(&limits.replace("select = { model = \"big*\" }\n", "")).await;
-    let deployment = |name: &str, body: &str| Asked {
+    let deployment = |name: &str, body: &str| InjectBy {
         line: format!("POST /free/openai/deployments/{name}/chat/completions"),
-        ..Asked::chat("free", "", JSON, body)
+        ..InjectBy::chat("free", "", JSON, body)
     };
     for name in ["a", "b"] {
         assert_eq!(desk.ask(&deployment(name, BIG)).await.status, 200);
@@ -938,8 +939,8 @@ async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
     let desk = Desk::start(budget).await;
     let of_ada = BIG.replacen('{', r#"{"user":"ada","#, 1);
     let gzip = format!("{JSON}content-encoding: gzip\r\n");
-    let packed = Asked::chat("free", "gzip", &gzip, encode("gzip", of_ada.as_bytes()));
-    let broken = Asked::chat("free", "NaN", JSON, of_ada.replacen('{', "{\"x\":NaN,", 1));
+    let packed = InjectBy::chat("free", "gzip", &gzip, encode("gzip", of_ada.as_bytes()));
+    let broken = InjectBy::chat("free", "NaN", JSON, of_ada.replacen('{', "{\"x\":NaN,", 1));
     for (asked, spent) in [(&packed, 0.19), (&broken, 0.39)] {
         for _ in 0..2 {
             assert_eq!(desk.ask(asked).await.status, 200, "{}", asked.what);
@@ -948,9 +949,9 @@ async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
         desk.becomes(spends, spent).await;
         assert_eq!(desk.ask(asked).await.status, 429, "{}", asked.what);
     }
-    let plain = Asked::chat("free", "plain", JSON, &of_ada);
+    let plain = InjectBy::chat("free", "plain", JSON, &of_ada);
     assert_eq!(desk.ask(&plain).await.status, 429, "it is the same user");
-    let other = Asked::chat("free", "bob", JSON, of_ada.replace("ada", "bob"));
+    let other = InjectBy::chat("free", "bob", JSON, of_ada.replace("ada", "bob"));
     assert_eq!(desk.ask(&other).await.status, 200);
 }
 
@@ -963,13 +964,13 @@ async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_en
         )
         .replace("block = true\n", "block = true\nmode = \"shadow\"\n");
     let desk = Desk::start(&shadow).await;
-    let plain = Asked::chat("count", "plain", JSON, BIG);
+    let plain = InjectBy::chat("count", "plain", JSON, BIG);
     for _ in 0..2 {
         assert_eq!(desk.ask(&plain).await.status, 200);
     }
     desk.becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
         .await;
-    let broken = Asked::chat("refuse", "NaN", JSON, BIG.replacen('{', "{\"x\":NaN,", 1));
+    let broken = InjectBy::chat("refuse", "NaN", JSON, BIG.replacen('{', "{\"x\":NaN,", 1));
     for asked in [&plain, &broken] {
         assert_eq!(desk.ask(asked).await.status, 200);
     }

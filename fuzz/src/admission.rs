@@ -7,7 +7,7 @@ use json_patch::Patch;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 use tokengauge::inject::review::Injector;
-use tokengauge::inject::{Asked, Settings};
+use tokengauge::inject::{InjectBy, Settings};
 
 static INJECTORS: LazyLock<[Arc<Injector>; 2]> = LazyLock::new(|| {
     ["on", "off"].map(|native| {
@@ -19,9 +19,9 @@ static INJECTORS: LazyLock<[Arc<Injector>; 2]> = LazyLock::new(|| {
 pub fn run(input: &[u8]) {
     let [how, body @ ..] = input else { return };
     let asked = if how & 1 == 0 {
-        Asked::Namespace
+        InjectBy::Namespace
     } else {
-        Asked::ByPod
+        InjectBy::Annotation
     };
     let injector = &INJECTORS[usize::from(how & 2 != 0)];
     let review = match serde_json::from_slice::<Value>(body) {

@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
         }
     }
     if let Err(reason) = Settings::parse(text) {
-        assert!(!reason.is_empty());
+        assert!(!reason.to_string().is_empty());
     }
     if let Err(unusable) = openslo::read(text) {
         assert!(!unusable.to_string().is_empty());

@@ -1,7 +1,7 @@
 //! Who may come in at the operators' address, and how.
 
 use super::host::Hosts;
-use super::token::{HEADER, Refused, Token};
+use super::token::{HEADER, Refused, Token, TokenFileError};
 use super::{api, health, page};
 use crate::config;
 use axum::extract::{Request, State};
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge_net::tls::Acceptor;
+use tokengauge_net::tls::{self, Acceptor};
 
 /// Who may come in, and how. The default is everybody, without TLS.
 #[derive(Default)]
@@ -26,29 +26,39 @@ pub struct Access {
     pub(super) restricted: bool,
 }
 
+/// Why the operators' address cannot be guarded as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The metrics are to be guarded by a token that there is not.
+    #[error(
+        "admin.metrics_token asks for the token of [admin], and there is none: set `token_file`, or take it out"
+    )]
+    NoToken,
+    /// The token's file cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenFileError),
+    /// Certificate or key cannot be used.
+    #[error("admin.tls: {0}")]
+    Tls(#[from] tls::Invalid),
+}
+
 impl Access {
     /// As configured. Reads the files that it needs, at `now`.
     ///
     /// # Errors
     /// When one of them cannot be used; the text says which and why.
-    pub fn new(admin: &config::Admin, now: Instant) -> Result<Access, String> {
+    pub fn new(admin: &config::Admin, now: Instant) -> Result<Access, AccessError> {
         let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
         let token = admin.token.as_ref().map(|token| Token::new(token, now));
         if admin.metrics_token && admin.token.is_none() {
-            return Err(
-                "admin.metrics_token asks for the token of [admin], and there is none: set \
-                 `token_file`, or take it out"
-                    .to_owned(),
-            );
+            return Err(AccessError::NoToken);
         }
         let hosts = |address: Option<SocketAddr>| Hosts {
             local: address.is_some_and(|address| address.ip().is_loopback()),
             configured: admin.hosts.clone(),
         };
         Ok(Access {
-            tls: tls
-                .map_err(|error| format!("admin.tls: {error}"))?
-                .map(Arc::new),
+            tls: tls?.map(Arc::new),
             token: token.transpose()?.map(Arc::new),
             hosts: hosts(admin.address),
             metrics_token: admin.metrics_token,

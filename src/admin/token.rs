@@ -1,6 +1,6 @@
 //! The bearer token that operators show.
 
-use crate::config::{self, check_token};
+use crate::config::{self, UnfitToken, check_token};
 use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -35,12 +35,28 @@ struct State {
     checked: Instant,
 }
 
+/// A token's file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("admin.token_file {}: {source}", path.display())]
+pub struct TokenFileError {
+    path: PathBuf,
+    source: TokenFileProblem,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum TokenFileProblem {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] std::io::Error),
+    #[error(transparent)]
+    Unfit(#[from] UnfitToken),
+}
+
 impl Token {
     /// Reads the token at `now`.
-    pub(super) fn new(written: &config::Token, now: Instant) -> Result<Token, String> {
+    pub(super) fn new(written: &config::Token, now: Instant) -> Result<Token, TokenFileError> {
         let (file, digest) = match written {
             config::Token::Text(secret) => (None, digest(secret.reveal())),
-            config::Token::File(path) => (Some(path.clone()), read(path)?),
+            config::Token::File(path) => (Some(path.clone()), digest_of_file(path)?),
         };
         let checked = now;
         Ok(Token {
@@ -73,7 +89,7 @@ impl Token {
             && now.saturating_duration_since(state.checked) >= CHECK_EVERY
         {
             state.checked = now;
-            match read(file) {
+            match digest_of_file(file) {
                 Ok(digest) => state.digest = digest,
                 Err(error) => {
                     tracing::warn!(%error, "the admin token cannot be read again: the one before stays in use");
@@ -88,14 +104,20 @@ fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-fn read(path: &Path) -> Result<[u8; 32], String> {
-    let told = |reason: String| format!("admin.token_file {}: {reason}", path.display());
+fn digest_of_file(path: &Path) -> Result<[u8; 32], TokenFileError> {
+    read(path).map_err(|source| TokenFileError {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read(path: &Path) -> Result<[u8; 32], TokenFileProblem> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|error| told(format!("cannot be read: {error}")))?;
-    let read = file.take(MAX_BYTES).read_to_string(&mut text);
-    read.map_err(|error| told(format!("cannot be read: {error}")))?;
+    File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)?;
     let token = text.trim();
-    check_token(token).map_err(told)?;
+    check_token(token)?;
     Ok(digest(token))
 }
 
@@ -157,7 +179,7 @@ mod tests {
         let error = Token::new(&config::Token::File(path.clone()), now).err();
         let error = error.expect("too short");
         assert!(
-            error.contains("at least 16") && !error.contains("short\""),
+            error.to_string().contains("at least 16") && !error.to_string().contains("short\""),
             "{error}"
         );
         std::fs::remove_file(&path).expect("removed");

@@ -60,14 +60,12 @@ pub enum When {
 }
 
 impl When {
-    fn parse(text: &str) -> Result<When, String> {
+    fn parse(text: &str) -> Result<When, &'static str> {
         if let Ok(at) = humantime::parse_rfc3339_weak(text) {
             return Ok(When::At(at));
         }
         let back = humantime::parse_duration(text).map(When::Back);
-        back.map_err(|_| {
-            "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h".to_owned()
-        })
+        back.map_err(|_| "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h")
     }
 
     /// The instant, where it is `now`.
@@ -200,8 +198,7 @@ pub struct ReplayArgs {
     pub gap: std::time::Duration,
 }
 
-pub(super) fn dialect(name: &str) -> Result<Dialect, String> {
+pub(super) fn dialect(name: &str) -> Result<Dialect, serde::de::value::Error> {
     use serde::Deserialize;
-    use serde::de::value::{Error, StrDeserializer};
-    Dialect::deserialize(StrDeserializer::<Error>::new(name)).map_err(|error| error.to_string())
+    Dialect::deserialize(serde::de::value::StrDeserializer::new(name))
 }

@@ -73,17 +73,17 @@ pub struct StatusArgs {
     pub month: Option<String>,
 }
 
-fn month(text: &str) -> Result<String, String> {
+fn month(text: &str) -> Result<String, &'static str> {
     let day = humantime::parse_rfc3339(&format!("{text}-01T00:00:00Z"));
     let day = day.ok().filter(|_| text.len() == "2026-10".len());
     day.map(|_| text.to_owned())
-        .ok_or_else(|| "a month is written as 2026-10".to_owned())
+        .ok_or("a month is written as 2026-10")
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, &'static str> {
     let share = text
         .parse()
         .ok()
         .filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| "a share is above 0 and at most 1, such as 0.99".to_owned())
+    share.ok_or("a share is above 0 and at most 1, such as 0.99")
 }

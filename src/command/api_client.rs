@@ -50,47 +50,87 @@ impl Proxy {
     /// What it answers at `path`.
     ///
     /// # Errors
-    /// Where there is no answer, or another one; the text says why and what to do.
-    pub(super) async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+    /// Where there is no answer, or another one.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         let body = self.text(path).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let url = self.url(path);
-            format!("{url}: {error}; is it a tokengauge of this version?")
+        serde_json::from_slice(&body).map_err(|source| ApiError::Shape {
+            url: self.url(path),
+            source,
         })
     }
 
     /// The same as it came.
     ///
     /// # Errors
-    /// As with [`Proxy::ask`].
-    pub(super) async fn text(&self, path: &str) -> Result<Bytes, String> {
+    /// As with [`Proxy::get`].
+    pub(super) async fn text(&self, path: &str) -> Result<Bytes, ApiError> {
         let url = self.url(path);
         let mut request = Request::get(&url);
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Bytes::new());
-        let request = request.map_err(|error| format!("{url}: {error}"))?;
-        let answer = fetch(request, PATIENCE).await.map_err(|error| {
-            format!("{url}: {error}; is the proxy running there? --admin names its address")
-        })?;
+        let request = match request {
+            Ok(request) => request,
+            Err(source) => return Err(ApiError::Url { url, source }),
+        };
+        let answer = match fetch(request, PATIENCE).await {
+            Ok(answer) => answer,
+            Err(source) => return Err(ApiError::NoAnswer { url, source }),
+        };
         match answer.status.as_u16() {
             200 => Ok(answer.body),
-            401 => Err(format!(
-                "{url}: the proxy wants the token of its [admin], and this is {}: \
-                 --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it",
-                if self.authorization.is_some() {
-                    "another one"
-                } else {
-                    "none"
-                }
-            )),
-            status => Err(format!("{url}: answered {status}{}", reason(&answer.body))),
+            401 if self.authorization.is_some() => Err(ApiError::OtherToken(url)),
+            401 => Err(ApiError::NoToken(url)),
+            status => Err(ApiError::Status {
+                url,
+                status,
+                reason: reason(&answer.body),
+            }),
         }
     }
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+}
+
+/// Why there is nothing from a proxy: the URL, what happened and what to do.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    #[error("{url}: {source}")]
+    Url { url: String, source: http::Error },
+    #[error("{url}: {source}; is the proxy running there? --admin names its address")]
+    NoAnswer { url: String, source: std::io::Error },
+    #[error("{url}: {source}; is it a tokengauge of this version?")]
+    Shape {
+        url: String,
+        source: serde_json::Error,
+    },
+    #[error(
+        "{0}: the proxy wants the token of its [admin], and this is none: \
+         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+    )]
+    NoToken(String),
+    #[error(
+        "{0}: the proxy wants the token of its [admin], and this is another one: \
+         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+    )]
+    OtherToken(String),
+    #[error("{url}: answered {status}{reason}")]
+    Status {
+        url: String,
+        status: u16,
+        reason: String,
+    },
+    /// The thread that polls has ended.
+    #[error("asking ended")]
+    Ended,
+}
+
+impl From<ApiError> for Error {
+    fn from(error: ApiError) -> Error {
+        Error::Failed(error.to_string())
     }
 }
 

@@ -93,7 +93,8 @@ pub(super) fn files(config: &Config) -> Result<(), Error> {
     {
         tls::Acceptor::new(tls).map_err(|error| Error::Configuration(error.to_string()))?;
     }
-    Access::new(&config.admin, Instant::now()).map_err(Error::Configuration)?;
+    Access::new(&config.admin, Instant::now())
+        .map_err(|error| Error::Configuration(error.to_string()))?;
     for route in &config.routes {
         tls::Connector::new(&route.upstream.tls, route.upstream.protocol).map_err(|error| {
             Error::Configuration(format!("upstream {}: {error}", route.upstream.name))

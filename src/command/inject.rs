@@ -7,7 +7,7 @@ use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
 use crate::config::ServerTls;
 use crate::inject::manifest::inject_all;
 use crate::inject::review::{Injector, router};
-use crate::inject::{Asked, Settings};
+use crate::inject::{InjectBy, Settings};
 use crate::output;
 use crate::proxy::Shutdown;
 use std::io::Read;
@@ -22,15 +22,15 @@ const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that
 
 pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
-    let asked = match args.annotated {
-        true => Asked::ByPod,
-        false => Asked::Namespace,
+    let by = match args.annotated {
+        true => InjectBy::Annotation,
+        false => InjectBy::Namespace,
     };
     let mut text = String::new();
     let (mut refused, mut unknown) = (0, 0);
     for (number, file) in args.files.iter().enumerate() {
         let origin = file.display();
-        let manifests = inject_all(&read(file)?, asked, &settings)
+        let manifests = inject_all(&read(file)?, by, &settings)
             .map_err(|error| Error::Failed(format!("{origin}: {error}")))?;
         if number > 0 && !manifests.text.starts_with("---") {
             text.push_str("---\n");
@@ -79,7 +79,9 @@ fn read(file: &Path) -> Result<String, Error> {
 
 fn settings(args: &InjectSettings) -> Result<Settings, Error> {
     let mut settings = match &args.config {
-        Some(file) => Settings::load(file).map_err(Error::Configuration)?,
+        Some(file) => {
+            Settings::load(file).map_err(|error| Error::Configuration(error.to_string()))?
+        }
         None => Settings::default(),
     };
     if let Some(image) = &args.image {

@@ -85,7 +85,8 @@ impl Operators {
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
         prometheus.before_scrape(runtime::figures("admin", beside.handle().clone()));
         Ok(Operators {
-            door: Access::new(&config.admin, Instant::now()).map_err(Error::Configuration)?,
+            door: Access::new(&config.admin, Instant::now())
+                .map_err(|error| Error::Configuration(error.to_string()))?,
             admin: bind(config.admin.address, "--admin")?,
             metrics: bind(config.admin.metrics_address, "--metrics-listen")?,
             beside,

@@ -75,7 +75,7 @@ fn config(args: &RunArgs) -> Result<Config, Error> {
         Some(upstream) => {
             let listen = args.listen.unwrap_or(DEFAULT_LISTEN);
             Config::sidecar(upstream, listen, args.admin.unwrap_or(DEFAULT_ADMIN))
-                .map_err(Error::Configuration)?
+                .map_err(|error| Error::Configuration(error.to_string()))?
         }
         None => super::load(&args.config)?.0,
     };

@@ -42,7 +42,7 @@ pub use crate::meter::settings::{Measure, Workload};
 pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use memory_limit::warn_of as warn_of_memory_limit;
-pub(crate) use operators::check_token;
+pub(crate) use operators::{UnfitToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::text;

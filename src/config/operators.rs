@@ -130,7 +130,7 @@ fn token(
     }
     if let Some(written) = text {
         if let Err(reason) = check_token(written.get_ref()) {
-            problems.at(&written, reason);
+            problems.at(&written, reason.to_string());
         }
         return Some(Token::Text(Secret::new(written.get_ref())));
     }
@@ -141,19 +141,25 @@ fn token(
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
-pub(crate) fn check_token(token: &str) -> Result<(), String> {
+pub(crate) fn check_token(token: &str) -> Result<(), UnfitToken> {
     if token.chars().any(|c| !c.is_ascii_graphic()) {
-        return Err(
-            "a token is printable ASCII without blanks; `openssl rand -hex 32` makes one"
-                .to_owned(),
-        );
+        return Err(UnfitToken::NotPrintable);
     }
     if token.len() < TOKEN_LENGTH {
-        return Err(format!(
-            "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
-        ));
+        return Err(UnfitToken::TooShort);
     }
     Ok(())
+}
+
+/// Why a token is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnfitToken {
+    #[error("a token is printable ASCII without blanks; `openssl rand -hex 32` makes one")]
+    NotPrintable,
+    #[error(
+        "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
+    )]
+    TooShort,
 }
 
 /// Their TLS settings are the upstream's, which are not known yet.

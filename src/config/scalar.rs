@@ -145,20 +145,40 @@ fn quoted(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Reads `http[s]://host[:port][/base/path]`; the reason names what is missing.
-pub(super) fn parse_url(text: &str) -> Result<Endpoint, String> {
-    let uri: Uri = text.parse().map_err(|e| format!("is not a URL: {e}"))?;
+/// Why a text is no URL of an upstream: what follows the text itself in a message.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlError {
+    /// It is no URL at all.
+    #[error("is not a URL: {0}")]
+    Malformed(#[from] http::uri::InvalidUri),
+    /// The scheme is missing or another one.
+    #[error("must start with `http://` or `https://`")]
+    Scheme,
+    /// There is no host.
+    #[error("names no host")]
+    Host,
+    /// There are credentials before the host.
+    #[error("carries a user or a password; keys belong into the agent's headers")]
+    Credentials,
+    /// There is a query.
+    #[error("carries a query; only a base path may follow the host")]
+    Query,
+}
+
+/// Reads `http[s]://host[:port][/base/path]`.
+pub(super) fn parse_url(text: &str) -> Result<Endpoint, UrlError> {
+    let uri: Uri = text.parse()?;
     let scheme = match uri.scheme_str() {
         Some("http") => Scheme::HTTP,
         Some("https") => Scheme::HTTPS,
-        _ => return Err("must start with `http://` or `https://`".into()),
+        _ => return Err(UrlError::Scheme),
     };
-    let authority = uri.authority().ok_or("names no host")?.clone();
+    let authority = uri.authority().ok_or(UrlError::Host)?.clone();
     if authority.as_str().contains('@') {
-        return Err("carries a user or a password; keys belong into the agent's headers".into());
+        return Err(UrlError::Credentials);
     }
     if uri.query().is_some() {
-        return Err("carries a query; only a base path may follow the host".into());
+        return Err(UrlError::Query);
     }
     Ok(Endpoint {
         scheme,

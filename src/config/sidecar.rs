@@ -1,18 +1,32 @@
 //! The configuration that needs no file: one upstream for every path.
 
-use super::scalar::parse_url;
+use super::scalar::{UrlError, parse_url};
 use super::*;
 
+/// `--upstream` is no URL of an upstream.
+#[derive(Debug, thiserror::Error)]
+#[error("--upstream `{upstream}` {source}")]
+pub struct InvalidUpstream {
+    /// As given.
+    pub upstream: String,
+    /// What is wrong with it.
+    pub source: UrlError,
+}
+
 impl Config {
-    /// Everything that arrives at `listen` goes to `upstream`; the reason says what is
-    /// wrong with `upstream` where it is no URL.
+    /// Everything that arrives at `listen` goes to `upstream`.
+    ///
+    /// # Errors
+    /// Where `upstream` is no URL.
     pub fn sidecar(
         upstream: &str,
         listen: SocketAddr,
         admin: SocketAddr,
-    ) -> Result<Config, String> {
-        let endpoint =
-            parse_url(upstream).map_err(|reason| format!("--upstream `{upstream}` {reason}"))?;
+    ) -> Result<Config, InvalidUpstream> {
+        let endpoint = parse_url(upstream).map_err(|source| InvalidUpstream {
+            upstream: upstream.to_owned(),
+            source,
+        })?;
         let name = endpoint.authority.as_str().to_owned();
         let upstream = Arc::new(Upstream::new(&name, vec![endpoint]));
         let route = Route::new("all", upstream);

@@ -32,24 +32,29 @@ pub(crate) fn text(path: &Path) -> Result<String, Invalid> {
     if !yaml {
         return Ok(text);
     }
-    of_values(&text).map_err(|reason| invalid(path, reason))
+    of_values(&text).map_err(|error| invalid(path, error.to_string()))
 }
 
-fn of_values(text: &str) -> Result<String, String> {
-    let values: Values = serde_saphyr::from_str(text)
-        .map_err(|error| format!("is no file of the chart's values: {error}"))?;
+/// Why a file of values gives no configuration.
+#[derive(Debug, thiserror::Error)]
+enum ValuesError {
+    #[error("is no file of the chart's values: {0}")]
+    Unreadable(#[from] serde_saphyr::Error),
+    #[error("config: {0}")]
+    NoToml(#[from] toml::ser::Error),
+    #[error("has no `config`: with these values the chart runs the built-in configuration")]
+    Missing,
+}
+
+fn of_values(text: &str) -> Result<String, ValuesError> {
+    let values: Values = serde_saphyr::from_str(text)?;
     match values.config {
         Some(Written::Text(config)) if !config.trim().is_empty() => {
             let above = text.lines().take_while(|line| !line.starts_with("config:"));
             Ok("\n".repeat(above.count() + 1) + &config)
         }
-        Some(Written::Tables(tables)) if !tables.is_empty() => {
-            toml::to_string(&tables).map_err(|error| format!("config: {error}"))
-        }
-        _ => Err(
-            "has no `config`: with these values the chart runs the built-in configuration"
-                .to_owned(),
-        ),
+        Some(Written::Tables(tables)) if !tables.is_empty() => Ok(toml::to_string(&tables)?),
+        _ => Err(ValuesError::Missing),
     }
 }
 
@@ -100,7 +105,12 @@ mod tests {
     #[test]
     fn values_without_a_configuration_say_so() {
         for yaml in ["mode: gateway\n", "config: \"\"\n", "config: {}\n"] {
-            assert!(of_values(yaml).expect_err(yaml).contains("built-in"));
+            assert!(
+                of_values(yaml)
+                    .expect_err(yaml)
+                    .to_string()
+                    .contains("built-in")
+            );
         }
         assert!(of_values("config: [").is_err());
     }

@@ -2,6 +2,7 @@
 //! have none of their own.
 
 use super::annotations::{Annotations, BaseUrls};
+use super::error::Error;
 use super::lookalikes;
 use super::pod::{List, Pod, is_foreign};
 use super::settings::Settings;
@@ -69,10 +70,13 @@ impl ReachableProviders {
 }
 
 /// Variables that mean the same, by the path that they lead to.
-fn groups<'a>(settings: &'a Settings, wishes: &Annotations) -> BTreeMap<&'a str, Vec<&'a str>> {
+fn groups<'a>(
+    settings: &'a Settings,
+    annotations: &Annotations,
+) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, path) in &settings.base_urls {
-        let wanted = wishes.variables.as_ref();
+        let wanted = annotations.variables.as_ref();
         if wanted.is_none_or(|wanted| wanted.contains(name)) {
             groups.entry(path).or_default().push(name);
         }
@@ -84,19 +88,19 @@ fn groups<'a>(settings: &'a Settings, wishes: &Annotations) -> BTreeMap<&'a str,
 /// for: the provider's name and the URL.
 pub(super) fn taken_over(
     pod: &Pod,
-    wishes: &Annotations,
+    annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, String)>, String> {
+) -> Result<Vec<(String, String)>, Error> {
     let mut taken: Vec<(String, String)> = Vec::new();
-    if wishes.base_urls != BaseUrls::Replace {
+    if annotations.base_urls != BaseUrls::Replace {
         return Ok(taken);
     }
-    let groups = groups(settings, wishes);
+    let groups = groups(settings, annotations);
     for container in pod
         .containers(List::Main)
         .iter()
-        .filter(|c| is_wanted(c, wishes))
+        .filter(|c| is_wanted(c, annotations))
     {
         for (path, names) in &groups {
             let Some(url) = names.iter().find_map(|name| literal(container, name)) else {
@@ -122,14 +126,14 @@ pub(super) fn taken_over(
 /// Points base URLs at the sidecar.
 pub(super) fn point(
     pod: &mut Pod,
-    wishes: &Annotations,
+    annotations: &Annotations,
     settings: &Settings,
     reached: &ReachableProviders,
     warnings: &mut Vec<String>,
-) -> Result<(), String> {
-    check(pod, wishes, settings)?;
-    let groups = groups(settings, wishes);
-    if wishes.base_urls == BaseUrls::None {
+) -> Result<(), Error> {
+    check(pod, annotations, settings)?;
+    let groups = groups(settings, annotations);
+    if annotations.base_urls == BaseUrls::None {
         return Ok(());
     }
     for list in [List::Init, List::Main] {
@@ -145,13 +149,13 @@ pub(super) fn point(
             List::Main => 0,
         };
         for (at, container) in pod.containers_mut(list).iter_mut().enumerate() {
-            if at < unreached && is_wanted(container, wishes) {
+            if at < unreached && is_wanted(container, annotations) {
                 warnings.push(format!(
                     "container {}: it runs before the mesh and the sidecar, so its calls do not come by",
                     container["name"]
                 ));
-            } else if is_wanted(container, wishes) {
-                point_one(container, &groups, wishes, reached, warnings)?;
+            } else if is_wanted(container, annotations) {
+                point_one(container, &groups, annotations, reached, warnings)?;
                 warn_of_lookalikes(container, settings, reached.port, warnings);
             }
         }
@@ -159,27 +163,27 @@ pub(super) fn point(
     Ok(())
 }
 
-fn check(pod: &Pod, wishes: &Annotations, settings: &Settings) -> Result<(), String> {
-    for name in wishes.containers.iter().flatten() {
+fn check(pod: &Pod, annotations: &Annotations, settings: &Settings) -> Result<(), Error> {
+    for name in annotations.containers.iter().flatten() {
         if !pod.has_container(name) {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "{PREFIX}containers: there is no container `{name}`"
-            ));
+            )));
         }
     }
-    for name in wishes.variables.iter().flatten() {
+    for name in annotations.variables.iter().flatten() {
         if !settings.base_urls.contains_key(name) {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "{PREFIX}variables: `{name}` leads to no path; the injector's `base_urls` name one"
-            ));
+            )));
         }
     }
     Ok(())
 }
 
-fn is_wanted(container: &Value, wishes: &Annotations) -> bool {
+fn is_wanted(container: &Value, annotations: &Annotations) -> bool {
     let name = container["name"].as_str().unwrap_or_default();
-    match &wishes.containers {
+    match &annotations.containers {
         Some(wanted) => wanted.iter().any(|wanted| wanted == name),
         None => !is_foreign(container) && name != SIDECAR,
     }
@@ -188,16 +192,17 @@ fn is_wanted(container: &Value, wishes: &Annotations) -> bool {
 fn point_one(
     container: &mut Value,
     groups: &BTreeMap<&str, Vec<&str>>,
-    wishes: &Annotations,
+    annotations: &Annotations,
     reached: &ReachableProviders,
     warnings: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), Error> {
     let who = format!("container {}", container["name"]);
     if !matches!(container["env"], Value::Null | Value::Array(_)) {
-        return Err(format!("{who}: env is no list"));
+        return Err(Error::Refused(format!("{who}: env is no list")));
     }
     let from = container["envFrom"].as_array();
-    let could = from.is_some_and(|from| !from.is_empty()) && wishes.base_urls == BaseUrls::Unset;
+    let could =
+        from.is_some_and(|from| !from.is_empty()) && annotations.base_urls == BaseUrls::Unset;
     let mut pointed = false;
     let mut unsure = false;
     for (path, names) in groups.iter().filter(|(path, _)| reached.knows(path)) {

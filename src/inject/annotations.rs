@@ -1,6 +1,7 @@
 //! What a pod asks for, by annotation. What is misspelt is refused, not guessed.
 
 use super::PREFIX;
+use super::error::Error;
 use super::pod::Pod;
 use super::resources;
 use crate::cli::OnRefusedConfig;
@@ -73,11 +74,11 @@ pub(super) struct Annotations {
     pub(super) base_urls: BaseUrls,
     pub(super) variables: Option<Vec<String>>,
     pub(super) engine: Option<Engine>,
-    pub(super) resources: resources::Asked,
+    pub(super) resources: resources::Overrides,
 }
 
 /// Whether the pod asks for a sidecar, or asks for none.
-pub(super) fn asks(pod: &Pod) -> Result<Option<bool>, String> {
+pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, Error> {
     match pod.annotation("inject") {
         None => Ok(None),
         Some("true" | "enabled") => Ok(Some(true)),
@@ -87,13 +88,13 @@ pub(super) fn asks(pod: &Pod) -> Result<Option<bool>, String> {
 }
 
 impl Annotations {
-    pub(super) fn of(pod: &Pod) -> Result<Annotations, String> {
+    pub(super) fn of(pod: &Pod) -> Result<Annotations, Error> {
         for name in pod.annotations() {
             if !known().any(|known| known == name) && !name.starts_with("slo.") {
-                return Err(format!(
+                return Err(Error::Refused(format!(
                     "there is no annotation {PREFIX}{name}; there are {}",
                     known().collect::<Vec<_>>().join(", ")
-                ));
+                )));
             }
         }
         Ok(Annotations {
@@ -107,7 +108,7 @@ impl Annotations {
             base_urls: base_urls(pod)?,
             variables: list(pod, "variables"),
             engine: engine(pod)?,
-            resources: resources::asked(pod)?,
+            resources: resources::overrides(pod)?,
         })
     }
 
@@ -122,8 +123,8 @@ fn known() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().copied().chain(resources)
 }
 
-fn wrong(name: &str, value: &str, reason: &str) -> String {
-    format!("{PREFIX}{name}: `{value}` {reason}")
+fn wrong(name: &str, value: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Refused(format!("{PREFIX}{name}: `{value}` {reason}"))
 }
 
 fn text(pod: &Pod, name: &str) -> Option<String> {
@@ -138,7 +139,7 @@ fn list(pod: &Pod, name: &str) -> Option<Vec<String>> {
     Some(parts.map(str::to_owned).collect())
 }
 
-fn port(pod: &Pod, name: &str) -> Result<Option<u16>, String> {
+fn port(pod: &Pod, name: &str) -> Result<Option<u16>, Error> {
     let Some(text) = text(pod, name) else {
         return Ok(None);
     };
@@ -149,7 +150,7 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, String> {
 }
 
 /// `URL`, which is OpenAI's, or `NAME=URL` of several.
-fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, String> {
+fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, Error> {
     let all = list(pod, "upstream").unwrap_or_default().into_iter();
     all.map(|one| {
         let bare = one.starts_with("http://") || one.starts_with("https://");
@@ -166,7 +167,7 @@ fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, String> {
     .collect()
 }
 
-fn slos(pod: &Pod) -> Result<Vec<Slo>, String> {
+fn slos(pod: &Pod) -> Result<Vec<Slo>, Error> {
     let presets = list(pod, "slo").unwrap_or_default();
     let mut all: Vec<Slo> = presets.into_iter().map(Slo::Preset).collect();
     for name in pod.annotations() {
@@ -174,28 +175,28 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, String> {
             continue;
         };
         let body = pod.annotation(name).unwrap_or_default();
-        let table = table(body).map_err(|reason| wrong(name, body, &reason))?;
+        let table = table(body).map_err(|error| wrong(name, body, error))?;
         all.push(Slo::Table(slo.to_owned(), table));
     }
     Ok(all)
 }
 
 /// The inside of a table on one line.
-fn table(body: &str) -> Result<toml::Table, String> {
+fn table(body: &str) -> Result<toml::Table, Error> {
     let explain =
         "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));
-    let parsed: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| format!("{explain}: {}", error.message().trim()))?;
+    let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        Error::text(explain, error.message().trim().to_owned())
+    })?;
     // An annotation that closes the table could open others.
     match (parsed.len(), parsed.get("slo")) {
         (1, Some(toml::Value::Table(table))) => Ok(table.clone()),
-        _ => Err(explain.to_owned()),
+        _ => Err(explain.into()),
     }
 }
 
-fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, String> {
+fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, Error> {
     let Some(text) = text(pod, ON_REFUSED_CONFIG) else {
         return Ok(None);
     };
@@ -209,7 +210,7 @@ fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, String> {
     })
 }
 
-fn base_urls(pod: &Pod) -> Result<BaseUrls, String> {
+fn base_urls(pod: &Pod) -> Result<BaseUrls, Error> {
     match text(pod, "base-urls").as_deref() {
         None | Some("unset") => Ok(BaseUrls::Unset),
         Some("over-env-from") => Ok(BaseUrls::OverEnvFrom),
@@ -223,17 +224,21 @@ fn base_urls(pod: &Pod) -> Result<BaseUrls, String> {
     }
 }
 
-fn engine(pod: &Pod) -> Result<Option<Engine>, String> {
+fn engine(pod: &Pod) -> Result<Option<Engine>, Error> {
     let moves_to = port(pod, "engine-moves-to")?;
     let metrics = text(pod, "engine-metrics").unwrap_or_else(|| "/metrics".to_owned());
     let Some(port) = port(pod, "engine-port")? else {
         return match moves_to {
-            Some(_) => Err(format!("{PREFIX}engine-moves-to needs {PREFIX}engine-port")),
+            Some(_) => Err(Error::Refused(format!(
+                "{PREFIX}engine-moves-to needs {PREFIX}engine-port"
+            ))),
             None => Ok(None),
         };
     };
     if moves_to == Some(port) {
-        return Err(format!("{PREFIX}engine-moves-to is where it is already"));
+        return Err(Error::Refused(format!(
+            "{PREFIX}engine-moves-to is where it is already"
+        )));
     }
     if metrics != "none" && !metrics.starts_with('/') {
         return Err(wrong(

@@ -3,6 +3,7 @@
 
 use super::PREFIX;
 use super::annotations::{Annotations, Engine, Slo};
+use super::error::Error;
 use crate::config::Config;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -31,21 +32,21 @@ const MARGIN: u64 = 5;
 /// For a pod whose containers call models. `upstreams` are names and base URLs.
 pub(super) fn agents(
     base: &str,
-    wishes: &Annotations,
+    annotations: &Annotations,
     upstreams: &[(String, String)],
     base_urls: &BTreeMap<String, String>,
     grace: u64,
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let mut table = of_any_place(base)?;
-    for (name, url) in wishes.upstreams.iter().chain(upstreams) {
+    for (name, url) in annotations.upstreams.iter().chain(upstreams) {
         point(&mut table, name, bare(name, url, base_urls));
     }
-    finish(table, wishes, grace)
+    finish(table, annotations, grace)
 }
 
 /// What the sidecar runs by where `text` cannot be used: its upstreams and routes, without
 /// what needs a file or could be unknown to the sidecar's version.
-pub(super) fn fallback(text: &str, grace: u64) -> Result<String, String> {
+pub(super) fn fallback(text: &str, grace: u64) -> Result<String, Error> {
     let whole = of_any_place(text)?;
     let mut table = Table::new();
     table.insert("drain_timeout".to_owned(), drain(grace).into());
@@ -60,17 +61,17 @@ pub(super) fn fallback(text: &str, grace: u64) -> Result<String, String> {
         let all: Vec<Value> = all.map(of).collect();
         table.insert((*list).to_owned(), all.into());
     }
-    toml::to_string(&table).map_err(|error| error.to_string())
+    toml::to_string(&table).map_err(unwritable)
 }
 
 /// For a pod with an engine: everything goes to it.
 pub(super) fn engine(
     base: &str,
-    wishes: &Annotations,
+    annotations: &Annotations,
     engine: &Engine,
     name: &str,
     grace: u64,
-) -> Result<String, String> {
+) -> Result<String, Error> {
     let mut table = of_any_place(base)?;
     // Those of the base speak of its own routes.
     for key in ["workload", "slo"] {
@@ -96,7 +97,7 @@ pub(super) fn engine(
     route.insert("upstream".to_owned(), name.into());
     table.insert("upstream".to_owned(), Value::Array(vec![upstream.into()]));
     table.insert("route".to_owned(), Value::Array(vec![route.into()]));
-    finish(table, wishes, grace)
+    finish(table, annotations, grace)
 }
 
 /// Whether a limit is for routes, upstreams or workloads by their names.
@@ -109,10 +110,10 @@ fn selects_a_place(limit: &Value) -> bool {
     })
 }
 
-fn of_any_place(base: &str) -> Result<Table, String> {
-    let mut table: Table = base
-        .parse()
-        .map_err(|error: toml::de::Error| format!("base_config: {}", error.message().trim()))?;
+fn of_any_place(base: &str) -> Result<Table, Error> {
+    let mut table: Table = base.parse().map_err(|error: toml::de::Error| {
+        Error::text("base_config", error.message().trim().to_owned())
+    })?;
     let admin = table.get("admin").and_then(Value::as_table);
     let guarded = admin.and_then(|admin| admin.get("metrics_token")).cloned();
     for key in OF_A_PLACE {
@@ -126,15 +127,15 @@ fn of_any_place(base: &str) -> Result<Table, String> {
     Ok(table)
 }
 
-fn finish(mut table: Table, wishes: &Annotations, grace: u64) -> Result<String, String> {
+fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<String, Error> {
     table.insert("drain_timeout".to_owned(), drain(grace).into());
-    if let Some(workload) = &wishes.workload {
+    if let Some(workload) = &annotations.workload {
         // One that asks for nothing matches every call, and the first that matches wins.
         let mut every = Table::new();
         every.insert("name".to_owned(), workload.as_str().into());
         list(&mut table, "workload").insert(0, every.into());
     }
-    for slo in &wishes.slos {
+    for slo in &annotations.slos {
         list(&mut table, "slo").push(objective(slo).into());
     }
     if table.contains_key("slo") {
@@ -144,7 +145,7 @@ fn finish(mut table: Table, wishes: &Annotations, grace: u64) -> Result<String, 
         ledger.insert("enabled".to_owned(), false.into());
         table.insert("ledger".to_owned(), ledger.into());
     }
-    let text = toml::to_string(&table).map_err(|error| error.to_string())?;
+    let text = toml::to_string(&table).map_err(unwritable)?;
     match Config::parse(&text, "annotations") {
         Ok(_) => Ok(text),
         Err(invalid) => {
@@ -152,12 +153,16 @@ fn finish(mut table: Table, wishes: &Annotations, grace: u64) -> Result<String, 
             let problems: Vec<String> = problems
                 .map(|problem| format!("{}: {}", problem.key, problem.reason))
                 .collect();
-            Err(format!(
+            Err(Error::Refused(format!(
                 "what the annotations {PREFIX}… ask for is no configuration: {}",
                 problems.join("; ")
-            ))
+            )))
         }
     }
+}
+
+fn unwritable(error: toml::ser::Error) -> Error {
+    Error::text("the sidecar's configuration cannot be written", error)
 }
 
 fn drain(grace: u64) -> String {

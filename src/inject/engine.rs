@@ -8,6 +8,7 @@
 use super::PREFIX;
 use super::annotations::{Annotations, Engine};
 use super::compose;
+use super::error::Error;
 use super::pod::{List, Pod, is_foreign, object};
 use super::settings::Settings;
 use serde_json::{Value, json};
@@ -29,29 +30,29 @@ const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 pub(super) fn front(
     pod: &mut Pod,
     engine: &Engine,
-    wishes: &Annotations,
+    annotations: &Annotations,
     settings: &Settings,
     traffic: u16,
     warnings: &mut Vec<String>,
-) -> Result<EngineSidecar, String> {
-    if !wishes.upstreams.is_empty() {
-        return Err(format!(
+) -> Result<EngineSidecar, Error> {
+    if !annotations.upstreams.is_empty() {
+        return Err(Error::Refused(format!(
             "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
-        ));
+        )));
     }
-    let at = find(pod, engine, wishes)?;
+    let at = find(pod, engine, annotations)?;
     let name = pod.containers(List::Main)[at]["name"].as_str();
     let name = name.unwrap_or("engine").to_owned();
     let base = settings.base.as_deref().unwrap_or(compose::BUILT_IN);
-    let config = compose::engine(base, wishes, engine, &name, pod.grace())?;
+    let config = compose::engine(base, annotations, engine, &name, pod.grace())?;
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
-        return Err(format!(
+        return Err(Error::Refused(format!(
             "container {name}: nothing tells it to listen on {0}, neither `--port {0}` nor a variable PORT; \
              say so there, and {PREFIX}engine-moves-to can change it",
             engine.port
-        ));
+        )));
     }
     let port_name = move_port(container, engine.port, to);
     follow(container, engine.port, port_name.as_deref(), to);
@@ -79,7 +80,7 @@ fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
 }
 
 /// The container that says it listens there; else the one that is named; else the only one.
-fn find(pod: &Pod, engine: &Engine, wishes: &Annotations) -> Result<usize, String> {
+fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, Error> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
         let ports = container["ports"].as_array().into_iter().flatten();
@@ -88,7 +89,7 @@ fn find(pod: &Pod, engine: &Engine, wishes: &Annotations) -> Result<usize, Strin
             .any(|port| port["containerPort"] == engine.port)
     };
     let named = |container: &Value| {
-        let mut names = wishes.containers.iter().flatten();
+        let mut names = annotations.containers.iter().flatten();
         names.any(|name| container["name"] == **name)
     };
     let own: Vec<usize> = (0..all.len()).filter(|at| !is_foreign(&all[*at])).collect();
@@ -98,10 +99,10 @@ fn find(pod: &Pod, engine: &Engine, wishes: &Annotations) -> Result<usize, Strin
         .or_else(|| all.iter().position(named));
     match (found, own.as_slice()) {
         (Some(at), _) | (None, &[at]) => Ok(at),
-        _ => Err(format!(
+        _ => Err(Error::Refused(format!(
             "{PREFIX}engine-port: no container has the port {}; {PREFIX}containers names the engine",
             engine.port
-        )),
+        ))),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Files of manifests: several documents of YAML or JSON. A document that gets no
 //! sidecar stays as it is, to the byte; in one that does, only comments go.
 
+use super::error::Error;
 use super::kinds::{self, Found};
 use super::settings::Settings;
-use super::{Asked, Outcome, PREFIX, inject_template};
+use super::{InjectBy, Outcome, PREFIX, inject_template};
 use serde_json::Value;
 
 /// Of pods that have no pull secrets themselves. Pods that the API server has seen have
@@ -31,26 +32,26 @@ pub struct Manifests {
 ///
 /// # Errors
 /// Where a document cannot be read: which, and why.
-pub fn inject_all(text: &str, asked: Asked, settings: &Settings) -> Result<Manifests, String> {
+pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manifests, Error> {
     let mut all = Manifests::default();
     for (number, document) in documents(text).into_iter().enumerate() {
         let (marker, body) = document;
         all.text.push_str(marker);
         let place = format!("document {}", number + 1);
-        let Some(mut value) = read(body).map_err(|error| format!("{place}: {error}"))? else {
+        let Some(mut value) = read(body).map_err(|error| error.of(&place))? else {
             all.text.push_str(body);
             continue;
         };
         let before = all.injected;
-        object(&mut value, &place, asked, settings, &mut all);
+        object(&mut value, &place, by, settings, &mut all);
         if all.injected == before {
             all.text.push_str(body);
             continue;
         }
         let written = if body.trim_start().starts_with(['{', '[']) {
-            serde_json::to_string_pretty(&value).map_err(|error| error.to_string())? + "\n"
+            serde_json::to_string_pretty(&value).map_err(|error| Error::text(&place, error))? + "\n"
         } else {
-            write(&value).map_err(|error| format!("{place}: {error}"))?
+            write(&value).map_err(|error| Error::text(&place, error))?
         };
         all.text.push_str(&written);
     }
@@ -82,19 +83,19 @@ fn is_marker(line: &str) -> bool {
 }
 
 /// `None` where there is nothing but comments.
-fn read(body: &str) -> Result<Option<Value>, String> {
+fn read(body: &str) -> Result<Option<Value>, Error> {
     let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if body.lines().all(is_empty) {
         return Ok(None);
     }
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     let value: Value = serde_saphyr::from_str_with_options(body, options)
-        .map_err(|error| format!("cannot be read: {error}"))?;
+        .map_err(|error| Error::text("cannot be read", error))?;
     Ok((value.is_object() || value.is_array()).then_some(value))
 }
 
-fn write(value: &Value) -> Result<String, String> {
-    let text = serde_saphyr::to_string(value).map_err(|error| error.to_string())?;
+fn write(value: &Value) -> Result<String, serde_saphyr::ser::Error> {
+    let text = serde_saphyr::to_string(value)?;
     Ok(if text.ends_with('\n') {
         text
     } else {
@@ -103,10 +104,10 @@ fn write(value: &Value) -> Result<String, String> {
 }
 
 /// An object, or a list of them. `place` is what it is called without a name.
-fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all: &mut Manifests) {
+fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all: &mut Manifests) {
     if let Some(items) = items(value) {
         for item in items.iter_mut().filter(|item| item.is_object()) {
-            object(item, place, asked, settings, all);
+            object(item, place, by, settings, all);
         }
         return;
     }
@@ -119,7 +120,7 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
     match kinds::find(value) {
         Found::Nothing => {}
         Found::Unknown(reason) => {
-            if asks(value, asked) {
+            if asks(value, by) {
                 all.unknown.push(format!("{name}: {reason}"));
             }
         }
@@ -128,7 +129,7 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
             pointers,
             missing,
         } => {
-            let missing = missing.iter().filter(|_| asks(value, asked));
+            let missing = missing.iter().filter(|_| asks(value, by));
             let missing = missing.map(|path| format!("{name}: there is no {path}"));
             all.unknown.extend(missing);
             let object = value.clone();
@@ -136,7 +137,7 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
                 let Some(template) = value.pointer_mut(&pointer) else {
                     continue;
                 };
-                let outcome = inject_template(&object, template, kind.ends, asked, settings);
+                let outcome = inject_template(&object, template, kind.ends, by, settings);
                 let name = match kind.is_plain() {
                     true => name.clone(),
                     false => format!("{name}: {}", pointer[1..].replace('/', ".")),
@@ -148,8 +149,8 @@ fn object(value: &mut Value, place: &str, asked: Asked, settings: &Settings, all
 }
 
 /// Whether a sidecar is wanted for an object without a template that says so.
-fn asks(object: &Value, asked: Asked) -> bool {
-    kinds::asks(object).unwrap_or(asked == Asked::Namespace)
+fn asks(object: &Value, by: InjectBy) -> bool {
+    kinds::asks(object).unwrap_or(by == InjectBy::Namespace)
 }
 
 /// What became of a template.

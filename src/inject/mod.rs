@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! settings.rs   what is injected, as the operator says
-//! wishes.rs     what a pod asks for, by annotation
+//! annotations.rs what a pod asks for, by annotation
 //! pod.rs        a pod's parts
 //! compose.rs    a configuration made of what a pod asks for
 //! ports.rs      ports that the pod does not use itself
@@ -25,6 +25,7 @@ mod agents;
 mod annotations;
 mod compose;
 mod engine;
+mod error;
 mod kinds;
 mod lookalikes;
 pub mod manifest;
@@ -39,10 +40,11 @@ mod sidecar;
 
 use agents::ReachableProviders;
 use annotations::Annotations;
+pub use error::Error;
 use pod::Pod;
 use serde_json::Value;
 pub use settings::Settings;
-use sidecar::{Place, Source};
+use sidecar::{Sidecar, Source};
 
 /// Before the name of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
@@ -56,14 +58,13 @@ const MAX_WARNINGS: usize = 1024;
 /// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
 
-/// Who asked for it.
+/// Whose word it takes to put a sidecar into a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Everything around the pod: its namespace, or whoever runs the command. A pod may
-    /// opt out.
+pub enum InjectBy {
+    /// That of its namespace, or of whoever runs the command. A pod may opt out.
     Namespace,
-    /// Nobody but the pod itself can.
-    ByPod,
+    /// That of an annotation of the pod itself.
+    Annotation,
 }
 
 /// What became of a pod.
@@ -83,8 +84,8 @@ pub enum Outcome {
 }
 
 /// Puts the sidecar into a pod.
-pub fn inject(pod: &Value, asked: Asked, settings: &Settings) -> Outcome {
-    inject_template(pod, pod, false, asked, settings)
+pub fn inject(pod: &Value, by: InjectBy, settings: &Settings) -> Outcome {
+    inject_template(pod, pod, false, by, settings)
 }
 
 /// Puts the sidecar into a template of pods, which is a part of `object`. `ends` is
@@ -93,13 +94,13 @@ fn inject_template(
     object: &Value,
     template: &Value,
     ends: bool,
-    asked: Asked,
+    by: InjectBy,
     settings: &Settings,
 ) -> Outcome {
-    match changed(object, template, ends, asked, settings) {
+    match changed(object, template, ends, by, settings) {
         Ok(Some((pod, warnings))) => Outcome::Injected { pod, warnings },
         Ok(None) => Outcome::Left,
-        Err(reason) => Outcome::Refused(reason),
+        Err(error) => Outcome::Refused(error.to_string()),
     }
 }
 
@@ -109,76 +110,59 @@ fn changed(
     object: &Value,
     before: &Value,
     ends: bool,
-    asked: Asked,
+    by: InjectBy,
     settings: &Settings,
-) -> Result<Changed, String> {
+) -> Result<Changed, Error> {
     let mut pod = Pod::new(before.clone())?;
-    let wanted = match annotations::asks(&pod)? {
-        Some(asks) => asks,
-        None => asked == Asked::Namespace,
+    let wanted = match annotations::wants_sidecar(&pod)? {
+        Some(wants) => wants,
+        None => by == InjectBy::Namespace,
     };
     if !wanted || pod.has_container(SIDECAR) {
         return Ok(None);
     }
-    let wishes = Annotations::of(&pod)?;
+    let annotations = Annotations::of(&pod)?;
     let native = settings.native();
     refuse_what_cannot_be(&pod, native, ends)?;
-    if wishes.config.is_some() && wishes.composes() {
+    if annotations.config.is_some() && annotations.composes() {
         return Err(two_sources());
     }
     let mut warnings = Vec::new();
-    let ports = ports::choose(object, &wishes, settings, &mut warnings)?;
-    let mut place = Place {
+    let ports = ports::choose(object, &annotations, settings, &mut warnings)?;
+    let mut sidecar = Sidecar {
         native,
         ports,
         mesh: pod.mesh(),
         resources: resources::of_sidecar(
             &mut pod,
             &settings.resources,
-            &wishes.resources,
+            &annotations.resources,
             &mut warnings,
         )?,
-        on_refused_config: wishes
+        on_refused_config: annotations
             .on_refused_config
             .unwrap_or(settings.on_refused_config),
-        ..Place::default()
+        ..Sidecar::default()
     };
-    let source = match &wishes.engine {
+    let source = match &annotations.engine {
         Some(engine) => {
-            let fronted = engine::front(
-                &mut pod,
+            let front = Front {
                 engine,
-                &wishes,
+                annotations: &annotations,
                 settings,
-                ports.traffic,
-                &mut warnings,
-            )?;
-            place.serves = Some(fronted.port);
-            place.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
-            match &wishes.config {
-                None => Source::Text(fronted.config),
-                Some(name) => Source::ConfigMap {
-                    name: name.clone(),
-                    by_pod: true,
-                },
-            }
-        }
-        None => {
-            let (source, reached) = source(&pod, &wishes, settings, &mut warnings)?;
-            let routes = match &source {
-                Source::BuiltIn => None,
-                Source::ConfigMap { .. } => Some(base(settings)),
-                Source::Text(text) => Some(text.as_str()),
             };
-            let fallback = routes.map(|routes| compose::fallback(routes, pod.grace()));
-            place.fallback = fallback.transpose()?;
-            let reached = reached.at(ports.traffic, native);
-            agents::point(&mut pod, &wishes, settings, &reached, &mut warnings)?;
-            source
+            front.put(&mut pod, &mut sidecar, &mut warnings)?
         }
+        None => serve_agents(
+            &mut pod,
+            &mut sidecar,
+            &annotations,
+            settings,
+            &mut warnings,
+        )?,
     };
     let too_long = |text: &mut String| text.len() > MAX_FALLBACK;
-    if place.fallback.take_if(too_long).is_some() {
+    if sidecar.fallback.take_if(too_long).is_some() {
         warnings.push(format!(
             "its routes are more than {MAX_FALLBACK} bytes, too long for a variable: where its configuration \
              cannot be used, the pod will not start"
@@ -192,7 +176,7 @@ fn changed(
             ports.traffic
         ));
     }
-    sidecar::add(&mut pod, &place, &source, settings)?;
+    sidecar::add(&mut pod, &sidecar, &source, settings)?;
     if !warnings.is_empty() {
         pod.annotate(
             &format!("{PREFIX}{WARNINGS}"),
@@ -200,6 +184,62 @@ fn changed(
         );
     }
     Ok(Some((pod.into_value(), warnings)))
+}
+
+/// A sidecar in front of a container that serves models.
+struct Front<'a> {
+    engine: &'a annotations::Engine,
+    annotations: &'a Annotations,
+    settings: &'a Settings,
+}
+
+impl Front<'_> {
+    fn put(
+        self,
+        pod: &mut Pod,
+        sidecar: &mut Sidecar,
+        warnings: &mut Vec<String>,
+    ) -> Result<Source, Error> {
+        let traffic = sidecar.ports.traffic;
+        let fronted = engine::front(
+            pod,
+            self.engine,
+            self.annotations,
+            self.settings,
+            traffic,
+            warnings,
+        )?;
+        sidecar.serves = Some(fronted.port);
+        sidecar.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
+        Ok(match &self.annotations.config {
+            None => Source::Text(fronted.config),
+            Some(name) => Source::ConfigMap {
+                name: name.clone(),
+                by_pod: true,
+            },
+        })
+    }
+}
+
+/// Points the containers that call models at the sidecar.
+fn serve_agents(
+    pod: &mut Pod,
+    sidecar: &mut Sidecar,
+    annotations: &Annotations,
+    settings: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Source, Error> {
+    let (source, reached) = source(pod, annotations, settings, warnings)?;
+    let routes = match &source {
+        Source::BuiltIn => None,
+        Source::ConfigMap { .. } => Some(base(settings)),
+        Source::Text(text) => Some(text.as_str()),
+    };
+    let fallback = routes.map(|routes| compose::fallback(routes, pod.grace()));
+    sidecar.fallback = fallback.transpose()?;
+    let reached = reached.at(sidecar.ports.traffic, sidecar.native);
+    agents::point(pod, annotations, settings, &reached, warnings)?;
+    Ok(source)
 }
 
 /// What an annotation takes of a text.
@@ -214,32 +254,32 @@ fn bounded(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), String> {
+fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Error> {
     if pod.flag("hostNetwork") {
-        return Err(
-            "the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
+        return Err(Error::Refused("the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
              beside it, or give it a network of its own"
-                .to_owned(),
-        );
+                .to_owned()));
     }
     if pod.is_windows() {
-        return Err("the pod runs on Windows, and there is no image of it".to_owned());
+        return Err(Error::Refused(
+            "the pod runs on Windows, and there is no image of it".to_owned(),
+        ));
     }
     if !native && (ends || pod.ends_by_itself()) {
-        return Err(
+        return Err(Error::Refused(
             "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
              native sidecars need Kubernetes 1.29"
                 .to_owned(),
-        );
+        ));
     }
     Ok(())
 }
 
-fn two_sources() -> String {
-    format!(
+fn two_sources() -> Error {
+    Error::Refused(format!(
         "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
          annotations on upstreams, workload, objectives, and base-urls: replace"
-    )
+    ))
 }
 
 /// The configuration that annotations change.
@@ -250,12 +290,12 @@ fn base(settings: &Settings) -> &str {
 /// Where the configuration comes from, and which base URLs it knows.
 fn source(
     pod: &Pod,
-    wishes: &Annotations,
+    annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<(Source, ReachableProviders), String> {
-    let taken = agents::taken_over(pod, wishes, settings, warnings)?;
-    if let Some(name) = &wishes.config {
+) -> Result<(Source, ReachableProviders), Error> {
+    let taken = agents::taken_over(pod, annotations, settings, warnings)?;
+    if let Some(name) = &annotations.config {
         if !taken.is_empty() {
             return Err(two_sources());
         }
@@ -266,8 +306,8 @@ fn source(
         return Ok((source, ReachableProviders::everything()));
     }
     let base = base(settings);
-    if wishes.composes() || !taken.is_empty() {
-        let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
+    if annotations.composes() || !taken.is_empty() {
+        let text = compose::agents(base, annotations, &taken, &settings.base_urls, pod.grace())?;
         let reached = ReachableProviders::by(&text, taken);
         return Ok((Source::Text(text), reached));
     }
@@ -281,7 +321,8 @@ fn source(
         }
         None => match &settings.base {
             Some(_) => {
-                let text = compose::agents(base, wishes, &taken, &settings.base_urls, pod.grace())?;
+                let text =
+                    compose::agents(base, annotations, &taken, &settings.base_urls, pod.grace())?;
                 let reached = ReachableProviders::by(&text, taken);
                 (Source::Text(text), reached)
             }

@@ -2,6 +2,7 @@
 //! and no list is refused.
 
 use super::PREFIX;
+use super::error::Error;
 use serde_json::{Map, Value, json};
 
 /// Containers of meshes and agents of clusters, which call no models.
@@ -60,7 +61,7 @@ impl List {
 
 impl Pod {
     /// Refuses what has no list of containers.
-    pub(super) fn new(pod: Value) -> Result<Pod, String> {
+    pub(super) fn new(pod: Value) -> Result<Pod, Error> {
         for list in List::BOTH {
             let containers = &pod["spec"][list.key()];
             let strange = match containers {
@@ -69,7 +70,10 @@ impl Pod {
                 _ => true,
             };
             if strange {
-                return Err(format!("spec.{} is no list of containers", list.key()));
+                return Err(Error::Refused(format!(
+                    "spec.{} is no list of containers",
+                    list.key()
+                )));
             }
         }
         for (place, value) in [
@@ -78,13 +82,15 @@ impl Pod {
             ("metadata.labels", &pod["metadata"]["labels"]),
         ] {
             if !value.is_null() && !value.is_object() {
-                return Err(format!("{place} is no map"));
+                return Err(Error::Refused(format!("{place} is no map")));
             }
         }
         let annotations = pod["metadata"]["annotations"].as_object();
         for (name, value) in annotations.into_iter().flatten() {
             if name.starts_with(PREFIX) && !value.is_string() {
-                return Err(format!("{name}: {value} is no text; write \"{value}\""));
+                return Err(Error::Refused(format!(
+                    "{name}: {value} is no text; write \"{value}\""
+                )));
             }
         }
         Ok(Pod(pod))
@@ -193,13 +199,16 @@ impl Pod {
     }
 
     /// Adds a volume.
-    pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), String> {
+    pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), Error> {
         if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
-            return Err("spec.volumes is no list".to_owned());
+            return Err(Error::Refused("spec.volumes is no list".to_owned()));
         }
         let volumes = list_mut(&mut self.0["spec"], "volumes");
         if volumes.iter().any(|known| known["name"] == volume["name"]) {
-            return Err(format!("there is a volume {} already", volume["name"]));
+            return Err(Error::Refused(format!(
+                "there is a volume {} already",
+                volume["name"]
+            )));
         }
         volumes.push(volume);
         Ok(())
@@ -216,10 +225,12 @@ impl Pod {
 
     /// Lets a user without privileges listen below 1024, which the runtimes of many clusters
     /// forbid. Pods under the restricted standard may ask for it.
-    pub(super) fn allow_low_ports(&mut self) -> Result<(), String> {
+    pub(super) fn allow_low_ports(&mut self) -> Result<(), Error> {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
-            return Err("spec.securityContext.sysctls is no list".to_owned());
+            return Err(Error::Refused(
+                "spec.securityContext.sysctls is no list".to_owned(),
+            ));
         }
         object(context).ok_or("spec.securityContext is no map")?;
         let all = list_mut(context, "sysctls");
@@ -230,7 +241,7 @@ impl Pod {
     }
 
     /// Adds secrets by which images are pulled, behind the pod's own.
-    pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), String> {
+    pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), Error> {
         if names.is_empty() {
             return Ok(());
         }
@@ -238,7 +249,9 @@ impl Pod {
             self.0["spec"]["imagePullSecrets"],
             Value::Null | Value::Array(_)
         ) {
-            return Err("spec.imagePullSecrets is no list".to_owned());
+            return Err(Error::Refused(
+                "spec.imagePullSecrets is no list".to_owned(),
+            ));
         }
         let all = list_mut(&mut self.0["spec"], "imagePullSecrets");
         for name in names {

@@ -6,6 +6,7 @@
 
 use super::PREFIX;
 use super::annotations::Annotations;
+use super::error::Error;
 use super::settings::Settings;
 use serde_json::Value;
 use std::fmt::Write;
@@ -39,17 +40,20 @@ pub(super) struct Ports {
 /// object that has its template.
 pub(super) fn choose(
     object: &Value,
-    wishes: &Annotations,
+    annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<Ports, String> {
+) -> Result<Ports, Error> {
     let mut used = UsedPorts::of(object);
-    let moves_to = wishes.engine.as_ref().and_then(|engine| engine.moves_to);
+    let moves_to = annotations
+        .engine
+        .as_ref()
+        .and_then(|engine| engine.moves_to);
     if let Some(port) = moves_to {
         check_asked(object, "engine-moves-to", port)?;
         used.insert(port);
     }
-    if let Some(port) = wishes.port {
+    if let Some(port) = annotations.port {
         check_asked(object, "port", port)?;
         used.insert(port);
     }
@@ -58,7 +62,7 @@ pub(super) fn choose(
         settings.metrics_port,
         settings.admin_port,
     ];
-    let mut free = |at: usize, what: &str| -> Result<u16, String> {
+    let mut free = |at: usize, what: &str| -> Result<u16, Error> {
         let wanted = defaults[at];
         let port = next_free(&used, wanted, &defaults)
             .ok_or_else(|| format!("no port is free for {what}: the pod mentions all of them"))?;
@@ -72,11 +76,11 @@ pub(super) fn choose(
         }
         Ok(port)
     };
-    let traffic = match (&wishes.engine, wishes.port) {
+    let traffic = match (&annotations.engine, annotations.port) {
         (Some(engine), Some(_)) if engine.moves_to.is_some() => {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
-            ));
+            )));
         }
         (Some(engine), None) if engine.moves_to.is_some() => engine.port,
         (_, Some(port)) => port,
@@ -104,12 +108,12 @@ fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
 
 /// Refuses a port that is asked for by annotation and used by the pod. A URL may have it:
 /// that is how a program is pointed at the sidecar by hand.
-fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), String> {
+fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Error> {
     let taken = |mention: &Mention| mention.ports.contains(&port) && !mention.is_client_url;
     match find(object, taken) {
-        Some(place) => Err(format!(
+        Some(place) => Err(Error::Refused(format!(
             "{PREFIX}{annotation}: {port} may be in use already ({place}); name another port"
-        )),
+        ))),
         None => Ok(()),
     }
 }

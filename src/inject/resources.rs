@@ -5,6 +5,7 @@
 //! <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
 use super::PREFIX;
+use super::error::Error;
 use super::pod::{List, Pod, object};
 use super::quantity::Quantity;
 use serde_json::{Value, json};
@@ -41,11 +42,11 @@ impl Part {
 }
 
 /// What the annotations of a pod set: which half, of which resource, and the quantity.
-pub(super) type Asked = Vec<(Part, &'static str, String)>;
+pub(super) type Overrides = Vec<(Part, &'static str, String)>;
 
 /// Reads the annotations.
-pub(super) fn asked(pod: &Pod) -> Result<Asked, String> {
-    let mut all = Asked::new();
+pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
+    let mut all = Overrides::new();
     for (annotation, part, name) in ANNOTATIONS {
         let Some(text) = pod.annotation(annotation) else {
             continue;
@@ -61,10 +62,10 @@ pub(super) fn asked(pod: &Pod) -> Result<Asked, String> {
             )
         })?;
         if *name == "memory" && quantity < LEAST_MEMORY {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "{PREFIX}{annotation}: `{text}` is less than {}, which tokengauge needs",
                 LEAST_MEMORY.bytes()
-            ));
+            )));
         }
         all.push((*part, name, text.to_owned()));
     }
@@ -72,15 +73,15 @@ pub(super) fn asked(pod: &Pod) -> Result<Asked, String> {
 }
 
 /// Checks the operator's.
-pub(super) fn check(resources: &Value) -> Result<(), String> {
+pub(super) fn check(resources: &Value) -> Result<(), Error> {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {
             let value = &resources[part.key()][name];
             if !value.is_null() && Quantity::of(value).is_none() {
-                return Err(format!(
+                return Err(Error::Refused(format!(
                     "resources.{}.{name}: {value} is no quantity above 0 such as `250m` or `512Mi`",
                     part.key()
-                ));
+                )));
             }
         }
     }
@@ -92,19 +93,19 @@ pub(super) fn check(resources: &Value) -> Result<(), String> {
 pub(super) fn of_sidecar(
     pod: &mut Pod,
     base: &Value,
-    asked: &Asked,
+    overrides: &Overrides,
     warnings: &mut Vec<String>,
-) -> Result<Value, String> {
+) -> Result<Value, Error> {
     let mut resources = base.clone();
-    for (part, name, text) in asked {
+    for (part, name, text) in overrides {
         put(&mut resources, *part, name, json!(text));
     }
     for name in COUNTED {
-        fit(&mut resources, name, asked)?;
+        fit(&mut resources, name, overrides)?;
     }
     if is_guaranteed(pod) {
         for (name, least) in GUARANTEED {
-            equal(&mut resources, name, least, asked, warnings);
+            equal(&mut resources, name, least, overrides, warnings);
         }
     }
     grow(pod, &resources);
@@ -127,14 +128,14 @@ fn put(resources: &mut Value, part: Part, name: &str, value: Value) {
     }
 }
 
-fn is_asked(asked: &Asked, part: Part, name: &str) -> bool {
-    asked
+fn is_set(overrides: &Overrides, part: Part, name: &str) -> bool {
+    overrides
         .iter()
         .any(|(of, known, _)| *of == part && *known == name)
 }
 
 /// An API server refuses a request above its limit: the one that nobody asked for follows.
-fn fit(resources: &mut Value, name: &str, asked: &Asked) -> Result<(), String> {
+fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), Error> {
     let both = (
         quantity(resources, Part::Requests, name),
         quantity(resources, Part::Limits, name),
@@ -143,13 +144,13 @@ fn fit(resources: &mut Value, name: &str, asked: &Asked) -> Result<(), String> {
         return Ok(());
     }
     let (from, to) = match (
-        is_asked(asked, Part::Requests, name),
-        is_asked(asked, Part::Limits, name),
+        is_set(overrides, Part::Requests, name),
+        is_set(overrides, Part::Limits, name),
     ) {
         (true, true) => {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "{PREFIX}{name}-request is above {PREFIX}{name}-limit"
-            ));
+            )));
         }
         (true, false) => (Part::Requests, Part::Limits),
         _ => (Part::Limits, Part::Requests),
@@ -192,15 +193,15 @@ fn equal(
     resources: &mut Value,
     name: &str,
     least: &str,
-    asked: &Asked,
+    overrides: &Overrides,
     warnings: &mut Vec<String>,
 ) {
     let request = get(resources, Part::Requests, name).cloned();
-    let requested = is_asked(asked, Part::Requests, name);
+    let requested = is_set(overrides, Part::Requests, name);
     let value = match get(resources, Part::Limits, name).cloned() {
         Some(limit) => {
             // A limit of the operator's gives way to a request of the pod's own.
-            if requested && !is_asked(asked, Part::Limits, name) {
+            if requested && !is_set(overrides, Part::Limits, name) {
                 request.unwrap_or(limit)
             } else {
                 if requested && request.as_ref() != Some(&limit) {

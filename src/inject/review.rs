@@ -1,7 +1,8 @@
 //! An AdmissionReview (admission.k8s.io/v1), and the server that answers them.
 
+use super::error::Error;
 use super::settings::Settings;
-use super::{Asked, Outcome, inject, patch};
+use super::{InjectBy, Outcome, inject, patch};
 use crate::admin::{Share, Shares, Source};
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
@@ -66,13 +67,13 @@ impl Injector {
     ///
     /// # Errors
     /// Where it is no review; the text says what is missing.
-    pub fn answer(&self, body: &[u8], asked: Asked) -> Result<Value, String> {
+    pub fn answer(&self, body: &[u8], by: InjectBy) -> Result<Value, Error> {
         let Review {
             uid,
             namespace,
             pod: before,
         } = read(body).inspect_err(|_| self.count("unreadable"))?;
-        let outcome = inject(&before, asked, &self.settings);
+        let outcome = inject(&before, by, &self.settings);
         let id = Identity::of(&before, &namespace);
         let mut response = json!({ "uid": uid, "allowed": true });
         match outcome {
@@ -130,30 +131,30 @@ struct Review {
     pod: Value,
 }
 
-fn read(body: &[u8]) -> Result<Review, String> {
+fn read(body: &[u8]) -> Result<Review, Error> {
     // Each value but the first stands behind one of these.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
-        return Err(format!(
+        return Err(Error::Refused(format!(
             "this may have {values} values, and no pod has more than {MAX_VALUES}"
-        ));
+        )));
     }
     let mut review: Value =
-        serde_json::from_slice(body).map_err(|error| format!("this is no JSON: {error}"))?;
+        serde_json::from_slice(body).map_err(|error| Error::text("this is no JSON", error))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
     if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
-        return Err(format!(
+        return Err(Error::Refused(format!(
             "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
-        ));
+        )));
     }
     let mut request = review["request"].take();
     let uid = request["uid"].as_str().ok_or("the request has no uid")?;
     let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
-        return Err(format!(
+        return Err(Error::Refused(format!(
             "the request is about a {}; only pods are injected",
             request["kind"]["kind"]
-        ));
+        )));
     }
     let namespace = request["namespace"].as_str().unwrap_or_default();
     Ok(Review {
@@ -217,10 +218,10 @@ fn shortened(text: &str) -> String {
 /// may ask themselves; health and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
     let around = |State(injector): State<Arc<Injector>>, request: Request| async move {
-        respond(injector, request, Asked::Namespace).await
+        respond(injector, request, InjectBy::Namespace).await
     };
     let by_pod = |State(injector): State<Arc<Injector>>, request: Request| async move {
-        respond(injector, request, Asked::ByPod).await
+        respond(injector, request, InjectBy::Annotation).await
     };
     Router::new()
         .route("/mutate", post(around))
@@ -231,7 +232,7 @@ pub fn router(injector: Arc<Injector>) -> Router {
         .with_state(injector)
 }
 
-async fn respond(injector: Arc<Injector>, request: Request, asked: Asked) -> Response {
+async fn respond(injector: Arc<Injector>, request: Request, by: InjectBy) -> Response {
     let source = request.extensions().get::<Source>().copied();
     let room = &injector.room;
     let (body, _room) = match whole(request.into_body(), |more| room.take(source, more)).await {
@@ -241,7 +242,7 @@ async fn respond(injector: Arc<Injector>, request: Request, asked: Asked) -> Res
     let _turn = injector.turns.wait(source).await;
     let theirs = Arc::clone(&injector);
     // It may take long, and others' health checks are not to wait for it.
-    let answer = tokio::task::spawn_blocking(move || answer(&theirs, &body, asked));
+    let answer = tokio::task::spawn_blocking(move || answer(&theirs, &body, by));
     let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
     answer.await.unwrap_or_else(|_| failed())
 }
@@ -271,12 +272,12 @@ fn no_room() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
 }
 
-fn answer(injector: &Injector, body: &[u8], asked: Asked) -> Response {
-    match injector.answer(body, asked) {
+fn answer(injector: &Injector, body: &[u8], by: InjectBy) -> Response {
+    match injector.answer(body, by) {
         Ok(review) => axum::Json(review).into_response(),
-        Err(reason) => {
-            tracing::warn!(reason, "a review could not be read");
-            (StatusCode::BAD_REQUEST, reason + "\n").into_response()
+        Err(error) => {
+            tracing::warn!(reason = %error, "a review could not be read");
+            (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is injected, as the operator says: a file of TOML, every key with a default.
 
+use super::error::Error;
 use crate::cli::OnRefusedConfig;
 use serde::Deserialize;
 use serde_json::Value;
@@ -64,13 +65,15 @@ impl Bind {
 }
 
 impl TryFrom<String> for Bind {
-    type Error = String;
+    type Error = Error;
 
-    fn try_from(text: String) -> Result<Bind, String> {
+    fn try_from(text: String) -> Result<Bind, Error> {
         match text.as_str() {
             "*" => Ok(Bind::All),
             address => address.parse().map(Bind::Address).map_err(|_| {
-                format!("bind: `{address}` is neither `*` nor an IP address such as `0.0.0.0`")
+                Error::Refused(format!(
+                    "bind: `{address}` is neither `*` nor an IP address such as `0.0.0.0`"
+                ))
             }),
         }
     }
@@ -176,21 +179,22 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, with the file's name.
-    pub fn load(path: &Path) -> Result<Settings, String> {
-        let failed = |path: &Path, error| format!("{}: cannot be read: {error}", path.display());
+    pub fn load(path: &Path) -> Result<Settings, Error> {
+        let failed =
+            |path: &Path, error| Error::text(format!("{}: cannot be read", path.display()), error);
         let text = std::fs::read_to_string(path).map_err(|error| failed(path, error))?;
         let mut settings =
-            Settings::parse(&text).map_err(|reason| format!("{}: {reason}", path.display()))?;
+            Settings::parse(&text).map_err(|error| error.of(path.display().to_string()))?;
         if let Some(base) = &settings.base_config {
             let text = std::fs::read_to_string(base).map_err(|error| failed(base, error))?;
             let origin = base.display().to_string();
             let config = crate::config::Config::parse(&text, &origin);
-            let config = config.map_err(|invalid| invalid.to_string())?;
+            let config = config.map_err(|invalid| Error::Refused(invalid.to_string()))?;
             if config.admin.metrics_token && settings.admin_token_secret.is_none() {
-                return Err(format!(
+                return Err(Error::Refused(format!(
                     "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",
                     path.display()
-                ));
+                )));
             }
             settings.base = Some(text);
         }
@@ -201,7 +205,7 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, with the line.
-    pub fn parse(text: &str) -> Result<Settings, String> {
+    pub fn parse(text: &str) -> Result<Settings, Error> {
         let mut settings: Settings = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
                 let before = text.get(..span.start).unwrap_or_default();
@@ -221,48 +225,50 @@ impl Settings {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Error> {
         if let Some(version) = &self.kubernetes_version
             && minor(version).is_none()
         {
-            return Err(format!(
+            return Err(Error::Refused(format!(
                 "kubernetes_version `{version}` is no version such as `1.31`"
-            ));
+            )));
         }
         let mut ports = [self.traffic_port, self.metrics_port, self.admin_port];
         ports.sort_unstable();
         if ports[0] == 0 || ports[0] == ports[1] || ports[1] == ports[2] {
-            return Err(
+            return Err(Error::Refused(
                 "traffic_port, metrics_port and admin_port must be three ports above 0".to_owned(),
-            );
+            ));
         }
         for name in &self.image_pull_secrets {
             if !is_name(name) {
-                return Err(format!(
+                return Err(Error::Refused(format!(
                     "image_pull_secrets: `{name}` is no name of a Secret"
-                ));
+                )));
             }
         }
         if let Some(secret) = &self.admin_token_secret
             && (!is_name(&secret.name) || secret.key.is_empty())
         {
-            return Err(
+            return Err(Error::Refused(
                 "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
-            );
+            ));
         }
         for (name, path) in &self.base_urls {
             if !path.starts_with('/') || path.ends_with('/') {
-                return Err(format!(
+                return Err(Error::Refused(format!(
                     "base_urls.{name}: `{path}` must be a path such as `/openai/v1`"
-                ));
+                )));
             }
         }
         if !self.resources.is_object() {
-            return Err("resources is a table of `requests` and `limits`".to_owned());
+            return Err(Error::Refused(
+                "resources is a table of `requests` and `limits`".to_owned(),
+            ));
         }
         super::resources::check(&self.resources)?;
         if self.image.trim().is_empty() {
-            return Err("image names none".to_owned());
+            return Err(Error::Refused("image names none".to_owned()));
         }
         Ok(())
     }
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
-        let wrong = |text: &str| Settings::parse(text).expect_err(text);
+        let wrong = |text: &str| Settings::parse(text).expect_err(text).to_string();
         assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
         assert!(wrong("traffic_port = 15464").contains("three ports"));
         assert!(wrong("bind = \"all\"").contains("neither `*` nor an IP address"));

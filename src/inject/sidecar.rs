@@ -1,6 +1,7 @@
 //! The container and its volumes.
 
 use super::compose::STATE;
+use super::error::Error;
 use super::pod::{List, Pod, takes_network};
 use super::ports::Ports;
 use super::settings::Settings;
@@ -26,7 +27,7 @@ const TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
 /// Where the sidecar is and who connects to it.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct Sidecar {
     pub(super) native: bool,
     pub(super) ports: Ports,
     /// Whether a mesh's proxy is between the kubelet and us.
@@ -58,10 +59,10 @@ pub(super) enum Source {
 /// Adds the sidecar and everything it needs.
 pub(super) fn add(
     pod: &mut Pod,
-    place: &Place,
+    sidecar: &Sidecar,
     source: &Source,
     settings: &Settings,
-) -> Result<(), String> {
+) -> Result<(), Error> {
     if let Some(volume) = volume(source) {
         pod.add_volume(volume)?;
     }
@@ -70,15 +71,15 @@ pub(super) fn add(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
     pod.add_pull_secrets(&settings.image_pull_secrets)?;
-    let agent = place.serves.is_none().then(|| agent_label(pod)).flatten();
-    let container = container(place, source, agent.as_deref(), settings);
-    if place.native {
+    let agent = sidecar.serves.is_none().then(|| agent_label(pod)).flatten();
+    let container = container(sidecar, source, agent.as_deref(), settings);
+    if sidecar.native {
         let all = pod.containers_mut(List::Init);
         all.insert(position(all), container);
     } else {
         pod.containers_mut(List::Main).push(container);
     }
-    mark(pod, place, source, settings);
+    mark(pod, sidecar, source, settings);
     Ok(())
 }
 
@@ -107,18 +108,18 @@ fn volume(source: &Source) -> Option<Value> {
 }
 
 /// Labels and annotations: that it is there, its configuration, who may scrape.
-fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
+fn mark(pod: &mut Pod, sidecar: &Sidecar, source: &Source, settings: &Settings) {
     pod.label(&format!("{PREFIX}injected"), "true");
     if let Source::Text(text) = source {
         pod.annotate(&format!("{PREFIX}{CONFIG}"), text);
     }
-    let metrics = place.ports.metrics.to_string();
+    let metrics = sidecar.ports.metrics.to_string();
     if settings.prometheus_annotations && pod.foreign_annotation("prometheus.io/scrape").is_none() {
         pod.annotate("prometheus.io/scrape", "true");
         pod.annotate("prometheus.io/port", &metrics);
         pod.annotate("prometheus.io/path", "/metrics");
     }
-    if place.mesh {
+    if sidecar.mesh {
         // Prometheus and the kubelet have no certificate of the mesh.
         let name = "traffic.sidecar.istio.io/excludeInboundPorts";
         let known = pod.foreign_annotation(name).unwrap_or_default();
@@ -133,13 +134,18 @@ fn mark(pod: &mut Pod, place: &Place, source: &Source, settings: &Settings) {
     }
 }
 
-fn container(place: &Place, source: &Source, agent: Option<&str>, settings: &Settings) -> Value {
+fn container(
+    sidecar: &Sidecar,
+    source: &Source,
+    agent: Option<&str>,
+    settings: &Settings,
+) -> Value {
     let Ports {
         traffic,
         metrics,
         admin,
-    } = place.ports;
-    let listen = match &place.serves {
+    } = sidecar.ports;
+    let listen = match &sidecar.serves {
         Some(_) => settings.bind.at(traffic),
         None => format!("127.0.0.1:{traffic}"),
     };
@@ -161,24 +167,24 @@ fn container(place: &Place, source: &Source, agent: Option<&str>, settings: &Set
     if let Some(policy) = &settings.image_pull_policy {
         container["imagePullPolicy"] = json!(policy);
     }
-    if place.native {
+    if sidecar.native {
         container["restartPolicy"] = json!("Always");
     }
     container["args"] = json!(args);
     if in_folder {
         container["workingDir"] = json!(FOLDER);
     }
-    container["env"] = variables(place, agent, settings);
+    container["env"] = variables(sidecar, agent, settings);
     let mut ports = vec![json!({ "name": METRICS, "containerPort": metrics, "protocol": "TCP" })];
-    ports.extend(place.serves.clone());
+    ports.extend(sidecar.serves.clone());
     container["ports"] = json!(ports);
     for (name, path, more) in PROBES {
-        container[*name] = probe(place, path, more);
+        container[*name] = probe(sidecar, path, more);
     }
-    if !place.native {
+    if !sidecar.native {
         container["lifecycle"] = json!({ "preStop": pause(settings) });
     }
-    container["resources"] = place.resources.clone();
+    container["resources"] = sidecar.resources.clone();
     container["securityContext"] = settings.security_context.clone().unwrap_or_else(restricted);
     container["volumeMounts"] = mounts(source);
     container
@@ -193,7 +199,7 @@ fn agent_label(pod: &Pod) -> Option<String> {
 }
 
 /// The sidecar's own: where it is, for its telemetry, its fallback, and what the operator adds.
-fn variables(place: &Place, agent: Option<&str>, settings: &Settings) -> Value {
+fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
         json!({ "name": "TOKENGAUGE_LOG", "value": settings.log_level }),
@@ -209,11 +215,11 @@ fn variables(place: &Place, agent: Option<&str>, settings: &Settings) -> Value {
         let key = json!({ "name": secret.name, "key": secret.key, "optional": true });
         all.push(json!({ "name": TOKEN, "valueFrom": { "secretKeyRef": key } }));
     }
-    if let Some(fallback) = &place.fallback {
+    if let Some(fallback) = &sidecar.fallback {
         // Kubernetes takes `$$` for `$`, and `$(…)` for a variable.
         let text = fallback.replace('$', "$$");
         all.push(json!({ "name": FALLBACK_CONFIG, "value": text }));
-        let policy = place.on_refused_config;
+        let policy = sidecar.on_refused_config;
         let policy = policy
             .to_possible_value()
             .filter(|_| policy != OnRefusedConfig::default());
@@ -246,10 +252,10 @@ const PROBES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-fn probe(place: &Place, path: &str, more: &str) -> Value {
+fn probe(sidecar: &Sidecar, path: &str, more: &str) -> Value {
     let mut probe: Value = serde_json::from_str(more).expect("written above");
-    let url = format!("http://127.0.0.1:{}{path}", place.ports.metrics);
-    let (way, how) = if place.mesh {
+    let url = format!("http://127.0.0.1:{}{path}", sidecar.ports.metrics);
+    let (way, how) = if sidecar.mesh {
         (
             "exec",
             json!({ "command": [PROGRAM, "probe", url, "--within", "1s"] }),

@@ -19,14 +19,73 @@ const OURS: &str = "tokengauge.dev/";
 pub enum Unusable {
     /// It is no YAML, or not of OpenSLO's shape.
     #[error("is not OpenSLO v1: {0}")]
-    Shape(String),
+    Shape(#[from] serde_saphyr::Error),
+    /// What was made of an objective cannot be written.
+    #[error("cannot be written: {0}")]
+    Unwritten(#[from] serde_saphyr::SerializeError),
+    /// It is of another version.
+    #[error("is not OpenSLO v1: apiVersion is `{0}`, not `{VERSION}`")]
+    Version(String),
     /// An objective says what tokengauge cannot measure.
     #[error("SLO `{slo}`: {reason}")]
     Slo {
         /// Its name.
         slo: String,
         /// What cannot be measured.
-        reason: String,
+        #[source]
+        reason: Unmeasurable,
+    },
+}
+
+/// What of an objective tokengauge cannot measure, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unmeasurable {
+    /// A member that is needed is missing.
+    #[error("its objective has no {0}")]
+    NoMember(&'static str),
+    /// There is no time window.
+    #[error("it has no timeWindow")]
+    NoWindow,
+    /// The window follows a calendar that is not ours.
+    #[error(
+        "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted"
+    )]
+    Calendar,
+    /// Slices without their length or their share.
+    #[error("Timeslices need a {0}")]
+    NoSlice(&'static str),
+    /// A text is no duration of fixed length.
+    #[error(
+        "`{0}` is not a duration such as 5m, 1h or 28d (months and longer have no fixed length)"
+    )]
+    Duration(String),
+    /// An annotation of ours names no indicator.
+    #[error("{OURS}sli is `{0}`, which is no indicator")]
+    Indicator(String),
+    /// An annotation of ours is missing.
+    #[error("{OURS}{0} is missing")]
+    NoAnnotation(&'static str),
+    /// An annotation of ours is no number.
+    #[error("{OURS}{0} is no number")]
+    NoNumber(String),
+    /// An annotation of ours is above what can be counted.
+    #[error("{OURS}{0} is too large")]
+    TooLarge(&'static str),
+    /// Nothing says what is measured.
+    #[error(
+        "it has no thresholdMetric and no annotations of ours: a ratio of counters does not say what is measured"
+    )]
+    NoMetric,
+    /// The query is about series that are not ours.
+    #[error("its query has none of {0}")]
+    Series(String),
+    /// The comparison goes the wrong way.
+    #[error("{sli} can only be promised with op {op}")]
+    Operator {
+        /// The indicator.
+        sli: &'static str,
+        /// The comparison that it can be promised with.
+        op: &'static str,
     },
 }
 
@@ -199,8 +258,7 @@ const SERIES: [(&str, Threshold); 5] = [
 pub fn write(objectives: &[Arc<Objective>]) -> Result<String, Unusable> {
     let mut text = String::new();
     for objective in objectives {
-        let document = serde_saphyr::to_string(&document(objective));
-        let document = document.map_err(|error| Unusable::Shape(error.to_string()))?;
+        let document = serde_saphyr::to_string(&document(objective))?;
         text.push_str("---\n");
         text.push_str(&document);
         if !text.ends_with('\n') {
@@ -319,13 +377,9 @@ fn method(slice: Option<Slice>) -> &'static str {
 /// # Errors
 /// Where the file is not OpenSLO v1, or an SLO of it cannot be measured; names which.
 pub fn read(text: &str) -> Result<Vec<Objective>, Unusable> {
-    let documents: Vec<Document> =
-        serde_saphyr::from_multiple(text).map_err(|error| Unusable::Shape(error.to_string()))?;
+    let documents: Vec<Document> = serde_saphyr::from_multiple(text)?;
     if let Some(other) = documents.iter().find(|one| one.api_version != VERSION) {
-        let version = &other.api_version;
-        return Err(Unusable::Shape(format!(
-            "apiVersion is `{version}`, not `{VERSION}`"
-        )));
+        return Err(Unusable::Version(other.api_version.clone()));
     }
     let mut objectives = Vec::new();
     for document in documents.iter().filter(|one| one.kind == "SLO") {
@@ -344,22 +398,24 @@ pub fn read(text: &str) -> Result<Vec<Objective>, Unusable> {
     Ok(objectives)
 }
 
-fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<Objective, String> {
+fn objective(
+    document: &Document,
+    target: &Target,
+    all: &[Document],
+) -> Result<Objective, Unmeasurable> {
     let (metadata, spec) = (&document.metadata, &document.spec);
     let ours = |key: &str| metadata.annotations.get(&format!("{OURS}{key}")).cloned();
     let share = target
         .target
         .or(target.target_percent.map(|percent| percent / 100.0));
-    let share = share.ok_or("its objective has no target")?;
-    let window = spec.time_window.first().ok_or("it has no timeWindow")?;
+    let share = share.ok_or(Unmeasurable::NoMember("target"))?;
+    let window = spec.time_window.first().ok_or(Unmeasurable::NoWindow)?;
     let utc = |calendar: &Calendar| calendar.time_zone.eq_ignore_ascii_case("utc");
     let calendar_month = !window.is_rolling
         && window.duration == CALENDAR_MONTH
         && window.calendar.as_ref().is_none_or(utc);
     if !window.is_rolling && !calendar_month {
-        return Err(
-            "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted".to_owned(),
-        );
+        return Err(Unmeasurable::Calendar);
     }
     let (sli, select) = match ours("sli") {
         Some(name) => (
@@ -379,17 +435,17 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
             every: duration(every)?,
             target: target
                 .time_slice_target
-                .ok_or("Timeslices need a timeSliceTarget")?,
+                .ok_or(Unmeasurable::NoSlice("timeSliceTarget"))?,
         }),
         (Some(method), None) if method == "Timeslices" => {
-            return Err("Timeslices need a timeSliceWindow".to_owned());
+            return Err(Unmeasurable::NoSlice("timeSliceWindow"));
         }
         _ => None,
     };
     let number = |key: &str, default: u64| match ours(key) {
         Some(text) => text
             .parse()
-            .map_err(|_| format!("{OURS}{key} is no number")),
+            .map_err(|_| Unmeasurable::NoNumber(key.to_owned())),
         None => Ok(default),
     };
     Ok(Objective {
@@ -409,7 +465,7 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
             },
             min_output_tokens: number("min-output-tokens", 0)?,
             min_streams: u32::try_from(number("min-streams", 0)?)
-                .map_err(|_| format!("{OURS}min-streams is too large"))?,
+                .map_err(|_| Unmeasurable::TooLarge("min-streams"))?,
             warm_up: ours("warm-up").as_deref() != Some("false"),
             slice,
         },
@@ -420,7 +476,7 @@ fn objective(document: &Document, target: &Target, all: &[Document]) -> Result<O
     })
 }
 
-fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, String> {
+fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, Unmeasurable> {
     let all = [
         Sli::Availability,
         Sli::Ttft(0.0),
@@ -435,19 +491,23 @@ fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, String> 
         Sli::Throughput(0.0),
     ];
     let sli = all.into_iter().find(|sli| sli.as_str() == name);
-    let sli = sli.ok_or_else(|| format!("{OURS}sli is `{name}`, which is no indicator"))?;
+    let sli = sli.ok_or_else(|| Unmeasurable::Indicator(name.to_owned()))?;
     if sli == Sli::Availability {
         return Ok(sli);
     }
-    let threshold = threshold.ok_or_else(|| format!("{OURS}threshold is missing"))?;
+    let threshold = threshold.ok_or(Unmeasurable::NoAnnotation("threshold"))?;
     let value = threshold
         .parse()
-        .map_err(|_| format!("{OURS}threshold is no number"))?;
+        .map_err(|_| Unmeasurable::NoNumber("threshold".to_owned()))?;
     Ok(sli.with_threshold(value))
 }
 
 /// An SLO of somebody else over one of our series.
-fn of_threshold(spec: &Spec, target: &Target, all: &[Document]) -> Result<(Sli, Selector), String> {
+fn of_threshold(
+    spec: &Spec,
+    target: &Target,
+    all: &[Document],
+) -> Result<(Sli, Selector), Unmeasurable> {
     let alone = spec.indicator_ref.as_ref().and_then(|name| {
         let sli = all
             .iter()
@@ -456,30 +516,28 @@ fn of_threshold(spec: &Spec, target: &Target, all: &[Document]) -> Result<(Sli, 
     });
     let inline = spec.indicator.as_ref();
     let inline = inline.and_then(|indicator| indicator.spec.threshold_metric.as_ref());
-    let metric = inline.or(alone).ok_or(
-        "it has no thresholdMetric and no annotations of ours: a ratio of counters does not say what is measured",
-    )?;
+    let metric = inline.or(alone).ok_or(Unmeasurable::NoMetric)?;
     let query = &metric.metric_source.spec.query;
     let known = SERIES.iter().find(|(series, _)| query.contains(series));
     let (_, make) = known.ok_or_else(|| {
         let names: Vec<&str> = SERIES.iter().map(|(series, _)| *series).collect();
-        format!("its query has none of {}", names.join(", "))
+        Unmeasurable::Series(names.join(", "))
     })?;
     let value = target
         .value
-        .ok_or("its objective has no value to hold the metric against")?;
+        .ok_or(Unmeasurable::NoMember("value to hold the metric against"))?;
     let sli = make(value);
     let fitting = match target.op.as_deref() {
         Some("lt" | "lte") => !sli.at_least(),
         Some("gt" | "gte") => sli.at_least(),
-        _ => return Err("its objective has no op (lte, lt, gte, gt)".to_owned()),
+        _ => return Err(Unmeasurable::NoMember("op (lte, lt, gte, gt)")),
     };
     if !fitting {
-        let sign = if sli.at_least() { "gte" } else { "lte" };
-        return Err(format!(
-            "{} can only be promised with op {sign}",
-            sli.as_str()
-        ));
+        let op = if sli.at_least() { "gte" } else { "lte" };
+        return Err(Unmeasurable::Operator {
+            sli: sli.as_str(),
+            op,
+        });
     }
     let of = |name: &str| matcher(query, name);
     Ok((
@@ -511,12 +569,8 @@ fn matcher(query: &str, label: &str) -> Option<String> {
 }
 
 /// `5m`, `1h`, `28d`, `4w`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!(
-            "`{text}` is not a duration such as 5m, 1h or 28d (months and longer have no fixed length)"
-        )
-    };
+fn duration(text: &str) -> Result<Duration, Unmeasurable> {
+    let wrong = || Unmeasurable::Duration(text.to_owned());
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let seconds = match unit {
         "s" => 1,

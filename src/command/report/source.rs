@@ -92,7 +92,7 @@ fn of_proxy(
             }
             None => query.clone(),
         };
-        let page: Page = runtime.block_on(proxy.ask(&path)).map_err(Error::Failed)?;
+        let page: Page = runtime.block_on(proxy.get(&path))?;
         page.calls.iter().for_each(&mut *take);
         cursor = page.next_cursor;
         if cursor.is_none() {

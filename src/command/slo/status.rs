@@ -63,10 +63,10 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let runtime = api_client::runtime()?;
     if args.json {
-        let text = runtime.block_on(proxy.text(PATH)).map_err(Error::Failed)?;
+        let text = runtime.block_on(proxy.text(PATH))?;
         return output::print(&(String::from_utf8_lossy(&text) + "\n"));
     }
-    let answer: Answer = runtime.block_on(proxy.ask(PATH)).map_err(Error::Failed)?;
+    let answer: Answer = runtime.block_on(proxy.get(PATH))?;
     match &args.month {
         Some(month) => output::print(&statement::text(month, proxy.address(), &answer.slos)),
         None => output::print(&table(&answer.slos)),

@@ -12,25 +12,25 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 const KEYS: &str = "1-4 tab view  s sort  r reverse  / filter  ↑↓ move  q quit";
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
-    let trouble = u16::from(state.trouble.is_some()) * 2;
+    let error = u16::from(state.error.is_some()) * 2;
     let parts = [
         Constraint::Length(1),
         Constraint::Length(1),
-        Constraint::Length(trouble),
+        Constraint::Length(error),
         Constraint::Min(3),
         Constraint::Length(1),
     ];
-    let [head, tabs, told, body, foot] = Layout::vertical(parts).areas(frame.area());
+    let [head, tabs, message, body, foot] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(title(state), head);
     frame.render_widget(choice(state), tabs);
-    if let Some(trouble) = &state.trouble {
+    if let Some(error) = &state.error {
         let style = Style::new().fg(Color::Red);
-        let trouble = Paragraph::new(trouble.as_str()).style(style);
-        frame.render_widget(trouble.wrap(Wrap { trim: true }), told);
+        let error = Paragraph::new(error.as_str()).style(style);
+        frame.render_widget(error.wrap(Wrap { trim: true }), message);
     }
-    match state.sheet() {
+    match state.table() {
         None => frame.render_widget(Paragraph::new("…"), body),
-        Some(sheet) if sheet.rows.is_empty() => {
+        Some(content) if content.rows.is_empty() => {
             let why = if state.filter.is_empty() {
                 state.view.nothing()
             } else {
@@ -38,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
             };
             frame.render_widget(Paragraph::new(why).wrap(Wrap { trim: true }), body);
         }
-        Some(sheet) => table(frame, body, state, sheet),
+        Some(content) => table(frame, body, state, content),
     }
     frame.render_widget(bottom(state), foot);
 }
@@ -77,10 +77,10 @@ fn bottom(state: &State) -> Line<'_> {
     }
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, state: &State, sheet: ViewTable) {
+fn table(frame: &mut Frame<'_>, area: Rect, state: &State, content: ViewTable) {
     let (sorted, ascending) = state.sorting();
-    let number = |at: usize| sheet.rows.first().is_some_and(|row| row[at].is_number());
-    let heads = sheet.columns.iter().enumerate().map(|(at, column)| {
+    let number = |at: usize| content.rows.first().is_some_and(|row| row[at].is_number());
+    let heads = content.columns.iter().enumerate().map(|(at, column)| {
         let arrow = match (at == sorted, ascending) {
             (false, _) => "",
             (true, true) => "↑",
@@ -88,13 +88,16 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &State, sheet: ViewTable) {
         };
         aligned(format!("{}{arrow}", column.head), number(at), Style::new())
     });
-    let widths = sheet.columns.iter().map(|column| match column.grows {
+    let widths = content.columns.iter().map(|column| match column.grows {
         true => Constraint::Min(column.width),
         false => Constraint::Length(column.width + 1),
     });
     let header = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD));
-    let selected = state.selected.min(sheet.rows.len() - 1);
-    let rows = sheet.rows.iter().map(|row| Row::new(row.iter().map(shown)));
+    let selected = state.selected.min(content.rows.len() - 1);
+    let rows = content
+        .rows
+        .iter()
+        .map(|row| Row::new(row.iter().map(shown)));
     let table = Table::new(rows, widths).header(header).column_spacing(1);
     let table = table.row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut at = TableState::new().with_selected(selected);

@@ -28,12 +28,12 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     }
     let proxy = Proxy::of(&args.admin)?;
     let mut state = State::new(proxy.address());
-    let asking = Poller::start(proxy, state.view, args.every)?;
+    let poller = Poller::start(proxy, state.view, args.every)?;
     // Whoever cannot be reached at all is reported without a screen.
-    let first = asking.wait().map_err(Error::Failed)?;
-    state.heard(Ok(first));
+    let first = poller.wait()?;
+    state.take(Ok(first));
     let mut terminal = ratatui::try_init().map_err(screen)?;
-    let watched = watch(&mut terminal, &mut state, &asking);
+    let watched = watch(&mut terminal, &mut state, &poller);
     ratatui::restore();
     watched.map_err(screen)
 }
@@ -45,11 +45,11 @@ fn screen(error: std::io::Error) -> Error {
 fn watch(
     terminal: &mut DefaultTerminal,
     state: &mut State,
-    asking: &Poller,
+    poller: &Poller,
 ) -> std::io::Result<()> {
     loop {
-        while let Some(heard) = asking.heard() {
-            state.heard(heard);
+        while let Some(update) = poller.try_next() {
+            state.take(update);
         }
         terminal.draw(|frame| draw::draw(frame, state))?;
         if !event::poll(LOOK_EVERY)? {
@@ -63,7 +63,7 @@ fn watch(
         }
         match state.key(key) {
             Next::Stay => {}
-            Next::Ask => asking.view(state.view),
+            Next::Ask => poller.view(state.view),
             Next::End => return Ok(()),
         }
     }

@@ -1,8 +1,8 @@
-//! Asking the proxy again and again, beside the screen.
+//! Asks the proxy at intervals, on a thread of its own.
 
 use super::views::{Content, View};
 use crate::Error;
-use crate::command::api_client::{self, Proxy};
+use crate::command::api_client::{self, ApiError, Proxy};
 use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::StreamNow;
 use crate::throughput::Rates;
@@ -40,22 +40,22 @@ struct Sessions {
     sessions: Vec<SessionRow>,
 }
 
-/// A thread that asks.
+/// A thread that asks the proxy at intervals.
 pub(super) struct Poller {
     views: Sender<View>,
-    news: Receiver<Result<Update, String>>,
+    updates: Receiver<Result<Update, ApiError>>,
 }
 
 impl Poller {
     /// Asks `proxy` for what `view` shows, `every` so often. Ends when dropped.
     pub(super) fn start(proxy: Proxy, view: View, every: Duration) -> Result<Poller, Error> {
         let (views, wanted) = channel();
-        let (told, news) = channel();
+        let (sender, updates) = channel();
         let runtime = api_client::runtime()?;
         let run = move || {
             let mut view = view;
             loop {
-                if told.send(runtime.block_on(look(&proxy, view))).is_err() {
+                if sender.send(runtime.block_on(poll(&proxy, view))).is_err() {
                     return;
                 }
                 match wanted.recv_timeout(every) {
@@ -65,11 +65,11 @@ impl Poller {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("asking".into());
+        let thread = std::thread::Builder::new().name("poller".into());
         thread
             .spawn(run)
             .map_err(|error| Error::Failed(format!("cannot start asking: {error}")))?;
-        Ok(Poller { views, news })
+        Ok(Poller { views, updates })
     }
 
     /// Asks for `view` from now on, and at once.
@@ -78,33 +78,31 @@ impl Poller {
         let _ = self.views.send(view);
     }
 
-    /// What came since, oldest first.
-    pub(super) fn heard(&self) -> Option<Result<Update, String>> {
-        self.news.try_recv().ok()
+    /// The oldest answer that has not been taken yet; `None` where there is none.
+    pub(super) fn try_next(&self) -> Option<Result<Update, ApiError>> {
+        self.updates.try_recv().ok()
     }
 
     /// The next answer, however long it takes.
-    pub(super) fn wait(&self) -> Result<Update, String> {
-        self.news
-            .recv()
-            .unwrap_or_else(|_| Err("asking ended".to_owned()))
+    pub(super) fn wait(&self) -> Result<Update, ApiError> {
+        self.updates.recv().unwrap_or_else(|_| Err(ApiError::Ended))
     }
 }
 
-async fn look(proxy: &Proxy, view: View) -> Result<Update, String> {
-    let streams: Streams = proxy.ask("/api/v1/streams?limit=1000").await?;
+async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
+    let streams: Streams = proxy.get("/api/v1/streams?limit=1000").await?;
     let content = match view {
         View::Streams => Content::Streams(streams.streams),
         View::Models => {
-            let answer: Models = proxy.ask("/api/v1/models?limit=1000").await?;
+            let answer: Models = proxy.get("/api/v1/models?limit=1000").await?;
             Content::Models(answer.store, answer.models)
         }
         View::Slos => {
-            let answer: crate::command::slo::status::Answer = proxy.ask("/api/v1/slos").await?;
+            let answer: crate::command::slo::status::Answer = proxy.get("/api/v1/slos").await?;
             Content::Slos(answer.slos)
         }
         View::Sessions => {
-            let answer: Sessions = proxy.ask("/api/v1/sessions?limit=1000").await?;
+            let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
             Content::Sessions(answer.store, answer.sessions)
         }
     };

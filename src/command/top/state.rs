@@ -3,6 +3,7 @@
 use super::poller::Update;
 use super::table::ViewTable;
 use super::views::{Content, View};
+use crate::command::api_client::ApiError;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Characters of a filter.
@@ -23,7 +24,7 @@ pub(super) struct State {
     pub(super) tps: f64,
     content: Option<Content>,
     /// Why there is nothing new.
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// What a key asks for.
@@ -47,30 +48,30 @@ impl State {
             in_flight: 0,
             tps: 0.0,
             content: None,
-            trouble: None,
+            error: None,
         }
     }
 
     /// What the proxy said; where it says nothing, what was known stays.
-    pub(super) fn heard(&mut self, news: Result<Update, String>) {
-        match news {
-            Ok(news) => {
-                (self.in_flight, self.tps) = (news.in_flight, news.tps);
-                self.content = Some(news.content);
-                self.trouble = None;
+    pub(super) fn take(&mut self, update: Result<Update, ApiError>) {
+        match update {
+            Ok(update) => {
+                (self.in_flight, self.tps) = (update.in_flight, update.tps);
+                self.content = Some(update.content);
+                self.error = None;
             }
-            Err(trouble) => self.trouble = Some(trouble),
+            Err(error) => self.error = Some(error.to_string()),
         }
     }
 
     /// What is looked at, as it is to be shown; `None` until the proxy answered.
-    pub(super) fn sheet(&self) -> Option<ViewTable> {
+    pub(super) fn table(&self) -> Option<ViewTable> {
         let content = self
             .content
             .as_ref()
             .filter(|content| content.view() == self.view)?;
         let (column, ascending) = self.sorting();
-        Some(content.sheet().arranged(&self.filter, column, ascending))
+        Some(content.table().arranged(&self.filter, column, ascending))
     }
 
     /// Where finished calls come from.
@@ -95,16 +96,18 @@ impl State {
             self.typed(key.code);
             return Next::Stay;
         }
-        let rows = self.sheet().map_or(0, |sheet| sheet.rows.len());
-        let columns = self.sheet().map_or(1, |sheet| sheet.columns.len());
+        let rows = self.table().map_or(0, |table| table.rows.len());
+        let columns = self.table().map_or(1, |table| table.columns.len());
         let sorted = &mut self.sorted[self.view as usize];
         let last = rows.saturating_sub(1);
         match key.code {
             KeyCode::Char('q') => return Next::End,
-            KeyCode::Char(digit @ '1'..='4') => return self.look(digit as usize - '1' as usize),
-            KeyCode::Tab | KeyCode::Right => return self.look(self.view as usize + 1),
+            KeyCode::Char(digit @ '1'..='4') => {
+                return self.switch_to(digit as usize - '1' as usize);
+            }
+            KeyCode::Tab | KeyCode::Right => return self.switch_to(self.view as usize + 1),
             KeyCode::BackTab | KeyCode::Left => {
-                return self.look(self.view as usize + View::ALL.len() - 1);
+                return self.switch_to(self.view as usize + View::ALL.len() - 1);
             }
             KeyCode::Char('s') => *sorted = ((sorted.0 + 1) % columns, false),
             KeyCode::Char('r') => sorted.1 = !sorted.1,
@@ -137,7 +140,7 @@ impl State {
         self.selected = 0;
     }
 
-    fn look(&mut self, number: usize) -> Next {
+    fn switch_to(&mut self, number: usize) -> Next {
         self.view = View::ALL[number % View::ALL.len()];
         self.selected = 0;
         Next::Ask

@@ -4,6 +4,7 @@ use super::draw::draw;
 use super::poller::Update;
 use super::state::{Next, State};
 use super::views::Content;
+use crate::command::api_client::ApiError;
 use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::{StreamNow, TokensNow};
 use ratatui::Terminal;
@@ -33,7 +34,7 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
     }
 }
 
-fn news(content: Content) -> Result<Update, String> {
+fn update(content: Content) -> Result<Update, ApiError> {
     Ok(Update {
         in_flight: 3,
         tps: 61.25,
@@ -43,7 +44,7 @@ fn news(content: Content) -> Result<Update, String> {
 
 fn streams() -> State {
     let mut state = State::new("http://127.0.0.1:9464");
-    state.heard(news(Content::Streams(vec![
+    state.take(update(Content::Streams(vec![
         stream("slow-1", Some(3.25), "coder/1"),
         stream("fast-1", Some(58.0), "chat/1"),
         stream("new-1", None, "coder/1"),
@@ -145,7 +146,7 @@ fn the_other_views_are_asked_for_and_shown() {
     row.tps.p50 = Some(14.9);
     row.tps.calls = 9;
     row.requests_per_second = Some(0.25);
-    state.heard(news(Content::Models("memory".to_owned(), vec![row])));
+    state.take(update(Content::Models("memory".to_owned(), vec![row])));
     let lines = screen(&state, 110, 6);
     assert!(lines[0].ends_with("from memory"), "{lines:#?}");
     let cells: Vec<_> = lines[3].split_whitespace().collect();
@@ -169,7 +170,7 @@ fn the_other_views_are_asked_for_and_shown() {
         session("old", "2026-01-01T10:00:00.000Z"),
         session("new", "2026-01-02T10:00:00.000Z"),
     ];
-    state.heard(news(Content::Sessions("ledger".to_owned(), sessions)));
+    state.take(update(Content::Sessions("ledger".to_owned(), sessions)));
     let lines = screen(&state, 120, 6);
     assert!(
         lines[3].starts_with("new") && lines[3].contains("coder/1, helper"),
@@ -180,20 +181,21 @@ fn the_other_views_are_asked_for_and_shown() {
         state.key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::NONE)),
         Next::Ask
     );
-    state.heard(news(Content::Slos(Vec::new())));
+    state.take(update(Content::Slos(Vec::new())));
     assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
 }
 
 #[test]
 fn a_proxy_that_does_not_answer_is_told_and_what_was_known_stays() {
     let mut state = streams();
-    state.heard(Err(
-        "http://127.0.0.1:9464: Connection refused; is the proxy running there?".to_owned(),
-    ));
+    state.take(Err(ApiError::NoAnswer {
+        url: "http://127.0.0.1:9464".to_owned(),
+        source: std::io::ErrorKind::ConnectionRefused.into(),
+    }));
     let lines = screen(&state, 100, 10);
-    assert!(lines[2].contains("Connection refused"), "{lines:#?}");
+    assert!(lines[2].contains("connection refused"), "{lines:#?}");
     assert!(lines[5].starts_with("fast-1"), "{lines:#?}");
-    state.heard(news(Content::Streams(Vec::new())));
+    state.take(update(Content::Streams(Vec::new())));
     let lines = screen(&state, 100, 10);
     assert!(lines[2].starts_with("no call is under way"), "{lines:#?}");
 }
@@ -202,8 +204,16 @@ fn a_proxy_that_does_not_answer_is_told_and_what_was_known_stays() {
 fn no_name_and_no_error_commands_the_terminal() {
     let mut state = State::new("http://127.0.0.1:9464");
     let name = "m\u{1b}[2J\u{9b}2J\nline";
-    state.heard(news(Content::Streams(vec![stream(name, Some(1.0), name)])));
-    state.heard(Err("answered 503: \u{1b}[2J\u{9b}2J".to_owned()));
+    state.take(update(Content::Streams(vec![stream(
+        name,
+        Some(1.0),
+        name,
+    )])));
+    state.take(Err(ApiError::Status {
+        url: "http://127.0.0.1:9464".to_owned(),
+        status: 503,
+        reason: ": \u{1b}[2J\u{9b}2J".to_owned(),
+    }));
     let lines = screen(&state, 120, 8);
     let all = lines.concat();
     assert!(!all.contains(char::is_control), "{lines:#?}");

@@ -76,7 +76,7 @@ impl Content {
         }
     }
 
-    pub(super) fn sheet(&self) -> ViewTable {
+    pub(super) fn table(&self) -> ViewTable {
         let (columns, rows): (&'static [Column], Vec<_>) = match self {
             Content::Streams(streams) => (&STREAMS, streams.iter().map(stream).collect()),
             Content::Models(_, models) => (&MODELS, models.iter().map(model).collect()),

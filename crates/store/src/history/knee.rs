@@ -19,21 +19,38 @@ pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
         name: upstream.to_owned(),
         points,
         knee: knee.as_ref().ok().copied(),
-        reason: knee.err(),
+        reason: knee.err().map(|reason| reason.to_string()),
     }
+}
+
+/// Why the knee of a curve is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownKnee {
+    /// There are not two concurrencies with enough seconds each.
+    #[error("too few concurrencies were seen for long enough")]
+    TooFewPoints,
+    /// There is nothing to compare with.
+    #[error("no tokens came at the lowest concurrency")]
+    NoTokens,
+    /// More may bring more.
+    #[error("throughput still grew near the highest concurrency seen, {highest}")]
+    StillGrowing {
+        /// The highest concurrency seen.
+        highest: u32,
+    },
 }
 
 /// The least concurrency from which on no higher one that was seen pays; else why it is
 /// not known.
-pub fn knee(points: &[CapacityPoint]) -> Result<Knee, String> {
+pub fn knee(points: &[CapacityPoint]) -> Result<Knee, UnknownKnee> {
     let enough = |point: &&CapacityPoint| point.concurrency > 0 && point.seconds >= MIN_SECONDS;
     let seen: Vec<_> = points.iter().filter(enough).collect();
     let [first, .., last] = &seen[..] else {
-        return Err("too few concurrencies were seen for long enough".to_owned());
+        return Err(UnknownKnee::TooFewPoints);
     };
     let share = first.system_tps / f64::from(first.concurrency);
     if share <= 0.0 {
-        return Err("no tokens came at the lowest concurrency".to_owned());
+        return Err(UnknownKnee::NoTokens);
     }
     let pays = |from: &CapacityPoint, to: &CapacityPoint| {
         let added = f64::from(to.concurrency - from.concurrency);
@@ -48,9 +65,8 @@ pub fn knee(points: &[CapacityPoint]) -> Result<Knee, String> {
         concurrency: seen[at].concurrency,
         system_tps: seen[at].system_tps,
     });
-    knee.ok_or_else(|| {
-        let highest = last.concurrency;
-        format!("throughput still grew near the highest concurrency seen, {highest}")
+    knee.ok_or(UnknownKnee::StillGrowing {
+        highest: last.concurrency,
     })
 }
 
@@ -94,7 +110,7 @@ mod tests {
     fn a_little_more_that_brings_little_may_be_chance() {
         let curve = points(&[(1, 50.0, 60), (8, 380.0, 60), (9, 380.0, 60)]);
         let reason = knee(&curve).expect_err("hardly tried");
-        assert!(reason.contains("still grew near"), "{reason}");
+        assert!(reason.to_string().contains("still grew near"), "{reason}");
         let curve = points(&[(1, 50.0, 60), (8, 380.0, 60), (10, 380.0, 60)]);
         assert_eq!(knee(&curve).expect("a knee").concurrency, 8);
     }
@@ -104,17 +120,15 @@ mod tests {
         let growing = points(&[(1, 50.0, 60), (2, 99.0, 60), (9, 400.0, 2)]);
         let reason = knee(&growing).expect_err("it grows");
         assert!(
-            reason.ends_with("seen, 2"),
+            reason.to_string().ends_with("seen, 2"),
             "a short look does not count: {reason}"
         );
         for few in [&[][..], &[(4, 200.0, 60)], &[(1, 1.0, 1), (2, 2.0, 1)]] {
-            assert!(
-                knee(&points(few))
-                    .expect_err("too few")
-                    .starts_with("too few")
-            );
+            let reason = knee(&points(few)).expect_err("too few").to_string();
+            assert!(reason.starts_with("too few"), "{reason}");
         }
         let idle = points(&[(1, 0.0, 60), (2, 0.0, 60)]);
-        assert!(knee(&idle).expect_err("idle").starts_with("no tokens"));
+        let reason = knee(&idle).expect_err("idle").to_string();
+        assert!(reason.starts_with("no tokens"), "{reason}");
     }
 }

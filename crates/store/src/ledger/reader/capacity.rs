@@ -55,7 +55,7 @@ pub(super) fn capacity(
     for row in &mut rows {
         match knee(&row.points) {
             Ok(knee) => row.knee = Some(knee),
-            Err(reason) => row.reason = Some(reason),
+            Err(reason) => row.reason = Some(reason.to_string()),
         }
     }
     Ok(rows)
