@@ -21,13 +21,13 @@ const GRID: RGBColor = RGBColor(2, 2, 2);
 const ROLES: [RGBColor; 3] = [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5)];
 const WIDTH: u32 = 860;
 const FONT: &str = "sans-serif";
-/// Characters of a name beside a bar.
+/// Characters of a name next to a bar.
 const NAME: usize = 34;
 
 /// Up to three values of one name, such as percentiles; unknown ones are not drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What the bars are of; written beside them.
+    /// What the bars are of; written next to them.
     pub name: String,
     /// The values; `None` is not drawn.
     pub values: [Option<f64>; 3],

@@ -40,7 +40,7 @@ pub struct Server {
     pub bench: Bench,
     pub address: SocketAddr,
     pub readiness: Arc<Readiness>,
-    pub feed: Arc<EventBus>,
+    pub event_bus: Arc<EventBus>,
     pub throughput: Arc<ThroughputHistory>,
     pub stop: oneshot::Sender<()>,
     pub served: tokio::task::JoinHandle<()>,
@@ -56,11 +56,11 @@ impl Server {
         let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         let prometheus = Prometheus::new(&config.routes, &measure);
         let recent = RecentCalls::new(50);
-        let (feed, throughput) = (EventBus::new(), ThroughputHistory::new());
+        let (event_bus, throughput) = (EventBus::new(), ThroughputHistory::new());
         let subscribers: Vec<Arc<dyn Subscriber>> = vec![
             Arc::clone(&prometheus) as _,
             Arc::clone(&recent) as _,
-            Arc::clone(&feed) as _,
+            Arc::clone(&event_bus) as _,
         ];
         let bench = Bench::new(measure, subscribers);
         let readiness = Arc::new(Readiness::default());
@@ -75,7 +75,7 @@ impl Server {
             readiness: Arc::clone(&readiness),
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),
-            feed: Arc::clone(&feed),
+            event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,
         };
@@ -90,7 +90,7 @@ impl Server {
             bench,
             address,
             readiness,
-            feed,
+            event_bus,
             throughput,
             stop,
             served,

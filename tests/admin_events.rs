@@ -120,11 +120,11 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
             let told = refused.body.contains("too many listen already");
             assert!(told, "{}", refused.body);
         }
-        assert_eq!(server.feed.listening().refused, refusals);
+        assert_eq!(server.event_bus.listening().refused, refusals);
     }
     drop(listeners.pop());
     let end = std::time::Instant::now() + PATIENCE;
-    while server.feed.listening().listeners == 32 {
+    while server.event_bus.listening().listeners == 32 {
         assert!(
             std::time::Instant::now() < end,
             "a seat is free once one has left"

@@ -78,17 +78,17 @@ impl Access {
     }
 }
 
-/// A door and the clock to look at.
+/// Who has access, and the clock to look at.
 #[derive(Clone)]
 pub(super) struct Guard {
-    pub(super) door: Arc<Access>,
+    pub(super) access: Arc<Access>,
     pub(super) clock: fn() -> Instant,
 }
 
 /// Lets a request in, or says what it lacks.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let Some(token) = &guard.door.token else {
-        return match guard.door.hosts.answer_to(&request) {
+    let Some(token) = &guard.access.token else {
+        return match guard.access.hosts.answer_to(&request) {
             true => next.run(request).await,
             false => misdirected(),
         };

@@ -100,7 +100,7 @@ impl EventBus {
             first: first.into_iter(),
             events: self.events.subscribe(),
             over: self.over.subscribe(),
-            feed: Arc::clone(self),
+            bus: Arc::clone(self),
             _seat: seat,
         })
     }
@@ -117,14 +117,14 @@ impl EventBus {
         }
     }
 
-    fn heard(&self) -> bool {
+    fn has_listeners(&self) -> bool {
         self.events.receiver_count() > 0
     }
 }
 
 impl Subscriber for EventBus {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
-        if self.heard() {
+        if self.has_listeners() {
             self.tell(Event::new("call", &finished_call.record));
         }
     }
@@ -146,13 +146,13 @@ pub(super) async fn tick(admin: Admin) {
         if let Some(history) = &admin.throughput {
             history.take(admin.meter.tick((admin.clock)(), (admin.wall)()));
         }
-        if !admin.feed.heard() {
+        if !admin.event_bus.has_listeners() {
             continue;
         }
-        let feed = &admin.feed;
-        feed.tell(Event::new("streams", &streams_now(&admin)));
+        let bus = &admin.event_bus;
+        bus.tell(Event::new("streams", &streams_now(&admin)));
         if number.is_multiple_of(SLOS_AFTER) {
-            feed.tell(Event::new("slos", &slos_now(&admin)));
+            bus.tell(Event::new("slos", &slos_now(&admin)));
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) struct Listener {
     first: std::vec::IntoIter<Event>,
     events: broadcast::Receiver<Event>,
     over: watch::Receiver<bool>,
-    feed: Arc<EventBus>,
+    bus: Arc<EventBus>,
     _seat: Share,
 }
 
@@ -181,7 +181,7 @@ impl Listener {
         match event {
             Ok(happened) => Some(happened),
             Err(RecvError::Lagged(events)) => {
-                self.feed.lost.fetch_add(events, Ordering::Relaxed);
+                self.bus.lost.fetch_add(events, Ordering::Relaxed);
                 Event::new("lost", &serde_json::json!({ "events": events }))
             }
             Err(RecvError::Closed) => None,
@@ -199,44 +199,44 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_listener_loses_the_oldest_events_and_is_told_how_many() {
-        let feed = EventBus::new();
-        let mut slow = feed.listen(None, Vec::new()).expect("a seat");
+        let bus = EventBus::new();
+        let mut slow = bus.listen(None, Vec::new()).expect("a seat");
         for event in 0..WAITING + 7 {
-            feed.tell(number(event));
+            bus.tell(number(event));
         }
-        let told = slow.next().await.expect("an event");
-        assert_eq!((told.kind, &*told.data), ("lost", "{\"events\":7}"));
+        let event = slow.next().await.expect("an event");
+        assert_eq!((event.kind, &*event.data), ("lost", "{\"events\":7}"));
         assert_eq!(slow.next().await, number(7), "the rest is there");
-        assert_eq!(feed.listening().lost, 7);
+        assert_eq!(bus.listening().lost, 7);
     }
 
     #[tokio::test]
     async fn listeners_are_bounded_and_a_seat_is_free_when_one_leaves() {
-        let feed = EventBus::new();
+        let bus = EventBus::new();
         let sources = [1, 2].map(|host| Some(Source::of([10, 0, 0, host].into())));
         let mut seats = Vec::new();
         for source in sources {
             for _ in 0..PER_SOURCE {
-                seats.push(feed.listen(source, Vec::new()).expect("a seat"));
+                seats.push(bus.listen(source, Vec::new()).expect("a seat"));
             }
-            assert!(feed.listen(source, Vec::new()).is_none(), "its share");
+            assert!(bus.listen(source, Vec::new()).is_none(), "its share");
         }
-        assert!(feed.listen(None, Vec::new()).is_none(), "all seats");
-        let listening = feed.listening();
+        assert!(bus.listen(None, Vec::new()).is_none(), "all seats");
+        let listening = bus.listening();
         assert_eq!((listening.listeners, listening.refused), (LISTENERS, 3));
         seats.pop();
-        assert!(feed.listen(sources[0], Vec::new()).is_none(), "its share");
-        assert!(feed.listen(None, Vec::new()).is_some());
+        assert!(bus.listen(sources[0], Vec::new()).is_none(), "its share");
+        assert!(bus.listen(None, Vec::new()).is_some());
     }
 
     #[tokio::test]
     async fn the_end_comes_to_every_listener_even_to_later_ones() {
-        let feed = EventBus::new();
-        let mut early = feed.listen(None, Vec::new()).expect("a seat");
-        feed.tell(number(1));
-        feed.end();
+        let bus = EventBus::new();
+        let mut early = bus.listen(None, Vec::new()).expect("a seat");
+        bus.tell(number(1));
+        bus.end();
         assert_eq!(early.next().await, None);
-        let mut late = feed.listen(None, Vec::new()).expect("a seat");
+        let mut late = bus.listen(None, Vec::new()).expect("a seat");
         assert_eq!(late.next().await, None);
     }
 }

@@ -64,7 +64,7 @@ pub struct Admin {
     /// Throughput over time, where no ledger is kept.
     pub throughput: Option<Arc<ThroughputHistory>>,
     /// Tells listeners what happens.
-    pub feed: Arc<EventBus>,
+    pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
     /// The wall clock.
@@ -93,38 +93,38 @@ impl From<TcpListener> for Listeners {
 pub async fn serve(
     listeners: impl Into<Listeners>,
     admin: Admin,
-    door: Access,
+    access: Access,
     shutdown: impl Future<Output = ()>,
 ) {
     let listeners = listeners.into();
     let clock = admin.clock;
-    let guard = |door| access::Guard {
+    let guard = |access| access::Guard {
         clock,
-        door: Arc::new(door),
+        access: Arc::new(access),
     };
     let gate = Arc::<working::Gate>::default();
-    let tls = door.tls.clone();
-    let feed = Arc::clone(&admin.feed);
+    let tls = access.tls.clone();
+    let event_bus = Arc::clone(&admin.event_bus);
     // Of their own, so that whoever holds the places of one leaves the other's free.
     let places = Arc::<Slots>::default();
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&admin.prometheus, [&places, &metrics_places]);
     let ticking = tokio::spawn(event_bus::tick(admin.clone()));
-    let metrics = metrics::router(admin.clone(), &gate, guard(door.for_metrics()))
+    let metrics = metrics::router(admin.clone(), &gate, guard(access.for_metrics()))
         .layer(map_response(as_told));
-    let service = if door.restricted {
-        metrics::router(admin, &gate, guard(door))
+    let service = if access.restricted {
+        metrics::router(admin, &gate, guard(access))
     } else {
         router(admin)
             .layer(from_fn_with_state(gate, working::apart))
-            .layer(from_fn_with_state(guard(door), access::guard))
+            .layer(from_fn_with_state(guard(access), access::guard))
     };
     let service = service.layer(map_response(as_told));
     let ending = watch::Sender::new(false);
     let shutdown = async {
         shutdown.await;
         // Who listens would never end by itself.
-        feed.end();
+        event_bus.end();
         ending.send_replace(true);
     };
     tokio::join!(
@@ -171,7 +171,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     });
 }
 
-/// What is answered to whoever the door lets in.
+/// What is answered to whoever has access.
 pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/", get(page::index))

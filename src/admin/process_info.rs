@@ -185,13 +185,13 @@ mod tests {
         let config = Config::parse(text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         let bound: SocketAddr = "127.0.0.1:4321".parse().expect("an address");
         let about = ProcessInfo::new(&config, &[bound], SystemTime::UNIX_EPOCH);
-        let told = serde_json::to_value(&about).expect("JSON");
-        assert_eq!(told["started_at"], "1970-01-01T00:00:00.000Z");
-        assert_eq!(told["listeners"][0]["address"], "127.0.0.1:4321");
-        let route = &told["routes"][0];
+        let shown = serde_json::to_value(&about).expect("JSON");
+        assert_eq!(shown["started_at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(shown["listeners"][0]["address"], "127.0.0.1:4321");
+        let route = &shown["routes"][0];
         assert_eq!(route["path"], "/r");
         assert_eq!(route["headers"], serde_json::json!(["x-team"]));
         assert_eq!(route["urls"][0], "https://engine.internal:8443/base");
-        assert!(!told.to_string().contains("not-to-be-told"));
+        assert!(!shown.to_string().contains("not-to-be-told"));
     }
 }

@@ -1,4 +1,4 @@
-//! A thread beside the traffic's: operators are answered however busy those are.
+//! A thread of its own: operators are answered however busy the threads of traffic are.
 
 use std::io;
 use std::thread;

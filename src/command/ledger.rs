@@ -1,4 +1,4 @@
-//! The ledger beside the proxy: its thread, its figures, and who reads it.
+//! The ledger of a running proxy: its thread, its metrics, and who reads it.
 
 use crate::Error;
 use crate::config::Config;

@@ -23,7 +23,7 @@ struct Line {
     routing_key: String,
     watch: Watch,
     outbox: Outbox,
-    told: Option<Arc<DeliveryState>>,
+    delivery_state: Option<Arc<DeliveryState>>,
     budgets: Arc<Budgets>,
     failures: Counter,
 }
@@ -33,7 +33,7 @@ pub(super) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
     /// What they were sent is kept here, where there is a place for it.
-    told: Option<Arc<DeliveryState>>,
+    delivery_state: Option<Arc<DeliveryState>>,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
@@ -49,13 +49,13 @@ impl Receivers {
     pub(super) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
-        told: Option<DeliveryState>,
+        delivery_state: Option<DeliveryState>,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
     ) -> Receivers {
         Receivers {
             slos: Arc::clone(slos),
             budgets: Arc::clone(budgets),
-            told: told.map(Arc::new),
+            delivery_state: delivery_state.map(Arc::new),
             failures: Box::new(failures),
             running: Vec::new(),
         }
@@ -91,8 +91,8 @@ impl Receivers {
     }
 
     fn line(&self, receiver: &Receiver) -> Result<Line, Error> {
-        let told = self.told.as_ref();
-        let outbox = told.map(|told| told.of(&receiver.name));
+        let delivery_state = self.delivery_state.as_ref();
+        let outbox = delivery_state.map(|delivery_state| delivery_state.of(&receiver.name));
         Ok(Line {
             url: match &receiver.url {
                 Place::Url(url) => url.clone(),
@@ -104,7 +104,7 @@ impl Receivers {
             },
             watch: Watch::default(),
             outbox: outbox.unwrap_or_default(),
-            told: self.told.clone(),
+            delivery_state: self.delivery_state.clone(),
             budgets: Arc::clone(&self.budgets),
             failures: (self.failures)(receiver.kind.as_str()),
             receiver: receiver.clone(),
@@ -148,10 +148,10 @@ impl Line {
             Ok(messages) => messages,
             Err(error) => return self.failed(&format!("its URL is none: {error}"), None),
         };
-        for (request, told) in messages {
+        for (request, notices) in messages {
             match fetch(request, PATIENCE).await {
                 Ok(answer) if answer.status.is_success() => {
-                    self.outbox.sent(now(), &told);
+                    self.outbox.sent(now(), &notices);
                     self.keep().await;
                 }
                 Ok(answer) => {
@@ -169,21 +169,21 @@ impl Line {
         tracing::warn!(
             receiver,
             reason,
-            "an alert could not be told; it will be tried again"
+            "an alert could not be delivered; it will be tried again"
         );
         self.failures.increment(1);
         self.outbox.failed(now(), retry_after);
     }
 
     async fn keep(&self) {
-        let Some(told) = &self.told else {
+        let Some(delivery_state) = &self.delivery_state else {
             return;
         };
-        let (told, name) = (Arc::clone(told), self.receiver.name.clone());
+        let (delivery_state, name) = (Arc::clone(delivery_state), self.receiver.name.clone());
         let outbox = self.outbox.clone();
-        let kept = tokio::task::spawn_blocking(move || told.keep(&name, outbox)).await;
+        let kept = tokio::task::spawn_blocking(move || delivery_state.keep(&name, outbox)).await;
         if let Ok(Err(error)) = kept {
-            tracing::warn!(%error, "what was told cannot be kept; a restart tells it again");
+            tracing::warn!(%error, "what was delivered cannot be kept; after a restart it is sent again");
         }
     }
 }

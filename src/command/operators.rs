@@ -1,4 +1,4 @@
-//! What runs beside the traffic, on a thread of its own: the admin address, and the
+//! What runs on a thread of its own, which no traffic waits for: the admin address, and the
 //! readers of upstreams' own metrics.
 
 use crate::Error;
@@ -17,12 +17,12 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The operators' addresses, bound, and all that is beside the traffic.
+/// The operators' addresses, bound, and the runtime that serves them.
 pub(super) struct Operators {
-    beside: AdminRuntime,
+    runtime: AdminRuntime,
     admin: Option<TcpListener>,
     metrics: Option<TcpListener>,
-    door: Access,
+    access: Access,
 }
 
 /// The readers of upstreams' own metrics.
@@ -81,22 +81,22 @@ impl Watchers {
 impl Operators {
     /// Binds the addresses and reads every file, so that what cannot work fails now.
     pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
-        let beside = AdminRuntime::start()
+        let runtime = AdminRuntime::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
-        prometheus.before_scrape(runtime::figures("admin", beside.handle().clone()));
+        prometheus.before_scrape(runtime::figures("admin", runtime.handle().clone()));
         Ok(Operators {
-            door: Access::new(&config.admin, Instant::now())
+            access: Access::new(&config.admin, Instant::now())
                 .map_err(|error| Error::Configuration(error.to_string()))?,
             admin: bind(config.admin.address, "--admin")?,
             metrics: bind(config.admin.metrics_address, "--metrics-listen")?,
-            beside,
+            runtime,
         })
     }
 
     /// For readers on the same thread; none yet.
     pub(super) fn watchers(&self, prometheus: &Arc<Prometheus>, meter: &Arc<Meter>) -> Watchers {
         Watchers {
-            handle: self.beside.handle().clone(),
+            handle: self.runtime.handle().clone(),
             prometheus: Arc::clone(prometheus),
             meter: Arc::clone(meter),
             running: Vec::new(),
@@ -115,17 +115,17 @@ impl Operators {
 
     /// Answers operators; it goes on while streams end, until what is given is dropped.
     pub(super) fn start(self, admin: Admin) -> AdminRuntime {
-        let handle = self.beside.handle();
+        let handle = self.runtime.handle();
         if self.admin.is_some() || self.metrics.is_some() {
-            handle.spawn(serve(self.admin, self.metrics, admin, self.door));
+            handle.spawn(serve(self.admin, self.metrics, admin, self.access));
         }
-        self.beside
+        self.runtime
     }
 }
 
 /// Brings the series of listeners up to date.
-pub(super) fn refresh(registry: &Registry, feed: &EventBus) {
-    let listening = feed.listening();
+pub(super) fn refresh(registry: &Registry, event_bus: &EventBus) {
+    let listening = event_bus.listening();
     let gauge = registry.series(&names::EVENT_LISTENERS, &());
     gauge.set(listening.listeners as f64);
     let count = |metric: &Family<Counter, _>, count| registry.series(metric, &()).absolute(count);
@@ -137,13 +137,13 @@ async fn serve(
     on_admin: Option<TcpListener>,
     on_metrics: Option<TcpListener>,
     admin: Admin,
-    door: Access,
+    access: Access,
 ) {
     let listeners = Listeners {
         admin: on_admin.and_then(asynchronous),
         metrics: on_metrics.and_then(asynchronous),
     };
-    admin::serve(listeners, admin, door, std::future::pending()).await;
+    admin::serve(listeners, admin, access, std::future::pending()).await;
 }
 
 /// Needs the runtime that will serve it.

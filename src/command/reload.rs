@@ -56,7 +56,7 @@ impl Source {
 pub(super) struct Reload {
     live: RunningProxy,
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
-    told: Reloads,
+    status: Reloads,
     /// Why the last one was refused, and when that was.
     refused: Option<(String, Instant)>,
     /// What is in use until one can be, and when the log said so.
@@ -73,7 +73,7 @@ enum ReloadTrigger {
 }
 
 /// Changes `live` whenever `source` says so, for ever.
-pub(super) async fn run(live: RunningProxy, source: Source, told: Reloads) {
+pub(super) async fn run(live: RunningProxy, source: Source, status: Reloads) {
     let Source {
         read,
         mut file,
@@ -83,12 +83,12 @@ pub(super) async fn run(live: RunningProxy, source: Source, told: Reloads) {
     let now = Instant::now();
     let refused = fallback.as_ref().map(|(_, reason)| (reason.clone(), now));
     if fallback.is_some() {
-        told.is(running(&live.config.load()));
+        status.is(running(&live.config.load()));
     }
     let mut reload = Reload {
         live,
         read,
-        told,
+        status,
         refused,
         fallback: fallback.map(|(fallback, _)| (fallback, now)),
     };
@@ -99,7 +99,7 @@ pub(super) async fn run(live: RunningProxy, source: Source, told: Reloads) {
             signal = hangup.recv() => signal.is_some(),
             _ = ticks.tick() => false,
         };
-        // Reading, parsing and binding block, so they are beside the traffic.
+        // Reading, parsing and binding block, so they are done where no traffic waits for them.
         let step = tokio::task::spawn_blocking(move || {
             reload.step(signalled, file.as_mut());
             (reload, file)
@@ -140,8 +140,8 @@ impl Reload {
             Ok(digest) => {
                 self.refused = None;
                 self.fallback = None;
-                self.told.applied.increment(1);
-                self.told.runs(&digest);
+                self.status.applied.increment(1);
+                self.status.runs(&digest);
                 tracing::info!(
                     digest,
                     "the configuration was read again and is in use; what is under way ends under the old one"
@@ -152,8 +152,8 @@ impl Reload {
     }
 
     fn refuse(&mut self, because: ReloadTrigger, error: &Error) {
-        if let Some((fallback, told)) = self.fallback.take() {
-            return self.fall_back(because, error, fallback, told);
+        if let Some((fallback, reminded)) = self.fallback.take() {
+            return self.fall_back(because, error, fallback, reminded);
         }
         let reason = error.to_string();
         let known = self
@@ -164,8 +164,8 @@ impl Reload {
         if because == ReloadTrigger::Again && known {
             return;
         }
-        self.told.refused.increment(1);
-        self.told.is(Running::Previous);
+        self.status.refused.increment(1);
+        self.status.is(Running::Previous);
         let reason = reason.replace('\n', "; ");
         tracing::error!(
             reason,
@@ -179,7 +179,7 @@ impl Reload {
         because: ReloadTrigger,
         error: &Error,
         fallback: Fallback,
-        told: Instant,
+        reminded: Instant,
     ) {
         let now = Instant::now();
         let known = self.refused.take().map(|(known, _)| known);
@@ -187,14 +187,14 @@ impl Reload {
             // What was refused is the same as before.
             (ReloadTrigger::Again, Some(known)) => known,
             _ => {
-                self.told.refused.increment(1);
+                self.status.refused.increment(1);
                 error.to_string()
             }
         };
         let mut config = fallback.config();
         // Fixed while the process runs.
         config.admin = self.live.config.load().admin.clone();
-        let mut remind = because != ReloadTrigger::Again || now - told >= REMIND_EVERY;
+        let mut remind = because != ReloadTrigger::Again || now - reminded >= REMIND_EVERY;
         if config.refusal != self.live.config.load().refusal {
             remind = true;
             if let Err(error) = self.live.change(config) {
@@ -202,11 +202,11 @@ impl Reload {
             }
         }
         let state = running(&self.live.config.load());
-        self.told.is(state);
+        self.status.is(state);
         if remind {
             fallback.tell(&reason, state);
         }
         self.refused = Some((reason, now));
-        self.fallback = Some((fallback, if remind { now } else { told }));
+        self.fallback = Some((fallback, if remind { now } else { reminded }));
     }
 }

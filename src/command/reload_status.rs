@@ -29,7 +29,7 @@ impl Reloads {
         let registry = prometheus.registry();
         let reloads =
             |result| registry.series(&names::CONFIG_RELOADS, &labels::ByResult { result });
-        let mut told = Reloads {
+        let mut status = Reloads {
             prometheus: Arc::clone(prometheus),
             readiness: Arc::clone(readiness),
             applied: reloads("applied"),
@@ -38,8 +38,8 @@ impl Reloads {
             at: registry.series(&names::CONFIG_LAST_RELOAD_SUCCESS_SECONDS, &()),
             digest: String::new(),
         };
-        told.runs(&config.digest);
-        told
+        status.runs(&config.digest);
+        status
     }
 
     /// A configuration is in use from now on.

@@ -20,7 +20,7 @@ pub(super) fn keep(
     prometheus: &Prometheus,
     forwarder: &Arc<Forwarder>,
     slos: &Arc<Slos>,
-    feed: &Arc<EventBus>,
+    event_bus: &Arc<EventBus>,
     budgets: &Arc<Budgets>,
     meter: &Arc<Meter>,
 ) {
@@ -40,7 +40,7 @@ pub(super) fn keep(
     });
     let theirs = Arc::clone(slos);
     prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
-    let theirs = Arc::clone(feed);
+    let theirs = Arc::clone(event_bus);
     prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
     let theirs = Arc::clone(budgets);
     prometheus.before_scrape(move |registry, _| {

@@ -64,9 +64,9 @@ impl Proxy {
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);
         let recent = RecentCalls::new(config.measure.recent_calls);
-        let feed = EventBus::new();
+        let event_bus = EventBus::new();
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
-            vec![prometheus.clone(), recent.clone(), feed.clone()];
+            vec![prometheus.clone(), recent.clone(), event_bus.clone()];
         if let Some(path) = call_log {
             subscribers.push(open_call_log(path, &prometheus)?);
         }
@@ -98,7 +98,7 @@ impl Proxy {
             &prometheus,
             &forwarder,
             &slos,
-            &feed,
+            &event_bus,
             &spending.accounting.budgets,
             &meter,
         );
@@ -119,7 +119,7 @@ impl Proxy {
             readiness: Arc::default(),
             ledger: ledger::reader(&config),
             throughput,
-            feed,
+            event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
         };
@@ -191,10 +191,10 @@ impl Proxy {
             receivers: self.receivers,
             watchers: self.watchers,
         };
-        let told = Reloads::new(&live.prometheus, &live.readiness, &config.load());
+        let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self
             .source
-            .map(|source| tokio::spawn(reload::run(live, source, told)));
+            .map(|source| tokio::spawn(reload::run(live, source, status)));
         let _beside = self.operators.start(self.admin);
         let drained = listening.ended(|| config.load().drain_timeout).await;
         if let Some(reloading) = reloading {
@@ -256,15 +256,17 @@ fn receivers(
     slos: &Arc<Slos>,
     spending: &Spending,
 ) -> Result<Receivers, Error> {
-    let told = config
+    let delivery_state = config
         .state_dir
         .as_deref()
         .map(DeliveryState::open)
         .transpose();
-    let told = told.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
+    let delivery_state =
+        delivery_state.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
     let failures = Arc::clone(prometheus);
     let failures = move |kind| failures.export_failures("notify", kind);
-    let mut receivers = Receivers::new(slos, &spending.accounting.budgets, told, failures);
+    let mut receivers =
+        Receivers::new(slos, &spending.accounting.budgets, delivery_state, failures);
     receivers.change(receivers.prepare(&config.receivers)?);
     Ok(receivers)
 }

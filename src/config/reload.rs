@@ -113,7 +113,7 @@ mod tests {
         assert!(!look(2), "it may be half written");
         assert!(!look(3), "it was");
         assert!(look(3));
-        assert!(!look(3), "it is told once");
+        assert!(!look(3), "it is reported once");
         assert!(!look(4) && !look(3), "it went back before anybody took it");
         assert!(!look(4) && look(4));
     }

@@ -327,8 +327,8 @@ mod tests {
             ("http://a/b:4000", false),
         ] {
             let all = of(text);
-            let (.., told) = all.iter().find(|one| one.0 == 4000).expect(text);
-            assert_eq!(*told, is_client, "{text}");
+            let (.., found) = all.iter().find(|one| one.0 == 4000).expect(text);
+            assert_eq!(*found, is_client, "{text}");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Default for Settings {
             native_sidecar: Native::Auto,
             kubernetes_version: None,
             image_pull_secrets: Vec::new(),
-            // Uncommon ones, beside those of Istio (15000 to 15090).
+            // Uncommon ones, next to those of Istio (15000 to 15090).
             traffic_port: 15480,
             metrics_port: 15464,
             admin_port: 15465,

@@ -155,7 +155,7 @@ impl Usage {
 }
 
 /// The engine's own measurement of the call, where the body carries one
-/// (llama.cpp's `timings`, Ollama's durations). Kept beside our figures.
+/// (llama.cpp's `timings`, Ollama's durations), in addition to our own figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EngineReport {
     /// Prompt tokens evaluated.

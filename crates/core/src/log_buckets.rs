@@ -7,7 +7,7 @@
 pub const SCHEMA: i32 = 5;
 /// 2 to the power of [`SCHEMA`].
 pub const PER_OCTAVE: i32 = 32;
-/// Octaves that are told apart, as exponents of 2: from 60 nanoseconds to twelve days, or tokens
+/// Octaves with classes of their own, as exponents of 2: from 60 nanoseconds to twelve days, or tokens
 /// per second up to a million.
 pub const OCTAVES: std::ops::Range<i32> = -24..20;
 

@@ -1,4 +1,4 @@
-//! The one door between moving bytes and measuring them. The proxy calls it;
+//! The one interface between moving bytes and measuring them. The proxy calls it;
 //! the meter stands behind it. Nothing behind it may block, fail or panic out.
 
 use crate::call::Dialect;

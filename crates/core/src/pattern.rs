@@ -21,7 +21,7 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether `name` is one of those meant.
+    /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();

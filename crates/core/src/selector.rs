@@ -1,4 +1,4 @@
-//! Which calls are meant, by the names that they have.
+//! Selects calls by the names that they have.
 
 use crate::pattern::Pattern;
 use schemars::JsonSchema;

@@ -149,13 +149,13 @@ impl State {
 
     /// Gives the request's copy back as soon as the provider reported the input tokens.
     fn release_request(&mut self, context: &CallContext) {
-        let told = self
+        let is_reported = self
             .run
             .generation
             .usage
             .as_ref()
             .is_some_and(|usage| usage.input.is_some());
-        if told
+        if is_reported
             && let Some(mut request) = context.request.try_lock()
             && request.countable()
             && request.facts.is_some()

@@ -124,15 +124,16 @@ impl CallContext {
         let trace = tracer.map(|tracer| Box::new(tracer(parent)));
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
-        let told = trace.as_ref().filter(|trace| trace.propagates);
+        let propagating = trace.as_ref().filter(|trace| trace.propagates);
         let generates = operation::generates(start.method, detected.operation, is_socket);
         let class = detected.operation.class();
         let answers = generates && (class == OperationClass::Generation || start.dialect.is_some());
-        let hop = told.map(|trace| shared.spans.enter(trace, passed, answers));
+        let hop = propagating.map(|trace| shared.spans.enter(trace, passed, answers));
         let continued = sampled.filter(|trace| trace.continues());
-        let heard = attribution.as_deref();
+        let from_headers = attribution.as_deref();
         let converses = generates && class != OperationClass::Embedding;
-        let conversation = (converses && rules.guess_sessions).then(|| agent_hash(start, heard));
+        let conversation =
+            (converses && rules.guess_sessions).then(|| agent_hash(start, from_headers));
         CallContext {
             conversation,
             shared: Arc::clone(shared),
@@ -202,9 +203,9 @@ impl CallContext {
     pub(super) fn attributed(&self, facts: Option<&RequestFacts>) -> Attribution {
         let rules = &self.measure.attribution;
         let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
-        let told = facts.is_some_and(|facts| facts.session_hint.is_some());
+        let has_hint = facts.is_some_and(|facts| facts.session_hint.is_some());
         if let Some(session) = self.session.get()
-            && (who.session.is_none() || who.session_guess.is_some() && !told)
+            && (who.session.is_none() || who.session_guess.is_some() && !has_hint)
         {
             who.session = Some(session.to_string());
             who.session_guess = None;
@@ -295,11 +296,13 @@ impl CallContext {
 }
 
 /// Tells agents apart: by address, route and what their heads say.
-fn agent_hash(start: &CallStart<'_>, heard: Option<&HeaderAttribution>) -> u64 {
+fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -> u64 {
     let mut hasher = DefaultHasher::new();
     start.peer.hash(&mut hasher);
     start.route.hash(&mut hasher);
-    heard.and_then(HeaderAttribution::agent).hash(&mut hasher);
+    from_headers
+        .and_then(HeaderAttribution::agent)
+        .hash(&mut hasher);
     hasher.finish()
 }
 

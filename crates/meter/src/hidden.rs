@@ -7,9 +7,9 @@ use tokengauge_wire::{BeyondText, DIALECTS};
 
 /// Reasoning tokens of a difference between two ways of counting: the marks around it.
 const SLACK: f64 = 8.0;
-/// Tokens that an answer has beside its text: its end, its role.
+/// Tokens of an answer that are not in its text: its end, its role.
 const AROUND: u64 = 16;
-/// Tokens that a tool call has beside its arguments: its name, its id, the marks around it.
+/// Tokens of a tool call that are not in its arguments: its name, its id, the marks around it.
 const AROUND_CALL: u64 = 40;
 /// Fewer tokens of answer do not tell how the provider counts.
 const MIN_ANSWER: u64 = 32;

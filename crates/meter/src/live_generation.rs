@@ -17,7 +17,7 @@ pub(crate) struct LiveGeneration {
     pub(crate) live: Option<Arc<LiveCall>>,
     watches: Option<Box<[Box<dyn TokenObserver>]>>,
     /// Tokens that the watches know of.
-    told: ByChannel,
+    reported: ByChannel,
     /// What it adds to the throughput of all.
     flow: Flow,
     /// Whether it came as one body.
@@ -121,13 +121,13 @@ impl LiveGeneration {
         if self.watches.is_none() {
             self.watches = Some(self.watch(context, accepted));
         }
-        let before = self.told.all();
+        let before = self.reported.all();
         let mut settled = self.generation.counts.settled();
         for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
-            let (settled, told) = (*settled.of(channel), self.told.of(channel));
-            let new = settled.saturating_sub(*told);
+            let (settled, reported) = (*settled.of(channel), self.reported.of(channel));
+            let new = settled.saturating_sub(*reported);
             if new > 0 {
-                *told = settled;
+                *reported = settled;
                 context.charge(new);
                 let watches = self.watches.iter_mut().flatten();
                 watches.for_each(|watch| watch.tokens(at, channel, new));
@@ -135,7 +135,7 @@ impl LiveGeneration {
         }
         if !self.whole {
             self.count_at(context, accepted);
-            let new = self.told.all().saturating_sub(before);
+            let new = self.reported.all().saturating_sub(before);
             let tokens = (new, self.generation.tokens().all());
             let throughput = &context.shared.throughput;
             self.flow

@@ -38,8 +38,8 @@ impl OpenSpans {
         let known = |at: TraceContext| open.contains_key(&key(at)).then_some(key(at));
         // A gateway may have put a span of its own between, and handed the state on; or have
         // handed on the parent alone.
-        let told = passed.and_then(|passed| known(passed.request));
-        let outer = told.or_else(|| trace.parent.and_then(known));
+        let by_state = passed.and_then(|passed| known(passed.request));
+        let outer = by_state.or_else(|| trace.parent.and_then(known));
         let outer = outer.and_then(|span| open.get_mut(&span));
         let nested = (outer.as_ref()).is_some_and(|outer| outer.stands_for_one && generates);
         let before = outer.map(|outer| {
@@ -114,8 +114,8 @@ mod tests {
         let spans = Arc::<OpenSpans>::default();
         let outer = spans.enter(&trace(Some(1), 10), None, true);
         assert_eq!((outer.number, outer.nested), (0, false));
-        let told = outer.passed(&trace(Some(1), 10));
-        let by_state = spans.enter(&trace(Some(55), 11), Some(told), true);
+        let passed = outer.passed(&trace(Some(1), 10));
+        let by_state = spans.enter(&trace(Some(55), 11), Some(passed), true);
         assert_eq!((by_state.number, by_state.nested), (1, true));
         let other = spans.enter(&trace(Some(1), 20), None, true);
         assert!(!other.nested);
@@ -166,8 +166,8 @@ mod tests {
     fn a_call_of_the_same_trace_beside_another_is_not_within_it() {
         let spans = Arc::<OpenSpans>::default();
         let _one = spans.enter(&trace(Some(1), 10), None, true);
-        let beside = spans.enter(&trace(Some(1), 11), None, true);
-        assert_eq!((beside.number, beside.nested), (0, false));
+        let sibling = spans.enter(&trace(Some(1), 11), None, true);
+        assert_eq!((sibling.number, sibling.nested), (0, false));
     }
 
     #[test]

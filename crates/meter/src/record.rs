@@ -165,7 +165,7 @@ pub(crate) fn finished_call(
             _ => None,
         },
         sampled: closing.trace.map_or_else(
-            || (context.attribution.as_ref()).is_some_and(|heard| heard.sampled()),
+            || (context.attribution.as_ref()).is_some_and(|attribution| attribution.sampled()),
             |trace| trace.server.sampled(),
         ),
         trace: closing.trace,
@@ -408,15 +408,15 @@ fn speeds(
     if !context.generates {
         return Tps::default();
     }
-    let told = unavailable.is_none();
-    let output = timeline.all.filter(|_| told);
+    let is_known = unavailable.is_none();
+    let output = timeline.all.filter(|_| is_known);
     let duration = seconds_between(closing.received, closing.ended);
     let total_unavailable = verdict::total_unavailable(facts, generation);
     let known = total_unavailable.is_none() && duration > 0.0;
     let output = output.and_then(|span| span.rate(counted.all()));
     Tps {
         output,
-        answer: told
+        answer: is_known
             .then(|| verdict::answer_rate(measure, generation))
             .flatten(),
         total: known.then(|| counted.all() as f64 / duration),

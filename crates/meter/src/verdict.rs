@@ -10,7 +10,7 @@ use tokengauge_wire::DIALECTS;
 /// Frames with generated text that an `output_tps` needs.
 const MIN_FRAMES: u64 = 4;
 
-/// What a verdict rests on beside the generation itself.
+/// What a verdict rests on, apart from the generation itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,

@@ -28,7 +28,7 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The door to the thread.
+/// The sending end of the thread's queue.
 #[derive(Debug)]
 pub(crate) struct Worker {
     queue: SyncSender<Message>,

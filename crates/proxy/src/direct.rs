@@ -174,7 +174,7 @@ impl PassthroughWriter {
     }
 }
 
-/// What is done to a socket beside the server, whether it is TLS or not.
+/// What is done to a socket past the server, whether it is TLS or not.
 trait SocketWriter: Send + Sync {
     fn written(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>>;

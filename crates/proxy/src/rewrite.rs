@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 /// Bigger bodies are not replaced, and those for which there is no memory.
 const LIMIT: usize = 1 << 20;
-/// A longer body, or one that is encoded, is read beside the threads of traffic.
+/// A longer body, or one that is encoded, is read on a thread that no traffic waits for.
 const INLINE_BYTES: usize = 64 * 1024;
 
 /// What becomes of a request body.

@@ -123,8 +123,8 @@ mod tests {
         months.add(at("2026-11-01T00:00:00Z"), Verdict::Good, 5);
         months.add(at("2026-11-01T00:00:00Z"), Verdict::Excluded, 2);
         let now = at("2026-11-20T00:00:00Z") as f64;
-        let told = months.attained(now, 0.95);
-        let lines: Vec<_> = told
+        let attained = months.attained(now, 0.95);
+        let lines: Vec<_> = attained
             .iter()
             .map(|one| {
                 (

@@ -35,7 +35,7 @@ pub struct Spent {
     pub events: u64,
 }
 
-/// Whose events these are; no call's where a minute was judged.
+/// The call that events belong to; empty where a minute was judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallRef<'a> {
     pub call: &'a str,

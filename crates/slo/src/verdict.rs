@@ -251,11 +251,11 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
             Some(reason) => Err(Missing::For(reason)),
             None => record.tps.total.ok_or_else(|| {
                 let known = record.tps.total_unavailable.or(record.tps.unavailable);
-                let told = known.filter(|reason| {
+                let specific = known.filter(|reason| {
                     use TpsUnavailable::{HiddenOutput, Lagged, Unparsed};
                     matches!(reason, Unparsed | Lagged | HiddenOutput)
                 });
-                Missing::For(told.map_or(Reason::NoTokens, Reason::from))
+                Missing::For(specific.map_or(Reason::NoTokens, Reason::from))
             }),
         },
         Sli::Stalls(most) => {

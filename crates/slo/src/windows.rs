@@ -55,11 +55,11 @@ impl Severity {
 pub struct Tier {
     /// The severity of its alert.
     pub severity: Severity,
-    /// The window that tells that it matters.
+    /// The long window, which shows that it matters.
     #[serde(serialize_with = "as_label")]
     #[schemars(with = "String")]
     pub long: Duration,
-    /// The window that tells that it still goes on.
+    /// The short window, which shows that it still goes on.
     #[serde(serialize_with = "as_label")]
     #[schemars(with = "String")]
     pub short: Duration,
@@ -142,13 +142,13 @@ pub fn label(window: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn told(period: u64, objective: f64) -> Vec<(Severity, String, String, f64)> {
+    fn described(period: u64, objective: f64) -> Vec<(Severity, String, String, f64)> {
         let tiers = tiers(Duration::from_secs(period), objective);
-        let told = tiers.iter().map(|tier| {
+        let described = tiers.iter().map(|tier| {
             let factor = (tier.factor * 100.0).round() / 100.0;
             (tier.severity, label(tier.long), label(tier.short), factor)
         });
-        told.collect()
+        described.collect()
     }
 
     fn tier(
@@ -169,22 +169,22 @@ mod tests {
             tier(Ticket, "1d", "2h", 3.0),
             tier(Ticket, "3d", "6h", 1.0),
         ];
-        assert_eq!(told(30 * DAY, 0.99), expected);
+        assert_eq!(described(30 * DAY, 0.99), expected);
     }
 
     #[test]
     fn the_factor_follows_the_period_and_short_periods_shrink_the_windows() {
         use Severity::{Page, Ticket};
-        let four_weeks = told(28 * DAY, 0.99);
+        let four_weeks = described(28 * DAY, 0.99);
         assert_eq!(four_weeks[0], tier(Page, "1h", "5m", 13.44));
-        assert_eq!(told(90 * DAY, 0.999)[0], tier(Page, "1h", "5m", 43.2));
+        assert_eq!(described(90 * DAY, 0.999)[0], tier(Page, "1h", "5m", 43.2));
         let week = [
             tier(Page, "14m", "1m", 14.4),
             tier(Page, "84m", "7m", 6.0),
             tier(Ticket, "336m", "28m", 3.0),
             tier(Ticket, "1008m", "84m", 1.0),
         ];
-        assert_eq!(told(7 * DAY, 0.99), week);
+        assert_eq!(described(7 * DAY, 0.99), week);
         for hours in 1..=24 * 400 {
             for tier in tiers(Duration::from_secs(hours * HOUR), 0.99) {
                 assert!(

@@ -42,7 +42,7 @@ pub(super) enum Item<'a> {
     Comment,
     /// A wire event: its name where the framing has one, and its payload.
     Event { name: &'a str, payload: &'a [u8] },
-    /// An error beside the wire events: llama-box's SSE line `error: {…}`.
+    /// An error outside of the wire events: llama-box's SSE line `error: {…}`.
     Error { payload: &'a [u8] },
     /// A wire event that is an error by its framing, with its type.
     Exception(&'a str),

@@ -153,7 +153,7 @@ pub(super) fn segments(path: &str) -> Vec<&str> {
 
 /// What `…/models/{model}:{verb}` of Google's servers says.
 pub(super) struct GoogleMethod<'a> {
-    /// Whose model it is, where Vertex serves it.
+    /// The publisher of the model, where Vertex serves it.
     pub(super) publisher: Option<&'a str>,
     pub(super) model: &'a str,
     pub(super) verb: &'a str,

@@ -1,4 +1,4 @@
-//! What inference engines serve beside OpenAI's paths: llama.cpp's `/completion` and `/infill`,
+//! What inference engines serve on paths of their own: llama.cpp's `/completion` and `/infill`,
 //! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`. Their
 //! members tell them apart.
 

@@ -1,4 +1,4 @@
-//! Which models a request names beside its body, as limits see them: more than measuring
+//! Which models a request names outside of its body, as limits see them: more than measuring
 //! believes, since any of them may be the one that an upstream serves.
 
 use super::DIALECTS;

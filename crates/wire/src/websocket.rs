@@ -1,4 +1,4 @@
-//! WebSocket frames, read beside the connection: either direction, masked or not,
+//! WebSocket frames, read from a copy of the connection's bytes: either direction, masked or not,
 //! messages in several frames, control frames in between. Nothing is ever sent.
 
 use super::decoder::{Item, Splitter};

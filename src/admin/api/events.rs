@@ -22,7 +22,7 @@ pub(super) async fn events(
         return problem.into_response();
     }
     let source = source.map(|Extension(source)| source);
-    let Some(listener) = admin.feed.listen(source, event_bus::present(&admin)) else {
+    let Some(listener) = admin.event_bus.listen(source, event_bus::present(&admin)) else {
         let message = "too many listen already; close one, or ask /api/v1/streams now and then";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };

@@ -20,9 +20,9 @@ pub(super) const OF_STREAMS: [&str; 7] = [
 /// The calls under way.
 #[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Streams {
-    /// How many are meant, beyond the limit, too.
+    /// How many match, those beyond the limit included.
     total: usize,
-    /// The output of all that are meant, however many are listed.
+    /// The output of all that match, however many are listed.
     tokens_per_second: Rates,
     /// The newest of them.
     streams: Vec<StreamNow>,

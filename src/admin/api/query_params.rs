@@ -15,7 +15,7 @@ pub(super) const MAX_LIMIT: usize = 1000;
 pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
-/// Parameters of which calls are meant.
+/// Parameters that filter calls.
 pub(super) const FILTERS: [&str; 12] = [
     "since",
     "until",
@@ -195,7 +195,7 @@ impl QueryParams {
         Ok(classes.unwrap_or_default())
     }
 
-    /// Which calls are meant.
+    /// The filter that they make.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
         let outcomes = OUTCOMES.map(|outcome| (outcome.as_str(), outcome));
         Ok(Filter {

@@ -72,7 +72,7 @@ fn nothing_in_the_files_needs_more_than_the_policy_allows() {
 
 #[test]
 fn vendored_files_are_as_published() {
-    let told = std::fs::read_to_string(folder().join("vendor/README.md")).expect("readable");
+    let readme = std::fs::read_to_string(folder().join("vendor/README.md")).expect("readable");
     for asset in ASSETS
         .iter()
         .filter(|asset| asset.name.starts_with("vendor/"))
@@ -81,7 +81,7 @@ fn vendored_files_are_as_published() {
         let digest = Sha256::digest(asset.text);
         let digest: String = digest.iter().map(|b| format!("{b:02x}")).collect();
         assert!(
-            told.contains(&format!("{digest}  {name}")),
+            readme.contains(&format!("{digest}  {name}")),
             "{name}: {digest}"
         );
     }

@@ -128,6 +128,6 @@ fn the_page_has_its_plots_in_both_lights_and_asks_nobody_for_anything() {
     assert_eq!(
         page.matches("No call has it.").count(),
         5,
-        "what is unknown is told"
+        "what is unknown is named"
     );
 }

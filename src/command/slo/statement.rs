@@ -73,9 +73,9 @@ mod tests {
              "burn": [], "alerts": [], "event": "1m", "months": []}
         ]);
         let rows: Vec<Row> = serde_json::from_value(json).expect("rows");
-        let told = text("2026-10", "http://proxy", &rows);
+        let statement = text("2026-10", "http://proxy", &rows);
         let line = |name: &str| {
-            let found = told.lines().find(|line| line.starts_with(name));
+            let found = statement.lines().find(|line| line.starts_with(name));
             found
                 .expect("a line")
                 .split_whitespace()
@@ -85,9 +85,9 @@ mod tests {
         assert_eq!(line("fast"), "fast ttft 99% request 98 2 7 98% NO");
         assert_eq!(line("new"), "new up 90% 1m 0 0 0 - no events");
         assert!(
-            told.starts_with("Service level objectives in 2026-10 (UTC)\n"),
-            "{told}"
+            statement.starts_with("Service level objectives in 2026-10 (UTC)\n"),
+            "{statement}"
         );
-        assert!(told.contains("Signed: ____"));
+        assert!(statement.contains("Signed: ____"));
     }
 }

@@ -145,7 +145,7 @@ pub(in crate::config) struct Throughput {
     pub(in crate::config) min_streams: Option<u32>,
 }
 
-/// Which calls are meant: those that match everything that is named.
+/// Which calls count: those that match everything that is named.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Select {

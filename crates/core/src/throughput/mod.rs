@@ -190,13 +190,13 @@ impl Throughput {
         let oldest = to.saturating_sub(READ - 10);
         let whole = ended.saturating_duration_since(sent).as_secs_f64();
         let ring = lane.spread.get_or_init(Ring::default);
-        let mut told = 0;
+        let mut assigned = 0;
         for second in (from..=to).step_by(step as usize) {
             let left = self.until(second + step, ended);
             let share = if whole > 0.0 { 1.0 - left / whole } else { 1.0 };
             let until_here = (tokens as f64 * share.clamp(0.0, 1.0)).round() as u64;
-            let part = until_here.saturating_sub(told);
-            told += part;
+            let part = until_here.saturating_sub(assigned);
+            assigned += part;
             if second < oldest || !ring.add(second, part) {
                 self.late(lane, second, 0, part);
             }

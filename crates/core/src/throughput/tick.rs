@@ -151,7 +151,7 @@ impl Upstream {
         end: u64,
         until: u64,
         tokens: impl Fn(u64) -> u64,
-        told: &mut Vec<BusySecond>,
+        busy_seconds: &mut Vec<BusySecond>,
     ) {
         let oldest = end.saturating_sub(READ);
         let next = self.next.load(Ordering::Relaxed).max(oldest);
@@ -165,7 +165,7 @@ impl Upstream {
             if (millis == 0 && tokens == 0) || !steady(around) {
                 continue;
             }
-            told.push(BusySecond {
+            busy_seconds.push(BusySecond {
                 upstream: Arc::clone(name),
                 second,
                 millis,

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
 use tokengauge_core::trace::TraceContext;
 
-/// What the headers say. Each kind is kept by how much it weighs beside the body.
+/// What the headers say, by how each weighs against what the body says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderAttribution {
     /// Our own header's, or that of one which is configured.
@@ -63,8 +63,8 @@ const ORIGINATOR: &str = "originator";
 impl HeaderAttribution {
     /// What the headers say; `None` where they say nothing.
     pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<HeaderAttribution>> {
-        let heard = HeaderAttribution::read(headers, rules);
-        (heard != HeaderAttribution::default()).then(|| Box::new(heard))
+        let attribution = HeaderAttribution::read(headers, rules);
+        (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
     }
 
     /// The same of a call that asks for `uri` at `port`.
@@ -76,16 +76,16 @@ impl HeaderAttribution {
     ) -> Option<Box<HeaderAttribution>> {
         let keys = || quota::keys_of(headers, uri);
         let given = given::name_of(&rules.given, port, uri.path(), keys);
-        let heard = HeaderAttribution {
+        let attribution = HeaderAttribution {
             given_agent: given.map(|name| name.to_string()),
             ..HeaderAttribution::read(headers, rules)
         };
-        (heard != HeaderAttribution::default()).then(|| Box::new(heard))
+        (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
     }
 
     fn read(headers: &HeaderMap, rules: &Rules) -> HeaderAttribution {
         let trace = TraceContext::of_headers(headers);
-        let mut heard = HeaderAttribution {
+        let mut attribution = HeaderAttribution {
             session: explicit(headers, "x-tokengauge-session", &rules.session),
             agent: explicit(headers, "x-tokengauge-agent", &rules.agent),
             user: explicit(headers, "x-tokengauge-user", &rules.user),
@@ -93,19 +93,19 @@ impl HeaderAttribution {
             sampled: trace.is_some_and(|context| context.sampled()),
             ..HeaderAttribution::default()
         };
-        heard.known_session = known_session(headers);
-        (heard.known_agent, heard.parent_agent) = known_agents(headers, rules);
+        attribution.known_session = known_session(headers);
+        (attribution.known_agent, attribution.parent_agent) = known_agents(headers, rules);
         let parent = value(headers, "x-tokengauge-parent-agent");
-        heard.parent_agent = parent.or(heard.parent_agent);
-        heard.known_user = known_user(headers);
+        attribution.parent_agent = parent.or(attribution.parent_agent);
+        attribution.known_user = known_user(headers);
         if let Some(experiment) = value(headers, "x-tokengauge-experiment") {
-            (heard.experiment, heard.variant) = split(&experiment);
+            (attribution.experiment, attribution.variant) = split(&experiment);
         }
-        heard.baggage(headers);
+        attribution.baggage(headers);
         let hashed = |user: String| known_as(user, rules.hash_users);
-        heard.user = heard.user.map(hashed);
-        heard.known_user = heard.known_user.map(hashed);
-        heard
+        attribution.user = attribution.user.map(hashed);
+        attribution.known_user = attribution.known_user.map(hashed);
+        attribution
     }
 
     /// The agent, as far as the headers tell.
@@ -162,9 +162,9 @@ fn known_session(headers: &HeaderMap) -> Option<String> {
     }
     if codex {
         let turn = codex::Turn::of(headers);
-        let told = [turn.session_id, turn.thread_id];
-        for (more, told) in told.iter().enumerate() {
-            session.offer(CODEX_TURN + more, told.as_deref().unwrap_or_default());
+        let ids = [turn.session_id, turn.thread_id];
+        for (more, id) in ids.iter().enumerate() {
+            session.offer(CODEX_TURN + more, id.as_deref().unwrap_or_default());
         }
     }
     session.value()
@@ -200,8 +200,8 @@ fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<S
         false => codex::Turn::default(),
     };
     let program = value(headers, ORIGINATOR);
-    let told = value(headers, CODEX_AGENT);
-    let subagent = turn.subagent().and_then(clean).or(told);
+    let named = value(headers, CODEX_AGENT);
+    let subagent = turn.subagent().and_then(clean).or(named);
     let thread = value(headers, CODEX_PARENT);
     if subagent.is_some() || thread.is_some() {
         let parent = turn.parent().and_then(clean);

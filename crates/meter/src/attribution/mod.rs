@@ -49,11 +49,11 @@ pub struct Attribution {
 impl Attribution {
     /// What the headers and the body say together.
     pub fn merged(
-        heard: Option<&HeaderAttribution>,
+        headers: Option<&HeaderAttribution>,
         facts: Option<&RequestFacts>,
         rules: &Rules,
     ) -> Self {
-        let heard = heard.cloned().unwrap_or_default();
+        let headers = headers.cloned().unwrap_or_default();
         let nothing = RequestFacts::default();
         let facts = facts.unwrap_or(&nothing);
         let unnamed = Named::default();
@@ -61,33 +61,33 @@ impl Attribution {
         let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
         let hashed =
             |value: &Option<String>| of_body(value).map(|user| known_as(user, rules.hash_users));
-        let session = heard
+        let session = headers
             .session
             .or_else(|| of_body(&configured.session))
-            .or(heard.known_session)
+            .or(headers.known_session)
             .or_else(|| of_body(&facts.session))
-            .or(heard.baggage_session);
+            .or(headers.baggage_session);
         let (session, session_guess) = match session {
             Some(session) => (Some(session), None),
-            None => guess(heard.trace_id, facts),
+            None => guess(headers.trace_id, facts),
         };
         Attribution {
             session_guess,
             session,
-            agent: heard
+            agent: headers
                 .agent
                 .or_else(|| of_body(&configured.agent))
-                .or(heard.given_agent)
-                .or(heard.known_agent),
-            parent_agent: heard.parent_agent,
-            user: heard
+                .or(headers.given_agent)
+                .or(headers.known_agent),
+            parent_agent: headers.parent_agent,
+            user: headers
                 .user
                 .or_else(|| hashed(&configured.user))
                 .or_else(|| hashed(&facts.user))
-                .or(heard.known_user),
-            experiment: heard.experiment,
-            variant: heard.variant,
-            trace_id: heard.trace_id,
+                .or(headers.known_user),
+            experiment: headers.experiment,
+            variant: headers.variant,
+            trace_id: headers.trace_id,
         }
     }
 }

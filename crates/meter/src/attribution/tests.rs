@@ -15,13 +15,13 @@ fn map(headers: Headers<'_>) -> HeaderMap {
     map
 }
 
-fn told(headers: Headers<'_>, facts: &RequestFacts, rules: &Rules) -> Attribution {
-    let heard = HeaderAttribution::of(&map(headers), rules);
-    Attribution::merged(heard.as_deref(), Some(facts), rules)
+fn attributed(headers: Headers<'_>, facts: &RequestFacts, rules: &Rules) -> Attribution {
+    let from_headers = HeaderAttribution::of(&map(headers), rules);
+    Attribution::merged(from_headers.as_deref(), Some(facts), rules)
 }
 
 fn of(headers: Headers<'_>) -> Attribution {
-    told(headers, &RequestFacts::default(), &Rules::default())
+    attributed(headers, &RequestFacts::default(), &Rules::default())
 }
 
 fn some(text: &str) -> Option<String> {
@@ -91,7 +91,7 @@ fn the_session_of_the_first_place_in_rank_wins_whatever_the_order() {
             .map(|(_, header, _)| *header)
             .collect();
         headers.push(CODEX);
-        let found = told(&headers, &facts(places), &rules);
+        let found = attributed(&headers, &facts(places), &rules);
         assert_eq!(found.session.as_deref(), Some(expected));
         assert_eq!(found.session_guess.is_some(), places <= 1, "{expected}");
     }
@@ -139,12 +139,12 @@ fn a_session_in_the_baggage_yields_to_the_body_and_a_guess_to_both() {
     };
     let rules = Rules::default();
     let baggage = ("baggage", "langfuse.session_id=l,user.id=ada");
-    let found = told(&[baggage, ("traceparent", TRACEPARENT)], &hint, &rules);
+    let found = attributed(&[baggage, ("traceparent", TRACEPARENT)], &hint, &rules);
     assert_eq!(
         (found.session, found.session_guess.is_some()),
         (some("l"), false)
     );
-    let found = told(&[("traceparent", TRACEPARENT)], &hint, &rules);
+    let found = attributed(&[("traceparent", TRACEPARENT)], &hint, &rules);
     assert_eq!(
         (found.session, found.session_guess.is_some()),
         (some("key"), true)
@@ -274,13 +274,16 @@ fn users_are_hashed_stably_and_only_told_when_configured() {
         ..RequestFacts::default()
     };
     let gateway = [("helicone-user-id", "gateway")];
-    let hashed = told(&gateway, &facts, &Rules::default());
+    let hashed = attributed(&gateway, &facts, &Rules::default());
     assert_eq!(hashed.user, Some(one), "the body's goes first");
     let plain = Rules {
         hash_users: false,
         ..Rules::default()
     };
-    assert_eq!(told(&gateway, &facts, &plain).user, some("ada@example.org"));
+    assert_eq!(
+        attributed(&gateway, &facts, &plain).user,
+        some("ada@example.org")
+    );
     assert_eq!(of(&[("x-portkey-metadata", "no JSON")]).user, None);
 }
 

@@ -167,7 +167,7 @@ fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
 /// The tokens that are paid for: those that the provider reported, else our own count. A
 /// call that ended badly has generated what it streamed; one that was refused, nothing.
 fn billed(record: &CallRecord) -> Usage {
-    let (told, ours) = (&record.tokens.reported, &record.tokens.normalised);
+    let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = matches!(
         record.outcome,
         Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
@@ -175,12 +175,12 @@ fn billed(record: &CallRecord) -> Usage {
     let accepted = record.status.is_some_and(|status| status < 300);
     let vectors = accepted && matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank);
     Usage {
-        input: told.input.or(ours.input.filter(|_| !refused)),
-        output: told.output.or(ours.output).or(vectors.then_some(0)),
-        reasoning: told
+        input: reported.input.or(ours.input.filter(|_| !refused)),
+        output: reported.output.or(ours.output).or(vectors.then_some(0)),
+        reasoning: reported
             .reasoning
-            .or(ours.reasoning.filter(|_| told.output.is_none())),
-        ..*told
+            .or(ours.reasoning.filter(|_| reported.output.is_none())),
+        ..*reported
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whose keys a request carries, without the keys.
+//! Which keys a request carries, as digests.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;

@@ -275,7 +275,7 @@ impl Relay {
         }
     }
 
-    /// Ends the call; the connection goes home. What is left to measure is measured later:
+    /// Ends the call; the connection returns to its pool. What is left to measure is measured later:
     /// the last piece is not written yet.
     fn over(&mut self, at: Instant, end: End) {
         let response = self.response.take();

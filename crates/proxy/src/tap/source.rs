@@ -22,7 +22,7 @@ thread_local! {
 
 /// Where a response body comes from.
 pub(crate) enum Source {
-    /// HTTP/1: the connection is read here, and goes home afterwards.
+    /// HTTP/1: the connection is read here, and returns to its pool afterwards.
     Http1 {
         response: Box<Response<Io>>,
         endpoint: Arc<Endpoint>,

@@ -30,7 +30,7 @@ pub fn messages(
     now: f64,
     notices: &[Notice],
 ) -> Result<Vec<Message>, http::Error> {
-    let post = |url: &str, body: &Value, told: &[Notice]| {
+    let post = |url: &str, body: &Value, notices: &[Notice]| {
         let request = Request::post(url)
             .header(header::CONTENT_TYPE, "application/json")
             .header(
@@ -38,7 +38,7 @@ pub fn messages(
                 concat!("tokengauge/", env!("CARGO_PKG_VERSION")),
             )
             .body(Bytes::from(body.to_string()))?;
-        Ok((request, told.to_vec()))
+        Ok((request, notices.to_vec()))
     };
     let all = |url: &str, body: &Value| Ok(vec![post(url, body, notices)?]);
     match kind {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn pager_duty_gets_one_event_each_under_one_key() {
         let all = bodies(Kind::PagerDuty);
-        let told: Vec<_> = all
+        let statuses: Vec<_> = all
             .iter()
             .map(|(_, event)| {
                 (
@@ -257,7 +257,7 @@ mod tests {
             (Some("trigger"), Some("tokengauge/a/page"), Some("critical")),
             (Some("resolve"), Some("tokengauge/b/page"), None),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(statuses, expected);
         assert!(all.iter().all(|(_, event)| event["routing_key"] == "key"));
     }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 const FIRST_RETRY: f64 = 1.0;
 const LAST_RETRY: f64 = 300.0;
 
-/// What one receiver knows. Times are seconds since 1970.
+/// What was delivered to one receiver. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outbox {
-    /// What it was sent as firing, by alert.
-    told: BTreeMap<String, Told>,
+    /// The firing alerts that it was sent.
+    #[serde(rename = "told")]
+    delivered: BTreeMap<String, Delivered>,
     #[serde(skip)]
     failures: u32,
     #[serde(skip)]
@@ -22,36 +23,36 @@ pub struct Outbox {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Told {
+struct Delivered {
     at: f64,
     notice: Notice,
 }
 
 impl Outbox {
-    /// What to tell at `now`, when `firing` is what fires: what is new, what is over, and
+    /// What to send at `now`, when `firing` is what fires: what is new, what is over, and
     /// what was sent `repeat` ago. Nothing while it waits for the next try.
     pub fn due(&self, now: f64, firing: &[Notice], repeat: Duration) -> Vec<Notice> {
         if now < self.not_before {
             return Vec::new();
         }
         let fires = |key: &str| firing.iter().any(|notice| notice.key() == key);
-        let over = self.told.iter().filter(|(key, _)| !fires(key));
-        let over = over.map(|(_, told)| Notice {
+        let over = self.delivered.iter().filter(|(key, _)| !fires(key));
+        let over = over.map(|(_, delivered)| Notice {
             firing: false,
-            ..told.notice.clone()
+            ..delivered.notice.clone()
         });
-        let news = firing.iter().filter_map(|notice| {
-            let Some(told) = self.told.get(&notice.key()) else {
+        let new = firing.iter().filter_map(|notice| {
+            let Some(delivered) = self.delivered.get(&notice.key()) else {
                 return Some(notice.clone());
             };
-            // It began when the receiver first heard of it, whatever we forgot since.
-            let since = told.notice.since.min(notice.since);
-            (now - told.at >= repeat.as_secs_f64()).then(|| Notice {
+            // Its start is what the receiver was sent first, even where that is forgotten here since.
+            let since = delivered.notice.since.min(notice.since);
+            (now - delivered.at >= repeat.as_secs_f64()).then(|| Notice {
                 since,
                 ..notice.clone()
             })
         });
-        over.chain(news).collect()
+        over.chain(new).collect()
     }
 
     /// The receiver took these.
@@ -60,9 +61,10 @@ impl Outbox {
         for notice in notices {
             if notice.firing {
                 let notice = notice.clone();
-                self.told.insert(notice.key(), Told { at: now, notice });
+                self.delivered
+                    .insert(notice.key(), Delivered { at: now, notice });
             } else {
-                self.told.remove(&notice.key());
+                self.delivered.remove(&notice.key());
             }
         }
     }
@@ -129,7 +131,7 @@ mod tests {
         }
         assert!((18..=22).contains(&tries), "{tries} tries in an hour");
         let due = outbox.due(1e6, &[notice("b")], HOURS);
-        assert_eq!(due, [notice("b")], "a was never told, and is over");
+        assert_eq!(due, [notice("b")], "a was never sent, and is over");
         outbox.failed(1e6, Some(Duration::from_secs(250)));
         outbox.sent(1e6, &due);
         outbox.failed(1e6, Some(Duration::from_secs(120)));

@@ -37,11 +37,11 @@ impl Watch {
         }
         self.firing.retain(|_, firing| now - firing.last < HOLD);
         let paged = |slo: &String| self.firing.contains_key(&(slo.clone(), Severity::Page));
-        let told = self
+        let due = self
             .firing
             .iter()
             .filter(|((slo, severity), _)| *severity == Severity::Page || !paged(slo));
-        told.map(|(_, firing)| firing.notice.clone()).collect()
+        due.map(|(_, firing)| firing.notice.clone()).collect()
     }
 
     fn fires(&mut self, now: f64, status: &Status, alert: &Alert) {

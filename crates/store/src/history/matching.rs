@@ -1,10 +1,10 @@
-//! Which calls are meant.
+//! Which calls match a filter.
 
 use super::timed_call::TimedCall;
 use crate::ledger::{Filter, SessionQuery};
 use tokengauge_core::call::CallRecord;
 
-/// Whether a call is meant. Names match as a whole.
+/// Whether a call matches. Names match as a whole.
 pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
     filter.since.is_none_or(|since| past.started >= since)
         && filter.until.is_none_or(|until| past.started < until)
@@ -15,7 +15,7 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
         && filter.has_class(past.record.operation_class)
 }
 
-/// Whether the session of `calls` is meant: each part of the filter may be matched by
+/// Whether the session of `calls` matches: each part of the filter may be matched by
 /// another call.
 pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
     let filter = &query.filter;

@@ -105,10 +105,11 @@ fn newest<'a>(
     calls: &[TimedCall<'a>],
     of: impl Fn(&TimedCall<'a>) -> Option<&'a str>,
 ) -> Option<String> {
-    let told = calls
+    let known = calls
         .iter()
         .filter_map(|past| Some((past.ended, of(past)?)));
-    told.max_by_key(|(ended, _)| *ended)
+    known
+        .max_by_key(|(ended, _)| *ended)
         .map(|(_, name)| name.to_owned())
 }
 

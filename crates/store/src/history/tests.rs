@@ -72,7 +72,11 @@ fn a_session_is_summed_up_and_its_time_is_the_models_or_between() {
     assert_eq!(session.experiment.as_deref(), Some("e"));
     assert_eq!(session.tokens.input, Some(300));
     assert_eq!(session.tokens.output, Some(150), "the provider's counts");
-    assert_eq!(session.tokens.reasoning, Some(60), "ours: none was told");
+    assert_eq!(
+        session.tokens.reasoning,
+        Some(60),
+        "ours: none was reported"
+    );
     assert_eq!(session.tokens.cached_input, None);
     assert_eq!((session.cost_usd, session.unpriced_calls), (Some(0.5), 2));
     let seconds = session.seconds;
@@ -181,7 +185,7 @@ fn a_waterfall_has_every_part_of_every_call_and_the_waits_between() {
     assert_eq!(
         parts(1)[2],
         (Prefill, 9.5, 10.0),
-        "no engine told of a queue"
+        "no engine reported a queue"
     );
     assert_eq!(parts(2), [(Other, 10.0, 11.0)]);
     assert!(waterfall(pasts(&[])).is_none());

@@ -109,7 +109,7 @@ pub(crate) struct Share {
 
 impl Share {
     pub(crate) fn of(record: &CallRecord) -> Share {
-        let (told, counted) = (&record.tokens.reported, &record.tokens.normalised);
+        let (provider, counted) = (&record.tokens.reported, &record.tokens.normalised);
         let tps = record.tps.output.filter(|tps| tps.is_finite());
         let reported = record.tps.reported.filter(|tps| tps.is_finite());
         let seconds = &record.seconds;
@@ -118,10 +118,10 @@ impl Share {
             reported_decode: decode_milli(reported, seconds.ttft, seconds.last_token),
             error: is_error(record.outcome),
             generates: record.operation_class == OperationClass::Generation,
-            input: told.input.or(counted.input).map(whole),
-            cached_input: told.cached_input.map(whole),
-            output: told.output.or(counted.output).map(whole),
-            reasoning: told.reasoning.or(counted.reasoning).map(whole),
+            input: provider.input.or(counted.input).map(whole),
+            cached_input: provider.cached_input.map(whole),
+            output: provider.output.or(counted.output).map(whole),
+            reasoning: provider.reasoning.or(counted.reasoning).map(whole),
             cost_nano: record.cost_usd.and_then(nanos),
             decode: decode(tps, record.seconds.ttft, record.seconds.last_token),
             tps,

@@ -265,7 +265,7 @@ fn insert_sql() -> String {
 
 fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 60] {
     let record = entry.record;
-    let (counted, told) = (&record.tokens.normalised, &record.tokens.reported);
+    let (counted, provider) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
     let engine = record.engine.unwrap_or_default();
     let flag = |flag: bool| Some(i64::from(flag));
@@ -292,11 +292,11 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         count(counted.tool_call),
         count(counted.output),
         count(counted.input),
-        count(told.input),
-        count(told.cached_input),
-        count(told.cache_write),
-        count(told.output),
-        count(told.reasoning),
+        count(provider.input),
+        count(provider.cached_input),
+        count(provider.cache_write),
+        count(provider.output),
+        count(provider.reasoning),
         names.token_source,
         us(seconds.ttft),
         us(seconds.ttft_upstream),

@@ -21,7 +21,7 @@ const BATCH_AFTER: Duration = Duration::from_millis(500);
 /// How long a file that could not be written to is left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How often a failure is logged.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for what is too old or too much, while nothing is found.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
@@ -94,7 +94,7 @@ pub(super) struct Writer {
     retry_at: Option<Instant>,
     /// Why it cannot be written to.
     reason: &'static str,
-    told: Option<Instant>,
+    warned_at: Option<Instant>,
     tidy_at: Instant,
 }
 
@@ -115,7 +115,7 @@ impl Writer {
             store: None,
             retry_at: None,
             reason: "failed",
-            told: None,
+            warned_at: None,
         }
     }
 
@@ -192,7 +192,7 @@ impl Writer {
         let suspect = self.reason == DAMAGED;
         match Store::open_file(&self.settings.path, suspect) {
             Ok(store) => {
-                if self.told.take().is_some() {
+                if self.warned_at.take().is_some() {
                     tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
                 }
                 self.store = Some(store);
@@ -209,9 +209,9 @@ impl Writer {
         self.store = None;
         self.reason = trouble.reason();
         self.retry_at = Some(now + RETRY_AFTER);
-        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
-        if self.told.is_none_or(due) {
-            self.told = Some(now);
+        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
+        if self.warned_at.is_none_or(due) {
+            self.warned_at = Some(now);
             let file = self.settings.path.display();
             tracing::error!(%file, "the ledger loses records, calls go on: {trouble}");
         }

@@ -1,5 +1,5 @@
 //! What upstreams tell of themselves: queue, batch, KV cache, restarts. Their own
-//! metrics are read now and then, beside the traffic, and shown under one set of names.
+//! metrics are read at intervals, by a task of their own, and shown under one set of names.
 
 mod client;
 mod text;
@@ -130,7 +130,7 @@ struct State {
     /// Whether it is shown as up.
     up: Option<bool>,
     /// Whether it was reported as restarted when it could not be reached.
-    told: bool,
+    restart_reported: bool,
     /// Whether what changed is worth a line of the log.
     turned: bool,
     strange: bool,
@@ -170,7 +170,7 @@ impl State {
             Some(now?.since(before.unwrap_or(now?)))
         };
         Step {
-            restarted: restarted && !std::mem::take(&mut self.told),
+            restarted: restarted && !std::mem::take(&mut self.restart_reported),
             up: true,
             spent: [
                 since(view.queue, |view| view.queue),
@@ -183,7 +183,7 @@ impl State {
         self.missed = self.missed.saturating_add(1);
         let was_up = self.up == Some(true);
         let restarted = was_up && unreachable;
-        self.told |= restarted;
+        self.restart_reported |= restarted;
         Step {
             restarted,
             up: was_up && !unreachable && self.missed < MISSED,
@@ -275,8 +275,8 @@ mod tests {
         assert!(!restarted(Err(Failure::TooLarge)));
         assert!(!restarted(view(Some(2.0))));
         assert!(restarted(unreachable()));
-        assert!(!restarted(unreachable()), "it is told once");
-        assert!(!restarted(view(Some(3.0))), "it was told already");
+        assert!(!restarted(unreachable()), "it is reported once");
+        assert!(!restarted(view(Some(3.0))), "it was reported already");
         assert!(restarted(view(Some(4.0))));
         assert!(!restarted(view(None)));
     }

@@ -196,12 +196,12 @@ impl View {
             let (seconds, times) = (sum(seconds)?, sum(times)?);
             Some(Spent { seconds, times })
         };
-        let told = figure(KvCache).map(|found| found.sum / f64::from(found.count));
+        let share = figure(KvCache).map(|found| found.sum / f64::from(found.count));
         let blocks = || Some(sum(KvUsed)? / sum(KvMax).filter(|max| *max > 0.0)?);
         View {
             queue_depth: sum(QueueDepth),
             running: sum(Running),
-            kv_cache: told.or_else(blocks).map(ratio),
+            kv_cache: share.or_else(blocks).map(ratio),
             started: figure(Started).map(|found| found.max),
             queue: spent(QueueSeconds, QueueTimes),
             prefill: spent(PrefillSeconds, PrefillTimes),
@@ -234,13 +234,13 @@ impl View {
         ]
     }
 
-    /// Whether any of it is what an engine tells.
+    /// Whether there is any figure of the engine itself.
     pub(super) fn is_known(&self) -> bool {
-        let told = View {
+        let figures = View {
             started: None,
             ..*self
         };
-        told != View::default()
+        figures != View::default()
     }
 }
 

@@ -18,7 +18,7 @@ const QUEUE: usize = 4096;
 /// Lines written at most before the file is looked for again.
 const BATCH: usize = 256;
 /// How often a failure to write is logged.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -80,7 +80,7 @@ impl CallLog {
             output,
             failed: losses.failed,
             clock,
-            told: None,
+            warned_at: None,
         };
         background::spawn("call-log", Work::Steady, move || writer.run(&messages))?;
         Ok(Arc::new(CallLog { queue, dropped }))
@@ -157,7 +157,7 @@ struct Writer {
     output: Output,
     failed: Counter,
     clock: fn() -> Instant,
-    told: Option<Instant>,
+    warned_at: Option<Instant>,
 }
 
 impl Writer {
@@ -200,9 +200,9 @@ impl Writer {
         };
         self.failed.increment(1);
         let now = (self.clock)();
-        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
-        if self.told.is_none_or(due) {
-            self.told = Some(now);
+        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
+        if self.warned_at.is_none_or(due) {
+            self.warned_at = Some(now);
             tracing::error!(%error, "the call log cannot be written; calls go on");
         }
     }

@@ -45,7 +45,7 @@ impl Prometheus {
         Prometheus::with_thresholds(routes, measure, &[])
     }
 
-    /// The same with bounds beside those of the table.
+    /// The same with bounds added to those of the table.
     pub fn with_thresholds(
         routes: &[Arc<Route>],
         measure: &Measure,
@@ -126,7 +126,7 @@ impl Prometheus {
         self.registry.series(&names::EXPORT_FAILURES, &labels)
     }
 
-    /// Whether histograms have the buckets of the table (they do unless told otherwise), or native
+    /// Whether histograms have the buckets of the table (the default), or native
     /// ones alone, which text formats do not have.
     pub fn set_classic_histograms(&self, shown: bool) {
         self.classic_histograms.store(shown, Ordering::Relaxed);

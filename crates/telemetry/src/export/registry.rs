@@ -146,7 +146,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// A bound that a histogram gets beside those of the table, so that its share on either
+/// A bound that a histogram gets in addition to those of the table, so that its share on either
 /// side is exact there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {

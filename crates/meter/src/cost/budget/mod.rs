@@ -32,7 +32,7 @@ pub const MAX_BUDGETS: usize = 16;
 /// Thresholds of one budget.
 pub const MAX_WARNINGS: usize = 8;
 /// Names that a notice gives.
-const TOLD: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// What may be spent.
 #[derive(Clone, Debug, PartialEq)]
@@ -337,8 +337,8 @@ impl BudgetState {
         let (_, most) = *over.first()?;
         let refuses = budget.block && budget.mode == Mode::Enforce && most >= budget.usd;
         let share = |usd: f64| (usd / budget.usd * 100.0).floor();
-        let told = over.iter().take(TOLD);
-        let told: Vec<_> = told
+        let named = over.iter().take(MAX_NAMED);
+        let named: Vec<_> = named
             .map(|(name, usd)| format!("{name}: {usd:.2} USD ({:.0}%)", share(*usd)))
             .collect();
         let passed = budget
@@ -364,7 +364,7 @@ impl BudgetState {
                 "{} by {}: {}.{}",
                 over.len(),
                 budget.per.as_str(),
-                told.join(", "),
+                named.join(", "),
                 if refuses {
                     " Further calls are refused until the period ends."
                 } else {

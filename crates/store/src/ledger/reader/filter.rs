@@ -40,7 +40,7 @@ impl Filter {
         all.filter(|class| class.counts()).collect()
     }
 
-    /// Whether operations of this class are meant.
+    /// Whether operations of this class match.
     pub fn has_class(&self, class: OperationClass) -> bool {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }

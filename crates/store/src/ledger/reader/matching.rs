@@ -91,7 +91,7 @@ impl Matching {
         }))
     }
 
-    /// The columns of `throughput` that are meant, and what is in them.
+    /// The columns of `throughput` that match, and what is in them.
     pub(super) fn of_throughput(&self) -> impl Iterator<Item = (&'static str, i64)> {
         self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
@@ -109,7 +109,7 @@ fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i6
         .optional()
 }
 
-/// The classes of operations that are meant, as ids; `None` where all are.
+/// The classes of operations that match, as ids; `None` where all are.
 fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<Vec<i64>>> {
     if filter.operation_classes.is_empty() {
         return Ok(None);

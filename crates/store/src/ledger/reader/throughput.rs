@@ -69,7 +69,7 @@ fn known_since(connection: &Connection, step: i64) -> rusqlite::Result<Option<(i
     Ok(first.map(|first| (level, first)))
 }
 
-/// What every call that is meant generated.
+/// What every matching call generated.
 fn each_call(
     connection: &Connection,
     matching: &Matching,

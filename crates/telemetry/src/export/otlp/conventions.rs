@@ -39,7 +39,7 @@ impl Name {
 
 /// What was asked for.
 pub const OPERATION: Name = Name::both("gen_ai.operation.name");
-/// Whose model answers.
+/// The provider of the model that answers.
 pub const PROVIDER: Name = Name {
     current: Some("gen_ai.provider.name"),
     draft: Some("gen_ai.system"),
@@ -188,7 +188,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("api.moonshot.ai", "moonshot_ai"),
 ];
 
-/// Whose model answers: by the upstream's host where that is known, else whose shapes are
+/// The provider of the model that answers: by the upstream's host where that is known, else whose shapes are
 /// on the wire, as the conventions have it for what imitates another's.
 pub fn provider(record: &CallRecord) -> &'static str {
     let host = record

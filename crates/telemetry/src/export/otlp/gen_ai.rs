@@ -193,7 +193,7 @@ impl GenAi {
     }
 
     fn usage(&self, identity: &Identity, record: &CallRecord, trace: Option<Trace>) {
-        let (told, ours) = (&record.tokens.reported, &record.tokens.normalised);
+        let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
         let one = |tokens: Option<u64>, kind| {
             self.record(
                 USAGE,
@@ -203,8 +203,8 @@ impl GenAi {
                 trace,
             );
         };
-        one(told.input.or(ours.input), "input");
-        one(told.output.or(ours.output), "output");
+        one(reported.input.or(ours.input), "input");
+        one(reported.output.or(ours.output), "output");
     }
 
     fn times(&self, identity: &Identity, finished_call: &FinishedCall, trace: Option<Trace>) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a failure is logged.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Counts losses: of which exporter, why, and how many.
 pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
@@ -54,7 +54,7 @@ pub struct Losses {
     exporter: &'static str,
     count: Arc<Count>,
     clock: fn() -> Instant,
-    told: Mutex<Option<Instant>>,
+    warned_at: Mutex<Option<Instant>>,
     /// Lost in all.
     items: AtomicU64,
     /// Why the export under way failed last: the exporters' own errors do not say.
@@ -68,7 +68,7 @@ impl Losses {
             exporter,
             count,
             clock,
-            told: Mutex::default(),
+            warned_at: Mutex::default(),
             items: AtomicU64::new(0),
             last: Mutex::default(),
         }
@@ -106,10 +106,10 @@ impl Losses {
     /// Logs that exports fail, and what has been lost so far.
     fn tell(&self, failure: &Failure) {
         let now = (self.clock)();
-        let mut told = self.told.lock();
-        let due = |told: Instant| now.saturating_duration_since(told) >= TELL_EVERY;
-        if told.is_none_or(due) {
-            *told = Some(now);
+        let mut warned_at = self.warned_at.lock();
+        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
+        if warned_at.is_none_or(due) {
+            *warned_at = Some(now);
             tracing::warn!(
                 exporter = self.exporter,
                 reason = failure.reason.as_str(),

@@ -226,7 +226,7 @@ pub(super) fn of(name: String, help: &str, unit: &str, data: Data) -> v1::Metric
     }
 }
 
-/// Whose metrics they are.
+/// What reports the metrics.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: "tokengauge".to_owned(),
@@ -297,7 +297,7 @@ mod tests {
             workload: "w",
         };
         let mut sent = Sent::since(SystemTime::UNIX_EPOCH);
-        let mut told = |delta| {
+        let mut counts = |delta| {
             let mut span = Span::new(&mut sent, SystemTime::UNIX_EPOCH, delta);
             let metrics = of_registry(&registry, &mut span);
             let mut numbers = Vec::new();
@@ -319,9 +319,9 @@ mod tests {
         };
         registry.series(&names::STALLS, &place).increment(3);
         registry.series(&names::TOKEN_RATIO, &place).record(1.0);
-        assert_eq!(told(true), [3, 1]);
+        assert_eq!(counts(true), [3, 1]);
         registry.series(&names::STALLS, &place).increment(2);
-        assert_eq!(told(true), [2, 0]);
-        assert_eq!(told(false), [5, 1]);
+        assert_eq!(counts(true), [2, 0]);
+        assert_eq!(counts(false), [5, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose telemetry it is: `service.*` and `k8s.*`, from the environment.
+//! The resource that reports: `service.*` and `k8s.*`, from the environment.
 
 use super::settings::Variables;
 use opentelemetry::KeyValue;

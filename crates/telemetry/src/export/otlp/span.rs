@@ -22,7 +22,7 @@ pub struct Spans {
     pub conventions: Conventions,
     /// Whether CLIENT spans carry what Langfuse reads, too.
     pub langfuse: bool,
-    /// Whose spans they are.
+    /// What reports the spans.
     pub scope: InstrumentationScope,
 }
 
@@ -252,11 +252,11 @@ fn generation(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.convention(names::REQUEST_STREAM, record.streamed.filter(|is| *is));
     attributes.convention(names::RESPONSE_MODEL, record.model.clone());
     attributes.convention(names::RESPONSE_ID, finished_call.response_id.clone());
-    let told = record
+    let conversation = record
         .session
         .clone()
         .filter(|_| !finished_call.guessed_session);
-    attributes.convention(names::CONVERSATION, told);
+    attributes.convention(names::CONVERSATION, conversation);
     asked(attributes, finished_call);
     let reasons = texts(&record.finish_reasons);
     attributes.convention(names::FINISH_REASONS, reasons);
@@ -269,13 +269,13 @@ fn generation(attributes: &mut Attributes, finished_call: &FinishedCall) {
 }
 
 fn tokens(attributes: &mut Attributes, record: &CallRecord) {
-    let (told, ours) = (&record.tokens.reported, &record.tokens.normalised);
+    let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let count = |tokens: Option<u64>| tokens.and_then(|tokens| i64::try_from(tokens).ok());
-    attributes.convention(names::INPUT_TOKENS, count(told.input.or(ours.input)));
-    attributes.convention(names::OUTPUT_TOKENS, count(told.output.or(ours.output)));
-    attributes.convention(names::CACHE_READ_TOKENS, count(told.cached_input));
-    attributes.convention(names::CACHE_CREATION_TOKENS, count(told.cache_write));
-    attributes.convention(names::REASONING_TOKENS, count(told.reasoning));
+    attributes.convention(names::INPUT_TOKENS, count(reported.input.or(ours.input)));
+    attributes.convention(names::OUTPUT_TOKENS, count(reported.output.or(ours.output)));
+    attributes.convention(names::CACHE_READ_TOKENS, count(reported.cached_input));
+    attributes.convention(names::CACHE_CREATION_TOKENS, count(reported.cache_write));
+    attributes.convention(names::REASONING_TOKENS, count(reported.reasoning));
     attributes.ours("tokengauge.tokens.normalised", count(ours.output));
 }
 
