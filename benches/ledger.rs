@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::ledger::{
-    Dimension, Filter, Kept, Limits, Paging, QueryError, Reader, SeriesMetric, SessionQuery,
-    SessionSort, Store,
+    Dimension, Filter, Limits, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionSort,
+    Store, StoredCall,
 };
 use tokengauge_test_support::records::Records;
 
@@ -69,7 +69,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         }
         let kept: Vec<_> = batch
             .iter()
-            .filter_map(|record| Kept::of_record(record, Some(4)))
+            .filter_map(|record| StoredCall::of_record(record, Some(4)))
             .collect();
         let started = Instant::now();
         written += store.write(&kept).expect("written").records;

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{
-    Dimension, Filter, Kept, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
-    SessionSort, Store,
+    Dimension, Filter, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
+    SessionSort, Store, StoredCall,
 };
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -34,7 +34,7 @@ fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
         let batch = rest.len().min(1 + random.below(50) as usize);
         let kept: Vec<_> = rest[..batch]
             .iter()
-            .filter_map(|record| Kept::of_record(record, Some(3)))
+            .filter_map(|record| StoredCall::of_record(record, Some(3)))
             .collect();
         let done = store.write(&kept).expect("written");
         assert_eq!(done.records, batch as u64);

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Filter, Kept, Limits, Paging, Reader, SessionQuery, Store};
+use tokengauge::ledger::{Filter, Limits, Paging, Reader, SessionQuery, Store, StoredCall};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -18,7 +18,7 @@ fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
     for batch in records.chunks(1_000) {
         let kept = batch
             .iter()
-            .filter_map(|record| Kept::of_record(record, None));
+            .filter_map(|record| StoredCall::of_record(record, None));
         store.write(&kept.collect::<Vec<_>>()).expect("written");
     }
     (store, begin + over)

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Filter, Kept, Paging, Reader, Store};
+use tokengauge::ledger::{Filter, Paging, Reader, Store, StoredCall};
 
 /// A ledger that the program wrote when its version was 2 or 3, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {
@@ -78,7 +78,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let mut record = expected[0].clone();
         record.id = "01a20838-a73b-72a1-9218-f8d414f52799".to_owned();
         record.response_id = Some("chatcmpl-1".to_owned());
-        let kept = Kept::of_record(&record, None).expect("one of ours");
+        let kept = StoredCall::of_record(&record, None).expect("one of ours");
         store.write(&[kept]).expect("written");
         let ids = calls(&path).into_iter().map(|call| call.response_id);
         assert!(ids.flatten().any(|id| id == "chatcmpl-1"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use tokengauge::ledger::{Kept, Store};
+use tokengauge::ledger::{Store, StoredCall};
 use tokengauge_test_support::PATIENCE;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -40,7 +40,7 @@ impl World {
         }
         let kept = records
             .iter()
-            .filter_map(|record| Kept::of_record(record, None));
+            .filter_map(|record| StoredCall::of_record(record, None));
         let kept: Vec<_> = kept.collect();
         let mut store = Store::open(&ledger).expect("opens");
         store.write(&kept).expect("written");

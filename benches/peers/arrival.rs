@@ -2,7 +2,7 @@
 //! events come at once and one by one.
 
 use crate::peer::{Peer, Running};
-use crate::run::{Place, warm, with_peer};
+use crate::run::{Environment, warm, with_peer};
 use crate::wire::{Ask, end, instants, write_event};
 use anyhow::ensure;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Arrived {
 }
 
 /// Prints for each peer what its agents would see.
-pub fn print(peers: &[Peer], place: Place) {
+pub fn print(peers: &[Peer], environment: Environment) {
     println!(
         "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",
         INTERVAL.as_millis()
@@ -34,7 +34,9 @@ pub fn print(peers: &[Peer], place: Place) {
         "", "untouched", "bytes", "sent", "first event", "one by one"
     );
     for &peer in peers {
-        match with_peer(peer, place, LIMIT, async |running| arrived(running).await) {
+        match with_peer(peer, environment, LIMIT, async |running| {
+            arrived(running).await
+        }) {
             Ok(arrived) => println!("{peer:20}  {arrived}"),
             Err(error) => println!("FAILED: {peer}: {error:#}"),
         }

@@ -3,7 +3,7 @@
 
 use crate::peer::{Peer, Running};
 use crate::report::goal;
-use crate::run::{Place, warm, with_peer};
+use crate::run::{Environment, warm, with_peer};
 use crate::table::Table;
 use crate::wire::{Ask, take_instants};
 use anyhow::ensure;
@@ -45,7 +45,7 @@ const COLUMNS: [(&str, usize, bool); 8] = [
 
 /// Prints the table, holds tokengauge's rows against the goals, and gives the rows of the
 /// longest stream.
-pub fn print(peers: &[Peer], place: Place, rounds: u32) -> Table {
+pub fn print(peers: &[Peer], environment: Environment, rounds: u32) -> Table {
     println!("\none long stream of 25,000 events a second");
     let (mut table, mut longest_rows) = (Table::new(&COLUMNS), Table::new(&COLUMNS));
     let (mut failures, mut longest) = (Vec::new(), None);
@@ -56,7 +56,7 @@ pub fn print(peers: &[Peer], place: Place, rounds: u32) -> Table {
             }
             let streams = streams * if peer.is_gateway() { 1 } else { rounds };
             let limit = LIMIT * rounds;
-            let cost = with_peer(peer, place, limit, async |running| {
+            let cost = with_peer(peer, environment, limit, async |running| {
                 cost(running, events, streams).await
             });
             match cost {

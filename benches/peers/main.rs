@@ -27,7 +27,7 @@ use clap::Parser;
 use peer::{Backends, Peer};
 use process::{Awake, Cores, Processes, behind_all};
 use report::Report;
-use run::{Place, Scenario};
+use run::{Environment, Scenario};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -97,7 +97,7 @@ fn main() -> anyhow::Result<()> {
     let start = Instant::now();
     let (_backend, backend) = start_backend(cores, false)?;
     let (_greedy, greedy) = start_backend(cores, true)?;
-    let place = Place {
+    let environment = Environment {
         backends: Backends { backend, greedy },
         cores,
     };
@@ -109,22 +109,22 @@ fn main() -> anyhow::Result<()> {
     );
 
     if options.beside {
-        let report = rounds::run_all(&[beside()], &peers, place, rounds, length);
+        let report = rounds::run_all(&[beside()], &peers, environment, rounds, length);
         report.print_goals();
         if options.markdown {
             report.print_markdown_beside(&beside());
         }
         return finish(&report, start);
     }
-    arrival::print(&peers, place);
+    arrival::print(&peers, environment);
     // What has a table of its own is done when the table is printed.
     let groups: Vec<_> = scenarios(&options)
         .into_iter()
         .map(|one| vec![one])
         .collect();
-    let report = rounds::run_all(&groups, &peers, place, rounds, length);
+    let report = rounds::run_all(&groups, &peers, environment, rounds, length);
     let longest = (!options.only_paced)
-        .then(|| long_stream::print(&peers, place, if options.long { 2 } else { 1 }));
+        .then(|| long_stream::print(&peers, environment, if options.long { 2 } else { 1 }));
     report.print_goals();
     if options.markdown {
         report::print_markdown_head();

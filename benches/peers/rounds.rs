@@ -9,7 +9,7 @@
 
 use crate::peer::Peer;
 use crate::report::{self, Report};
-use crate::run::{self, Found, Place, Scenario};
+use crate::run::{self, Environment, Found, Scenario};
 use std::time::{Duration, Instant};
 
 /// The share of a core that may be taken in a run: two ticks of a hundredth in 3 seconds.
@@ -21,7 +21,7 @@ const TRIES: usize = 3;
 pub fn run_all(
     groups: &[Vec<Scenario>],
     peers: &[Peer],
-    place: Place,
+    environment: Environment,
     rounds: usize,
     length: Duration,
 ) -> Report {
@@ -37,7 +37,7 @@ pub fn run_all(
                     if peer.is_gateway() && round > 0 {
                         continue;
                     }
-                    match run_undisturbed(scenario, peer, place, length, &mut again) {
+                    match run_undisturbed(scenario, peer, environment, length, &mut again) {
                         Ok(found) => report.add(scenario, peer, found),
                         Err(error) => report.fail(scenario, peer, &error),
                     }
@@ -56,18 +56,18 @@ pub fn run_all(
 fn run_undisturbed(
     scenario: Scenario,
     peer: Peer,
-    place: Place,
+    environment: Environment,
     length: Duration,
     again: &mut usize,
 ) -> anyhow::Result<Found> {
     let begun = Instant::now();
-    let mut best = run::run(scenario, peer, place, length)?;
+    let mut best = run::run(scenario, peer, environment, length)?;
     for _ in 1..TRIES {
         if best.stolen <= MAY_BE_STOLEN || *again == 0 || peer.is_gateway() {
             break;
         }
         *again -= 1;
-        let other = run::run(scenario, peer, place, length)?;
+        let other = run::run(scenario, peer, environment, length)?;
         let tries = best.tries + other.tries;
         if other.stolen < best.stolen {
             best = other;

@@ -119,7 +119,7 @@ impl Found {
 
 /// The backends, and the cores.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Environment {
     pub backends: Backends,
     pub cores: Cores,
 }
@@ -128,26 +128,26 @@ pub struct Place {
 pub fn run(
     scenario: Scenario,
     peer: Peer,
-    place: Place,
+    environment: Environment,
     length: Duration,
 ) -> anyhow::Result<Found> {
     let limit = Duration::from_secs(30) + length * 2;
-    with_peer(peer, place, limit, async |running| {
-        measure(scenario, running, place.cores, length).await
+    with_peer(peer, environment, limit, async |running| {
+        measure(scenario, running, environment.cores, length).await
     })
 }
 
 /// Does something with a fresh peer, within a time limit.
 pub fn with_peer<T>(
     peer: Peer,
-    place: Place,
+    environment: Environment,
     limit: Duration,
     what: impl AsyncFnOnce(&Running) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let running = peer.start(place.backends, place.cores)?;
+    let running = peer.start(environment.backends, environment.cores)?;
     LocalSet::new().block_on(&runtime, async {
         let done = timeout(limit, what(&running)).await;
         done.with_context(|| format!("given up after {limit:?}"))?

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Kept, Store};
+use tokengauge::ledger::{Store, StoredCall};
 use tokengauge_test_support::records::Records;
 
 /// Over this time.
@@ -22,9 +22,9 @@ pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()>
         if batch.is_empty() {
             return Ok(());
         }
-        let kept: Vec<Kept<'_>> = batch
+        let kept: Vec<StoredCall<'_>> = batch
             .iter()
-            .filter_map(|record| Kept::of_record(record, None))
+            .filter_map(|record| StoredCall::of_record(record, None))
             .collect();
         store.write(&kept)?;
     }

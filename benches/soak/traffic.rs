@@ -84,7 +84,7 @@ pub struct Plan {
 /// Over which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    Kept,
+    StoredCall,
     New,
     Http2,
 }
@@ -164,7 +164,7 @@ impl Agent {
         let way = match (fate, random.between(0, 5)) {
             (Fate::AgentResets, _) | (_, 0 | 1) => Way::New,
             (_, 2) => Way::Http2,
-            _ => Way::Kept,
+            _ => Way::StoredCall,
         };
         Plan {
             known: known(fate, shape, &text),
@@ -212,7 +212,7 @@ impl Agent {
             _ => Version::HTTP_11,
         };
         let kept = match plan.way {
-            Way::Kept => self.http1.take(),
+            Way::StoredCall => self.http1.take(),
             Way::Http2 => self.http2.take(),
             Way::New => None,
         };
@@ -229,7 +229,7 @@ impl Agent {
         let answer = ask(&mut connection, request, plan.manner).await;
         // Over HTTP/1 what is left in the middle, or broken, is of no further use.
         match plan.way {
-            Way::Kept if answer.ended == Ended::Whole => self.http1 = Some(connection),
+            Way::StoredCall if answer.ended == Ended::Whole => self.http1 = Some(connection),
             Way::Http2 => self.http2 = Some(connection),
             _ => {}
         }

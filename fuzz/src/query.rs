@@ -13,7 +13,7 @@ use tokengauge::admin::{Admin, EventBus, router};
 use tokengauge::config::Measure;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::history::ThroughputHistory;
-use tokengauge::ledger::{Kept, Reader, Store};
+use tokengauge::ledger::{Reader, Store, StoredCall};
 use tokengauge::meter::{Meter, RecentCalls};
 use tokengauge::slo::Slos;
 use tokengauge_test_support::records::Records;
@@ -65,7 +65,7 @@ fn ledger() -> Option<Arc<Reader>> {
     let from = SystemTime::now() - Duration::from_secs(3600);
     let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
     let mut store = Store::open(&path).expect("a ledger");
-    let kept = |record| Kept::of_record(record, Some(1));
+    let kept = |record| StoredCall::of_record(record, Some(1));
     let batch: Vec<_> = records.iter().filter_map(kept).collect();
     store.write(&batch).expect("written");
     Some(Reader::new(&path, Instant::now))

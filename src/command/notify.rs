@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
-use crate::slo::{DeliveryState, Notice, Outbox, Place, Receiver, Slos, Watch, messages};
+use crate::slo::{DeliveryState, Destination, Notice, Outbox, Receiver, Slos, Watch, messages};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One receiver with what it was sent.
-struct Line {
+struct Channel {
     receiver: Receiver,
     url: String,
     routing_key: String,
@@ -41,7 +41,7 @@ pub(super) struct Receivers {
 /// Receivers to come, with everything read that could not be.
 pub(super) struct Next {
     wanted: Vec<Receiver>,
-    lines: Vec<Line>,
+    channels: Vec<Channel>,
 }
 
 impl Receivers {
@@ -65,7 +65,7 @@ impl Receivers {
     pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<Next, Error> {
         let new = wanted.iter().filter(|wanted| !self.tells(wanted));
         Ok(Next {
-            lines: new.map(|new| self.line(new)).collect::<Result<_, _>>()?,
+            channels: new.map(|new| self.channel(new)).collect::<Result<_, _>>()?,
             wanted: wanted.to_vec(),
         })
     }
@@ -79,9 +79,9 @@ impl Receivers {
             }
             stays
         });
-        for line in next.lines {
-            let receiver = line.receiver.clone();
-            let task = tokio::spawn(line.run(Arc::clone(&self.slos)));
+        for channel in next.channels {
+            let receiver = channel.receiver.clone();
+            let task = tokio::spawn(channel.run(Arc::clone(&self.slos)));
             self.running.push((receiver, task));
         }
     }
@@ -90,13 +90,13 @@ impl Receivers {
         self.running.iter().any(|(known, _)| known == receiver)
     }
 
-    fn line(&self, receiver: &Receiver) -> Result<Line, Error> {
+    fn channel(&self, receiver: &Receiver) -> Result<Channel, Error> {
         let delivery_state = self.delivery_state.as_ref();
         let outbox = delivery_state.map(|delivery_state| delivery_state.of(&receiver.name));
-        Ok(Line {
+        Ok(Channel {
             url: match &receiver.url {
-                Place::Url(url) => url.clone(),
-                Place::File(file) => secret(&receiver.name, file)?,
+                Destination::Url(url) => url.clone(),
+                Destination::File(file) => secret(&receiver.name, file)?,
             },
             routing_key: match &receiver.routing_key_file {
                 Some(file) => secret(&receiver.name, file)?,
@@ -120,7 +120,7 @@ fn secret(name: &str, file: &Path) -> Result<String, Error> {
     Ok(text.trim().to_owned())
 }
 
-impl Line {
+impl Channel {
     async fn run(mut self, slos: Arc<Slos>) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

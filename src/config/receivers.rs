@@ -3,7 +3,7 @@
 use super::file;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
-use crate::slo::{Kind, Place, Receiver};
+use crate::slo::{Destination, Kind, Receiver};
 use std::collections::HashSet;
 
 /// Where PagerDuty takes events when nothing is named.
@@ -54,7 +54,7 @@ pub(super) fn receivers(
     all
 }
 
-fn place(notify: &file::Notify, problems: &mut Problems<'_>) -> Option<Place> {
+fn place(notify: &file::Notify, problems: &mut Problems<'_>) -> Option<Destination> {
     match (&notify.url, &notify.url_file) {
         (Some(url), None) => {
             let usable = url.get_ref().parse::<http::Uri>().is_ok_and(|uri| {
@@ -63,11 +63,11 @@ fn place(notify: &file::Notify, problems: &mut Problems<'_>) -> Option<Place> {
             if !usable {
                 problems.at(url, "must be a URL that starts with http:// or https://");
             }
-            Some(Place::Url(url.get_ref().clone()))
+            Some(Destination::Url(url.get_ref().clone()))
         }
-        (None, Some(file)) => Some(Place::File(file.get_ref().clone())),
+        (None, Some(file)) => Some(Destination::File(file.get_ref().clone())),
         (None, None) if *notify.kind.get_ref() == Kind::PagerDuty => {
-            Some(Place::Url(PAGER_DUTY.to_owned()))
+            Some(Destination::Url(PAGER_DUTY.to_owned()))
         }
         (None, None) => {
             problems.at(&notify.kind, "needs a `url`, or a `url_file` that holds it");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What an alert is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum About {
+pub enum Subject {
     /// An objective, whose error budget burns.
     #[default]
     Objective,
@@ -18,7 +18,7 @@ pub enum About {
 pub struct Notice {
     /// What it is about.
     #[serde(default)]
-    pub about: About,
+    pub about: Subject,
     /// The objective, or the budget.
     pub slo: String,
     /// `page` or `ticket`.
@@ -41,8 +41,8 @@ impl Notice {
     /// What makes two notices one alert.
     pub fn key(&self) -> String {
         match self.about {
-            About::Objective => format!("{}/{}", self.slo, self.severity),
-            About::Budget => format!("budget {}/{}", self.slo, self.severity),
+            Subject::Objective => format!("{}/{}", self.slo, self.severity),
+            Subject::Budget => format!("budget {}/{}", self.slo, self.severity),
         }
     }
 }

@@ -58,8 +58,8 @@ impl CallContext {
         });
         let user = who.user.as_deref().filter(|_| certain(&rules.user));
         let caller = Caller {
-            route: &self.lane.route,
-            upstream: &self.lane.upstream,
+            route: &self.route_stats.route,
+            upstream: &self.route_stats.upstream,
             workload: known(workloads.as_deref()),
             model: known(models.as_deref()),
             agent: match certain(&rules.agent) {

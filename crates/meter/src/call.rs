@@ -56,7 +56,10 @@ pub(crate) struct State {
 impl State {
     /// The call has reached its upstream.
     fn reached(&mut self, context: &CallContext, at: Instant) {
-        let gpus = context.accounting.prices.gpus(&context.lane.upstream);
+        let gpus = context
+            .accounting
+            .prices
+            .gpus(&context.route_stats.upstream);
         if let (Some(gpus), None) = (gpus, &self.share) {
             self.share = Some(gpus.begin(at));
         }
@@ -326,7 +329,7 @@ impl CallObserver for Call {
             state.saw(at);
             state.connected = Some(at);
             state.reached(context, at);
-            state.warm_up = context.lane.reached(at, &context.measure);
+            state.warm_up = context.route_stats.reached(at, &context.measure);
             if let Some(live) = &state.run.live {
                 live.warm_up(state.warm_up);
             }

@@ -6,7 +6,7 @@ use super::operation;
 use super::request::Request;
 use super::route_stats::RouteStats;
 use super::shared::Shared;
-use super::worker::Place;
+use super::worker::RunsOn;
 use super::workload::Assignment;
 use crate::attribution::{Attribution, HeaderAttribution};
 use crate::quota::{self, Permit};
@@ -29,7 +29,7 @@ pub(crate) struct CallContext {
     pub(crate) measure: Arc<Measure>,
     /// What it costs and may take, the same way.
     pub(crate) accounting: Arc<Accounting>,
-    pub(crate) lane: Arc<RouteStats>,
+    pub(crate) route_stats: Arc<RouteStats>,
     pub(super) assignment: Assignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
@@ -142,7 +142,7 @@ impl CallContext {
             trace_state: continued.and_then(|_| trace::state(start.headers)),
             trace,
             hop,
-            lane: shared.lanes.lane(start.route, start.upstream),
+            route_stats: shared.route_stats.of(start.route, start.upstream),
             assignment,
             id: id(start.started_at),
             received: start.received,
@@ -281,14 +281,14 @@ impl CallContext {
         }
         drop(request);
         let context = Arc::clone(self);
-        let read = move |place| {
-            let read = place == Place::Background;
+        let read = move |runs_on| {
+            let read = runs_on == RunsOn::Background;
             if read && !context.read_facts(&mut context.request()) {
                 context.shared.tally.body_skipped();
             }
         };
         if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
-            refused(Place::Traffic);
+            refused(RunsOn::Traffic);
             self.shared.tally.body_skipped();
             self.request().release();
         }

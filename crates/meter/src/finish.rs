@@ -7,7 +7,7 @@ use super::guard;
 use super::reading::Reading;
 use super::record::{self, RecordInput};
 use super::verdict;
-use super::worker::Place;
+use super::worker::RunsOn;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::background::give_way;
@@ -33,10 +33,10 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: State, at: Instant, end
         return;
     }
     let theirs = Arc::clone(context);
-    let job = move |place| later(&theirs, state, at, &end, place);
+    let job = move |runs_on| later(&theirs, state, at, &end, runs_on);
     if let Err(refused) = context.shared.worker.queue(Box::new(job)) {
         context.shared.tally.body_skipped();
-        refused(Place::Traffic);
+        refused(RunsOn::Traffic);
     }
 }
 
@@ -92,8 +92,8 @@ fn is_refused(state: &State, end: &End) -> bool {
     }
 }
 
-fn later(context: &CallContext, mut state: State, at: Instant, end: &End, place: Place) {
-    if place == Place::Traffic {
+fn later(context: &CallContext, mut state: State, at: Instant, end: &End, runs_on: RunsOn) {
+    if runs_on == RunsOn::Traffic {
         let unread = matches!(state.reading, Reading::Later { .. })
             || state
                 .reading
@@ -176,7 +176,7 @@ fn conclude(context: &CallContext, mut state: State, at: Instant, end: &End, inp
     state.run.live = None;
     let lost = matches!(end, End::Failed(FailureKind::ConnectTimeout));
     if lost || finished_call.record.outcome == Outcome::Unreachable {
-        context.lane.unreachable();
+        context.route_stats.unreachable();
     }
     context.shared.subscribers.finished(finished_call);
     context.shared.memory.freed();

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
-use tokengauge_core::throughput::{Place, Rates, Throughput, Ticked};
+use tokengauge_core::throughput::{RateKey, Rates, Throughput, Ticked};
 use tokengauge_core::trace::Tracer;
 
 pub use accounting::Accounting;
@@ -73,7 +73,7 @@ pub struct MeterStats {
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
     /// Tokens of streams over wall time.
-    pub throughput: BTreeMap<Place, Rates>,
+    pub throughput: BTreeMap<RateKey, Rates>,
     /// Frames that were not measured, for want of time or memory.
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
@@ -113,7 +113,7 @@ impl Meter {
             memory,
             admission_memory: AdmissionMemory::new(admission),
             subscribers: subscriber::Subscribers::new(subscribers),
-            lanes: route_stats::AllRouteStats::default(),
+            route_stats: route_stats::AllRouteStats::default(),
             registry: Arc::default(),
             throughput,
             background: background::BackgroundResponses::default(),
@@ -149,13 +149,13 @@ impl Meter {
 
     /// Forgets routes and upstreams that `configured` does not know and no stream is on.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
-        self.shared.lanes.retain(configured);
-        let lanes = self.shared.lanes.all();
+        self.shared.route_stats.retain(configured);
+        let all_stats = self.shared.route_stats.all();
         let known = |route: &str, upstream: &str| {
-            let is = |lane: &Arc<route_stats::RouteStats>| {
-                *lane.route == *route && *lane.upstream == *upstream
+            let is = |stats: &Arc<route_stats::RouteStats>| {
+                *stats.route == *route && *stats.upstream == *upstream
             };
-            lanes.iter().any(is)
+            all_stats.iter().any(is)
         };
         self.shared.throughput.forget(known);
     }
@@ -178,10 +178,10 @@ impl Meter {
 
     /// Calls under way by route and upstream, and nothing else of the figures.
     pub fn in_flight(&self) -> MeterStats {
-        let lanes = self.shared.lanes.all();
-        let streams = lanes.iter().map(|lane| {
-            let (route, upstream) = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
-            (route, upstream, lane.in_flight())
+        let all_stats = self.shared.route_stats.all();
+        let streams = all_stats.iter().map(|stats| {
+            let (route, upstream) = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
+            (route, upstream, stats.in_flight())
         });
         MeterStats {
             in_flight: streams.collect(),
@@ -199,19 +199,19 @@ impl Meter {
         let measure = self.shared.measure.load();
         let threshold = measure.stall_threshold;
         let mut stalled = self.shared.registry.stalled(now, threshold);
-        let lanes = self.shared.lanes.all();
-        let by_lane = lanes.iter().map(|lane| {
-            let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+        let all_stats = self.shared.route_stats.all();
+        let by_route = all_stats.iter().map(|stats| {
+            let place = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
             let stalled = stalled.remove(&place).unwrap_or(0);
             let (route, upstream) = place;
-            let in_flight = (route.clone(), upstream.clone(), lane.in_flight());
+            let in_flight = (route.clone(), upstream.clone(), stats.in_flight());
             (in_flight, (route, upstream, stalled))
         });
-        let (in_flight, stalled) = by_lane.unzip();
+        let (in_flight, stalled) = by_route.unzip();
         MeterStats {
             in_flight,
             stalled,
-            warming: self.shared.lanes.warming(now, &measure),
+            warming: self.shared.route_stats.warming(now, &measure),
             throughput: self.shared.throughput.streamed(now),
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
@@ -223,7 +223,7 @@ impl Meter {
 
     /// `upstream` has started anew, as its own metrics tell: its next calls warm it up.
     pub fn upstream_restarted(&self, upstream: &str) {
-        self.shared.lanes.restarted(upstream);
+        self.shared.route_stats.restarted(upstream);
     }
 
     /// Waits until every call that has ended has reached every subscriber and has been

@@ -153,8 +153,8 @@ impl LiveCall {
         self.flight.concurrency
     }
 
-    pub(crate) fn lane(&self) -> &RouteStats {
-        self.flight.lane()
+    pub(crate) fn stats(&self) -> &RouteStats {
+        self.flight.stats()
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -201,8 +201,8 @@ impl LiveCall {
         Some(Progress {
             id: self.id,
             received: self.received,
-            route: Arc::clone(&self.lane().route),
-            upstream: Arc::clone(&self.lane().upstream),
+            route: Arc::clone(&self.stats().route),
+            upstream: Arc::clone(&self.stats().upstream),
             workload: self.context.workload().cloned(),
             model: model.or_else(|| self.context.model_requested()),
             agent: who.agent,
@@ -260,8 +260,8 @@ impl LiveCall {
         let gap = |pair: [Option<Instant>; 2]| Some(pair[1]?.saturating_duration_since(pair[0]?));
         StreamNow {
             id: self.id.to_string(),
-            route: self.lane().route.to_string(),
-            upstream: self.lane().upstream.to_string(),
+            route: self.stats().route.to_string(),
+            upstream: self.stats().upstream.to_string(),
             model: now.model.as_deref().map(str::to_owned).or(asked_for),
             workload: self.context.workload().map(|name| name.to_string()),
             session: who.session,
@@ -374,7 +374,7 @@ impl Registry {
             received,
             context: Arc::clone(context),
             flags: AtomicU8::new(0),
-            flight: InFlight::begin(&context.lane),
+            flight: InFlight::begin(&context.route_stats),
             now: Mutex::default(),
             registry: Arc::downgrade(self),
         });
@@ -394,8 +394,8 @@ impl Registry {
         let mut stalled = HashMap::new();
         self.each(|live| {
             if live.stalled(at, threshold) {
-                let lane = live.lane();
-                let place = (Arc::clone(&lane.route), Arc::clone(&lane.upstream));
+                let stats = live.stats();
+                let place = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
                 *stalled.entry(place).or_default() += 1;
             }
         });
@@ -408,7 +408,7 @@ impl Registry {
         self.each(|live| {
             let generates = live.context.operation.class() == OperationClass::Generation;
             if generates && live.now().first.is_none() {
-                let oldest = since.entry(Arc::clone(&live.lane().upstream));
+                let oldest = since.entry(Arc::clone(&live.stats().upstream));
                 let oldest = oldest.or_insert(live.received);
                 *oldest = live.received.min(*oldest);
             }

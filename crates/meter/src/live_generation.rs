@@ -90,15 +90,15 @@ impl LiveGeneration {
     /// Where its tokens are counted.
     fn count_at(&mut self, context: &CallContext, accepted: bool) {
         let answered = self.generation.model.as_deref();
-        self.flow.lane(|| {
+        self.flow.series(|| {
             let requested = answered
                 .is_none()
                 .then(|| context.model_requested())
                 .flatten();
             let model = answered.or(requested.as_deref());
-            let (route, upstream) = (&context.lane.route, &context.lane.upstream);
+            let (route, upstream) = (&context.route_stats.route, &context.route_stats.upstream);
             let throughput = &context.shared.throughput;
-            throughput.lane(route, upstream, context.workload(), model, accepted)
+            throughput.series(route, upstream, context.workload(), model, accepted)
         });
     }
 
@@ -151,8 +151,8 @@ impl LiveGeneration {
             .then(|| context.model_requested());
         let answered = self.generation.model.as_deref();
         context.shared.subscribers.watch(&Stream {
-            route: &context.lane.route,
-            upstream: &context.lane.upstream,
+            route: &context.route_stats.route,
+            upstream: &context.route_stats.upstream,
             workload: context.workload(),
             model: answered.or(requested.as_ref().and_then(|model| model.as_deref())),
             accepted,

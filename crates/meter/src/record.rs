@@ -205,9 +205,12 @@ fn record(
     CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
-        route: context.lane.route.to_string(),
-        upstream: context.lane.upstream.to_string(),
-        upstream_facts: measure.upstream_facts.get(&context.lane.upstream).cloned(),
+        route: context.route_stats.route.to_string(),
+        upstream: context.route_stats.upstream.to_string(),
+        upstream_facts: measure
+            .upstream_facts
+            .get(&context.route_stats.upstream)
+            .cloned(),
         endpoint: state.endpoint.as_deref().map(str::to_owned),
         dialect: closing.dialect,
         operation,

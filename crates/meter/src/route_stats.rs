@@ -66,21 +66,21 @@ impl RouteStats {
 /// A stream in flight; one less when dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    lane: Arc<RouteStats>,
+    stats: Arc<RouteStats>,
     /// Streams in flight on the upstream when it began, itself included.
     pub(crate) concurrency: u32,
 }
 
 impl InFlight {
-    pub(crate) fn lane(&self) -> &RouteStats {
-        &self.lane
+    pub(crate) fn stats(&self) -> &RouteStats {
+        &self.stats
     }
 
-    pub(crate) fn begin(lane: &Arc<RouteStats>) -> InFlight {
-        lane.in_flight.fetch_add(1, Ordering::Relaxed);
-        let before = lane.state.in_flight.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin(stats: &Arc<RouteStats>) -> InFlight {
+        stats.in_flight.fetch_add(1, Ordering::Relaxed);
+        let before = stats.state.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight {
-            lane: Arc::clone(lane),
+            stats: Arc::clone(stats),
             concurrency: before + 1,
         }
     }
@@ -88,39 +88,39 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.lane.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.lane.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.stats.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.stats.state.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 type Key = (Arc<str>, Arc<str>);
 
-/// All lanes, by route and upstream.
+/// All all_stats, by route and upstream.
 #[derive(Debug, Default)]
 pub(crate) struct AllRouteStats {
-    lanes: RwLock<HashMap<Key, Arc<RouteStats>>>,
+    all_stats: RwLock<HashMap<Key, Arc<RouteStats>>>,
 }
 
 impl AllRouteStats {
-    /// The lane of `route` and `upstream`, made when it is asked for first.
-    pub(crate) fn lane(&self, route: &Arc<str>, upstream: &Arc<str>) -> Arc<RouteStats> {
+    /// The stats of `route` and `upstream`, made when it is asked for first.
+    pub(crate) fn of(&self, route: &Arc<str>, upstream: &Arc<str>) -> Arc<RouteStats> {
         let key = (Arc::clone(route), Arc::clone(upstream));
-        let known = self.lanes.read();
-        if let Some(lane) = known.get(&key) {
-            return Arc::clone(lane);
+        let known = self.all_stats.read();
+        if let Some(stats) = known.get(&key) {
+            return Arc::clone(stats);
         }
         drop(known);
         self.add(key)
     }
 
     fn add(&self, key: Key) -> Arc<RouteStats> {
-        let mut lanes = self.lanes.write();
-        let sibling = lanes.values().find(|lane| lane.upstream == key.1);
+        let mut all_stats = self.all_stats.write();
+        let sibling = all_stats.values().find(|stats| stats.upstream == key.1);
         let state = sibling
-            .map(|lane| Arc::clone(&lane.state))
+            .map(|stats| Arc::clone(&stats.state))
             .unwrap_or_default();
         let (route, upstream) = key.clone();
-        let lane = lanes.entry(key).or_insert_with(|| {
+        let stats = all_stats.entry(key).or_insert_with(|| {
             Arc::new(RouteStats {
                 route,
                 upstream,
@@ -128,39 +128,41 @@ impl AllRouteStats {
                 state,
             })
         });
-        Arc::clone(lane)
+        Arc::clone(stats)
     }
 
     /// The upstream has started anew: its next calls are its first.
     pub(crate) fn restarted(&self, upstream: &str) {
-        let lanes = self.all();
-        let lane = lanes.iter().find(|lane| &*lane.upstream == upstream);
-        if let Some(lane) = lane {
-            lane.unreachable();
+        let all_stats = self.all();
+        let stats = all_stats.iter().find(|stats| &*stats.upstream == upstream);
+        if let Some(stats) = stats {
+            stats.unreachable();
         }
     }
 
     /// Every upstream that was called, and whether it warms up at `at`.
     pub(crate) fn warming(&self, at: Instant, measure: &Measure) -> Vec<(Arc<str>, bool)> {
         let mut upstreams: Vec<(Arc<str>, bool)> = Vec::new();
-        for lane in self.all() {
-            if !upstreams.iter().any(|(known, _)| *known == lane.upstream) {
-                let warming = lane.warming(at, measure);
-                upstreams.push((Arc::clone(&lane.upstream), warming));
+        for stats in self.all() {
+            if !upstreams.iter().any(|(known, _)| *known == stats.upstream) {
+                let warming = stats.warming(at, measure);
+                upstreams.push((Arc::clone(&stats.upstream), warming));
             }
         }
         upstreams
     }
 
-    /// Forgets lanes that `configured` does not know and no stream is on.
+    /// Forgets all_stats that `configured` does not know and no stream is on.
     pub(crate) fn retain(&self, configured: impl Fn(&str, &str) -> bool) {
-        let mut lanes = self.lanes.write();
-        lanes.retain(|(route, upstream), lane| configured(route, upstream) || lane.in_flight() > 0);
+        let mut all_stats = self.all_stats.write();
+        all_stats.retain(|(route, upstream), stats| {
+            configured(route, upstream) || stats.in_flight() > 0
+        });
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<RouteStats>> {
-        let lanes = self.lanes.read();
-        lanes.values().cloned().collect()
+        let all_stats = self.all_stats.read();
+        all_stats.values().cloned().collect()
     }
 }
 
@@ -179,55 +181,55 @@ mod tests {
 
     #[test]
     fn an_upstream_warms_up_at_first_and_after_it_was_unreachable() {
-        let lane = AllRouteStats::default().lane(&"r".into(), &"u".into());
+        let stats = AllRouteStats::default().of(&"r".into(), &"u".into());
         let start = Instant::now();
         let measure = measure(2, 30);
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(lane.reached(at(0), &measure));
+        assert!(stats.reached(at(0), &measure));
         assert!(
-            lane.reached(at(40), &measure),
+            stats.reached(at(40), &measure),
             "the second call, though late"
         );
-        assert!(!lane.reached(at(40), &measure));
-        lane.unreachable();
+        assert!(!stats.reached(at(40), &measure));
+        stats.unreachable();
         for seconds in [100, 110, 129] {
-            assert!(lane.reached(at(seconds), &measure), "{seconds} s");
+            assert!(stats.reached(at(seconds), &measure), "{seconds} s");
         }
-        assert!(!lane.reached(at(130), &measure));
+        assert!(!stats.reached(at(130), &measure));
     }
 
     #[test]
     fn whether_an_upstream_warms_up_can_be_asked_without_calling_it() {
-        let lanes = AllRouteStats::default();
-        let (lane, _) = (
-            lanes.lane(&"a".into(), &"u".into()),
-            lanes.lane(&"b".into(), &"u".into()),
+        let all_stats = AllRouteStats::default();
+        let (stats, _) = (
+            all_stats.of(&"a".into(), &"u".into()),
+            all_stats.of(&"b".into(), &"u".into()),
         );
         let start = Instant::now();
         let measure = measure(2, 30);
         let at = |seconds| start + Duration::from_secs(seconds);
         let warming = |seconds| {
-            let all = lanes.warming(at(seconds), &measure);
+            let all = all_stats.warming(at(seconds), &measure);
             assert_eq!(all.len(), 1, "once for both routes");
             all[0].1
         };
         assert!(warming(0), "nobody called it yet");
-        lane.reached(at(0), &measure);
+        stats.reached(at(0), &measure);
         assert!(warming(40), "one of two calls");
-        lane.reached(at(40), &measure);
+        stats.reached(at(40), &measure);
         assert!(!warming(41));
-        lanes.restarted("other");
+        all_stats.restarted("other");
         assert!(!warming(41));
-        lanes.restarted("u");
-        assert!(warming(41) && lane.reached(at(42), &measure));
+        all_stats.restarted("u");
+        assert!(warming(41) && stats.reached(at(42), &measure));
     }
 
     #[test]
     fn routes_share_their_upstream_and_flights_end_with_their_guard() {
-        let lanes = AllRouteStats::default();
+        let all_stats = AllRouteStats::default();
         let (one, other) = (
-            lanes.lane(&"a".into(), &"u".into()),
-            lanes.lane(&"b".into(), &"u".into()),
+            all_stats.of(&"a".into(), &"u".into()),
+            all_stats.of(&"b".into(), &"u".into()),
         );
         let first = InFlight::begin(&one);
         let second = InFlight::begin(&other);
@@ -236,6 +238,6 @@ mod tests {
         drop((first, second));
         assert_eq!((one.in_flight(), other.in_flight()), (0, 0));
         assert_eq!(InFlight::begin(&one).concurrency, 1);
-        assert_eq!(lanes.all().len(), 2);
+        assert_eq!(all_stats.all().len(), 2);
     }
 }

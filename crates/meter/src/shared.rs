@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) admission_memory: AdmissionMemory,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
-    pub(crate) lanes: AllRouteStats,
+    pub(crate) route_stats: AllRouteStats,
     pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,

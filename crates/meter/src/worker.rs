@@ -12,11 +12,11 @@ use tokengauge_core::memory::{Memory, Reclaim};
 const QUEUE: usize = 4096;
 
 /// Something to do in the background.
-pub(crate) type Job = Box<dyn FnOnce(Place) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(RunsOn) + Send>;
 
 /// Where a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunsOn {
     /// On the background thread: it may take its time.
     Background,
     /// On a traffic thread, the background being full: only what costs nothing.
@@ -70,7 +70,7 @@ fn work(jobs: &Receiver<Message>, mut reclaim: Reclaim) {
     loop {
         match jobs.recv_timeout(Reclaim::EVERY) {
             Ok(Message::Job(job)) => {
-                let _ = guarded(|| job(Place::Background));
+                let _ = guarded(|| job(RunsOn::Background));
             }
             Ok(Message::Flush(done)) => {
                 let _ = done.send(());

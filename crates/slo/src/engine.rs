@@ -15,7 +15,7 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::observer::Waiting;
 use tokengauge_core::selector::Names;
 use tokengauge_core::subscriber::Subscriber;
-use tokengauge_core::throughput::{Place, Throughput};
+use tokengauge_core::throughput::{RateKey, Throughput};
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, Progress};
 use uuid::Uuid;
@@ -297,16 +297,16 @@ impl State {
         for (tracker, under_way) in self.trackers.iter_mut().zip(under_way) {
             let judgement = &tracker.objective.judgement;
             let came = |seconds| {
-                let meant = |place: &Place| {
+                let matches = |key: &RateKey| {
                     judgement.select.matches(&Names {
-                        workload: place.workload.as_deref(),
-                        route: &place.route,
-                        upstream: &place.upstream,
-                        model: Some(&place.model),
+                        workload: key.workload.as_deref(),
+                        route: &key.route,
+                        upstream: &key.upstream,
+                        model: Some(&key.model),
                         agent: None,
                     })
                 };
-                throughput.sum(seconds, meant)
+                throughput.sum(seconds, matches)
             };
             let minutes = tracker.minutes.as_mut();
             let events =

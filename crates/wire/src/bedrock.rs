@@ -266,12 +266,12 @@ impl From<Reported> for Usage {
         let written = sent
             .cache_write_input_tokens
             .or(sent.cache_write_input_token_count);
-        let beside = cached.0.unwrap_or(0).saturating_add(written.0.unwrap_or(0));
+        let from_cache = cached.0.unwrap_or(0).saturating_add(written.0.unwrap_or(0));
         Usage {
             input: sent
                 .input_tokens
                 .0
-                .map(|count| count.saturating_add(beside)),
+                .map(|count| count.saturating_add(from_cache)),
             cached_input: cached.0,
             cache_write: written.0,
             output: sent.output_tokens.0,

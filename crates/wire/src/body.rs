@@ -125,12 +125,12 @@ impl Body {
     }
 
     /// The bytes are over: gives what is still to be read.
-    pub(super) fn finish(&mut self) -> Rest {
+    pub(super) fn finish(&mut self) -> Unfinished {
         match std::mem::replace(&mut self.splitting, Splitting::Nothing) {
-            Splitting::Events(splitter) => Rest::Events(splitter),
-            Splitting::Whole(body) => Rest::Whole(body),
-            Splitting::Unread => Rest::Unread,
-            Splitting::Undecided(_) | Splitting::Nothing => Rest::Nothing,
+            Splitting::Events(splitter) => Unfinished::Events(splitter),
+            Splitting::Whole(body) => Unfinished::Whole(body),
+            Splitting::Unread => Unfinished::Unread,
+            Splitting::Undecided(_) | Splitting::Nothing => Unfinished::Nothing,
         }
     }
 }
@@ -140,7 +140,7 @@ fn events(splitter: impl Splitter + 'static) -> Splitting {
 }
 
 /// What is left to read when the bytes are over.
-pub(super) enum Rest {
+pub(super) enum Unfinished {
     Events(Box<dyn Splitter>),
     Whole(Buffer),
     Unread,

@@ -1,6 +1,6 @@
 //! From the bytes of a response body to events: encoding, framing, dialect.
 
-use super::body::{Body, Rest, framing_of};
+use super::body::{Body, Unfinished, framing_of};
 use super::encoding::Encoding;
 use super::events::Events;
 use super::{Broken, Limits, Registration, Sink};
@@ -199,20 +199,20 @@ impl Decoder {
     pub fn finish(&mut self, sink: Sink<'_>) -> Result<(), Broken> {
         let events = &mut self.events;
         match self.body.finish() {
-            Rest::Events(mut splitter) => {
+            Unfinished::Events(mut splitter) => {
                 if self.broken.is_none() {
                     splitter.finish(&mut |item| events.take(item, sink));
                 }
                 events.finish(sink);
             }
-            Rest::Whole(body) if self.broken.is_none() => {
+            Unfinished::Whole(body) if self.broken.is_none() => {
                 self.parsing
                     .resize_anyway(body.len().saturating_mul(COPIES));
                 events.whole(body.as_slice(), sink);
                 let _ = self.parsing.resize(0);
             }
-            Rest::Unread => events.take(Item::Unparsed, sink),
-            Rest::Whole(_) | Rest::Nothing => {}
+            Unfinished::Unread => events.take(Item::Unparsed, sink),
+            Unfinished::Whole(_) | Unfinished::Nothing => {}
         }
         self.broken.map_or(Ok(()), Err)
     }

@@ -229,12 +229,11 @@ impl Part<'_> {
 
 impl InteractionUsage {
     fn sum(&self) -> Usage {
-        let beside =
-            |count: Count, other: Count| Some(count.0?.saturating_add(other.0.unwrap_or(0)));
+        let sum = |count: Count, other: Count| Some(count.0?.saturating_add(other.0.unwrap_or(0)));
         Usage {
-            input: beside(self.total_input_tokens, self.total_tool_use_tokens),
+            input: sum(self.total_input_tokens, self.total_tool_use_tokens),
             cached_input: self.total_cached_tokens.0,
-            output: beside(self.total_output_tokens, self.total_thought_tokens),
+            output: sum(self.total_output_tokens, self.total_thought_tokens),
             reasoning: self.total_thought_tokens.0,
             ..Usage::default()
         }

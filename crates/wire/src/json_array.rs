@@ -10,12 +10,12 @@ use tokengauge_core::memory::{Buffer, Memory};
 pub(super) struct JsonArray {
     limit: usize,
     element: Buffer,
-    place: Place,
+    position: Position,
     depth: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the array's `[`.
     Before,
     /// Between elements.
@@ -37,36 +37,38 @@ impl JsonArray {
         JsonArray {
             limit,
             element,
-            place: Place::Before,
+            position: Position::Before,
             depth: 0,
         }
     }
 
-    /// Whether an element ends before or with `byte`, and the place behind it.
-    fn step(&mut self, byte: u8) -> (Place, End) {
-        match (self.place, byte) {
-            (Place::Before, b'[') => (Place::Between, End::No),
-            (Place::Between, b']') => (Place::After, End::No),
-            (Place::Between, b',' | b' ' | b'\t' | b'\r' | b'\n') => (Place::Between, End::No),
-            (Place::Between | Place::Element, b'"') => (Place::Text, End::No),
-            (Place::Between | Place::Element, b'{' | b'[') => {
-                self.depth = self.depth.saturating_add(1);
-                (Place::Element, End::No)
+    /// Whether an element ends before or with `byte`, and the position behind it.
+    fn step(&mut self, byte: u8) -> (Position, End) {
+        match (self.position, byte) {
+            (Position::Before, b'[') => (Position::Between, End::No),
+            (Position::Between, b']') => (Position::After, End::No),
+            (Position::Between, b',' | b' ' | b'\t' | b'\r' | b'\n') => {
+                (Position::Between, End::No)
             }
-            (Place::Element, b']') if self.depth == 0 => (Place::After, End::Before),
-            (Place::Element, b',') if self.depth == 0 => (Place::Between, End::Before),
-            (Place::Element, b'}' | b']') => {
+            (Position::Between | Position::Element, b'"') => (Position::Text, End::No),
+            (Position::Between | Position::Element, b'{' | b'[') => {
+                self.depth = self.depth.saturating_add(1);
+                (Position::Element, End::No)
+            }
+            (Position::Element, b']') if self.depth == 0 => (Position::After, End::Before),
+            (Position::Element, b',') if self.depth == 0 => (Position::Between, End::Before),
+            (Position::Element, b'}' | b']') => {
                 self.depth = self.depth.saturating_sub(1);
                 match self.depth {
-                    0 => (Place::Between, End::With),
-                    _ => (Place::Element, End::No),
+                    0 => (Position::Between, End::With),
+                    _ => (Position::Element, End::No),
                 }
             }
-            (Place::Between, _) => (Place::Element, End::No),
-            (Place::Text, b'\\') => (Place::Escape, End::No),
-            (Place::Text, b'"') => (Place::Element, End::No),
-            (Place::Escape, _) => (Place::Text, End::No),
-            (place, _) => (place, End::No),
+            (Position::Between, _) => (Position::Element, End::No),
+            (Position::Text, b'\\') => (Position::Escape, End::No),
+            (Position::Text, b'"') => (Position::Element, End::No),
+            (Position::Escape, _) => (Position::Text, End::No),
+            (position, _) => (position, End::No),
         }
     }
 }
@@ -83,16 +85,16 @@ impl Splitter for JsonArray {
         let mut start = 0;
         let mut next = 0;
         while next < bytes.len() {
-            if self.place == Place::Text {
+            if self.position == Position::Text {
                 let skipped = memchr2(b'"', b'\\', &bytes[next..]);
                 next = skipped.map_or(bytes.len(), |skipped| next + skipped);
             }
             let Some(byte) = bytes.get(next) else { break };
             let at = next;
             next += 1;
-            let was_between = matches!(self.place, Place::Before | Place::Between);
-            let (place, end) = self.step(*byte);
-            self.place = place;
+            let was_between = matches!(self.position, Position::Before | Position::Between);
+            let (position, end) = self.step(*byte);
+            self.position = position;
             if was_between {
                 start = at;
             }
@@ -119,7 +121,10 @@ impl Splitter for JsonArray {
             }
             start = stop;
         }
-        if matches!(self.place, Place::Element | Place::Text | Place::Escape) {
+        if matches!(
+            self.position,
+            Position::Element | Position::Text | Position::Escape
+        ) {
             self.element.extend(&bytes[start..])?;
         }
         if self.element.len() > self.limit {

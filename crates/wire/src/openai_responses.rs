@@ -293,17 +293,17 @@ impl Response<'_> {
 
 /// Where a text stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct TextKey {
     choice: u32,
     item: u32,
     part: u32,
     channel: Channel,
 }
 
-impl Place {
+impl TextKey {
     /// Whether both are texts of one item that went to the same channel.
-    fn is_beside(&self, other: &Place) -> bool {
-        let parts = |place: &Place| (place.choice, place.item, place.channel);
+    fn is_sibling(&self, other: &TextKey) -> bool {
+        let parts = |place: &TextKey| (place.choice, place.item, place.channel);
         parts(self) == parts(other)
     }
 
@@ -322,9 +322,9 @@ impl Place {
 #[derive(Default)]
 pub(super) struct Texts {
     /// Texts that counted.
-    seen: Vec<Place>,
+    seen: Vec<TextKey>,
     /// Texts that an event said are complete.
-    done: Vec<Place>,
+    done: Vec<TextKey>,
 }
 
 impl Texts {
@@ -339,7 +339,7 @@ impl Texts {
             return Ok(false);
         };
         let item = event.output_index.index().unwrap_or(0);
-        let place = |(channel, part)| Place {
+        let place = |(channel, part)| TextKey {
             choice,
             item,
             part,
@@ -396,7 +396,7 @@ impl Texts {
         let mut texts = Vec::new();
         for (at, item) in items {
             item.texts(&mut |part, channel, text| {
-                let place = Place {
+                let place = TextKey {
                     choice,
                     item: at,
                     part,
@@ -407,7 +407,7 @@ impl Texts {
         }
         let mut missing = [0; 3];
         for (channel, missing) in CHANNELS.iter().zip(&mut missing) {
-            let within = |place: &Place| {
+            let within = |place: &TextKey| {
                 place.choice == choice
                     && place.channel == *channel
                     && only.is_none_or(|item| place.item == item)
@@ -432,13 +432,13 @@ impl Texts {
     }
 
     /// Reads a text that is complete.
-    fn copy(&mut self, place: Place, text: &str, sink: Sink<'_>) {
+    fn copy(&mut self, place: TextKey, text: &str, sink: Sink<'_>) {
         if text.is_empty() {
             return;
         }
         note(&mut self.done, place);
-        let beside = |of: &[Place]| of.iter().filter(|other| place.is_beside(other)).count();
-        if beside(&self.done) > beside(&self.seen) && note(&mut self.seen, place) {
+        let siblings = |of: &[TextKey]| of.iter().filter(|other| place.is_sibling(other)).count();
+        if siblings(&self.done) > siblings(&self.seen) && note(&mut self.seen, place) {
             give(place, text, sink);
         }
     }
@@ -448,7 +448,7 @@ impl Texts {
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
 /// Remembers a text; whether it is the first at its place.
-fn note(places: &mut Vec<Place>, place: Place) -> bool {
+fn note(places: &mut Vec<TextKey>, place: TextKey) -> bool {
     let is_known = places.last() == Some(&place) || places.contains(&place);
     if is_known || places.len() >= MAX_SEEN {
         return false;
@@ -541,7 +541,7 @@ impl StreamEvent<'_> {
     }
 }
 
-fn give(place: Place, text: &str, sink: Sink<'_>) {
+fn give(place: TextKey, text: &str, sink: Sink<'_>) {
     let segment = place.segment();
     sink(Event::Delta { segment, text });
 }

@@ -232,8 +232,8 @@ impl<'de> Visitor<'de> for Members<'_> {
             if known.is_some_and(|known| !seen.insert(*known)) {
                 return Err(A::Error::custom("twice"));
             }
-            let about = About::of(&key).filter(|about| !self.nested || !about.is_object());
-            if known.is_none() && about.is_none() {
+            let member = Member::of(&key).filter(|member| !self.nested || !member.is_object());
+            if known.is_none() && member.is_none() {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -243,9 +243,9 @@ impl<'de> Visitor<'de> for Members<'_> {
                 let unique = Unique.deserialize(&mut reader);
                 unique.map_err(|_| A::Error::custom("twice, or too many"))?;
             }
-            if let Some(about) = about.filter(|_| value != "null") {
-                found.take(about, &key, value).map_err(A::Error::custom)?;
-            } else if about == Some(About::Model) {
+            if let Some(member) = member.filter(|_| value != "null") {
+                found.take(member, &key, value).map_err(A::Error::custom)?;
+            } else if member == Some(Member::Model) {
                 found.own.push(String::new());
                 found.model |= *key != *"model";
             }
@@ -256,8 +256,8 @@ impl<'de> Visitor<'de> for Members<'_> {
 }
 
 impl Differences {
-    /// The value of a member that is about models, and not null.
-    fn take(&mut self, about: About, key: &str, value: &str) -> serde_json::Result<()> {
+    /// The value of a member that is member models, and not null.
+    fn take(&mut self, member: Member, key: &str, value: &str) -> serde_json::Result<()> {
         let text = || serde_json::from_str::<Text<'_>>(value).map(|text| text.to_string());
         let nested = || {
             let members = Members {
@@ -267,26 +267,26 @@ impl Differences {
             let object = value.starts_with('{');
             object.then(|| read(value.as_bytes(), members)).transpose()
         };
-        match about {
-            About::Model => {
+        match member {
+            Member::Model => {
                 let text = text()?;
                 // A list or an object means something to some.
                 self.model |= key != "model" || value.starts_with(['[', '{']);
                 self.own.push(text);
             }
-            About::Id => {
+            Member::Id => {
                 let text = text()?;
                 self.model |= text.is_empty();
                 self.names.push(text);
             }
-            About::Further => self.model = true,
-            About::Session => {
+            Member::Further => self.model = true,
+            Member::Session => {
                 let session = nested()?.unwrap_or_default();
                 self.model |= session.model;
                 self.names
                     .extend(session.own.into_iter().chain(session.names));
             }
-            About::Extra => {
+            Member::Extra => {
                 let extra = nested()?.unwrap_or_default();
                 self.model |= extra.model || !extra.own.is_empty() || !extra.names.is_empty();
             }
@@ -297,7 +297,7 @@ impl Differences {
 
 /// What a member has to do with models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
+enum Member {
     /// It is the model.
     Model,
     /// It is the model of APIs that call it otherwise.
@@ -310,24 +310,24 @@ enum About {
     Extra,
 }
 
-impl About {
-    fn of(key: &str) -> Option<About> {
+impl Member {
+    fn of(key: &str) -> Option<Member> {
         let is = |name: &&str| folds_to(key, name);
         if folds_to(key, "model") {
-            Some(About::Model)
+            Some(Member::Model)
         } else if MODEL_IDS.iter().any(is) {
-            Some(About::Id)
+            Some(Member::Id)
         } else if FURTHER_MODELS.iter().any(is) {
-            Some(About::Further)
+            Some(Member::Further)
         } else if folds_to(key, "session") {
-            Some(About::Session)
+            Some(Member::Session)
         } else {
-            folds_to(key, "extra_body").then_some(About::Extra)
+            folds_to(key, "extra_body").then_some(Member::Extra)
         }
     }
 
     fn is_object(self) -> bool {
-        matches!(self, About::Session | About::Extra)
+        matches!(self, Member::Session | Member::Extra)
     }
 }
 

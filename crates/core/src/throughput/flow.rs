@@ -1,13 +1,13 @@
 //! What one generation adds to the throughput, while it runs and at its end.
 
-use super::{Lane, Throughput};
+use super::{RateSeries, Throughput};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The tokens and the time of one generation.
 #[derive(Default)]
 pub struct Flow {
-    lane: Option<Arc<Lane>>,
+    series: Option<Arc<RateSeries>>,
     /// The first frame with tokens.
     first: Option<Instant>,
     /// Tokens of the first frame that are not certain yet.
@@ -47,9 +47,9 @@ pub struct Ended {
 }
 
 impl Flow {
-    /// Where its tokens are counted; `lane` is asked with the first of them.
-    pub fn lane(&mut self, lane: impl FnOnce() -> Arc<Lane>) {
-        self.lane.get_or_insert_with(lane);
+    /// Where its tokens are counted; `series` is asked with the first of them.
+    pub fn series(&mut self, series: impl FnOnce() -> Arc<RateSeries>) {
+        self.series.get_or_insert_with(series);
     }
 
     /// A frame with generated text came, and with it so many tokens became certain, of `running`
@@ -96,8 +96,8 @@ impl Flow {
         let rest = ended.tokens.unwrap_or(0).saturating_sub(self.handed_in);
         self.counted.get_or_insert(ended.sent);
         self.count_time(throughput, ended.ended);
-        if let Some(lane) = self.lane.as_ref().filter(|_| rest > 0) {
-            throughput.spread(lane, ended.sent, ended.ended, rest);
+        if let Some(series) = self.series.as_ref().filter(|_| rest > 0) {
+            throughput.spread(series, ended.sent, ended.ended, rest);
         }
     }
 
@@ -120,20 +120,20 @@ impl Flow {
     }
 
     fn hand_in(&mut self, throughput: &Throughput, held: &Held) {
-        let Some(lane) = &self.lane else { return };
+        let Some(series) = &self.series else { return };
         self.handed_in += held.tokens;
-        throughput.came(lane, held.second, held.tokens);
-        lane.upstream.decoded.add(held.second, held.decoded);
-        lane.upstream.decode_millis.add(held.second, held.millis);
+        throughput.came(series, held.second, held.tokens);
+        series.upstream.decoded.add(held.second, held.decoded);
+        series.upstream.decode_millis.add(held.second, held.millis);
     }
 
     /// Counts its time up to `at`, and says how much more that is, in milliseconds.
     fn count_time(&mut self, throughput: &Throughput, at: Instant) -> u64 {
         let since = *self.counted.get_or_insert(at);
         let millis = at.saturating_duration_since(since).as_millis() as u64;
-        if let Some(lane) = self.lane.as_ref().filter(|_| millis > 0) {
+        if let Some(series) = self.series.as_ref().filter(|_| millis > 0) {
             let until = since + Duration::from_millis(millis);
-            throughput.busy(&lane.upstream, since, until);
+            throughput.busy(&series.upstream, since, until);
             self.counted = Some(until);
         }
         millis

@@ -31,7 +31,7 @@ const MAX_PARTS: u64 = 3_600;
 
 /// What tokens have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct RateKey {
     /// The route that matched.
     pub route: Arc<str>,
     /// The upstream.
@@ -42,11 +42,11 @@ pub struct Place {
     pub workload: Option<Arc<str>>,
 }
 
-/// The tokens of one place.
+/// The tokens of one route, upstream, model and workload.
 #[derive(Debug)]
-pub struct Lane {
+pub struct RateSeries {
     /// The labels under which they count.
-    pub place: Place,
+    pub key: RateKey,
     upstream: Arc<Upstream>,
     streamed: Ring,
     spread: OnceLock<Ring>,
@@ -75,7 +75,7 @@ pub struct Throughput {
     origin: OnceLock<(Instant, SystemTime)>,
     /// Seconds by which the wall clock was set since.
     set_by: AtomicI64,
-    lanes: RwLock<HashMap<Place, Arc<Lane>>>,
+    series: RwLock<HashMap<RateKey, Arc<RateSeries>>>,
     upstreams: RwLock<HashMap<Arc<str>, Arc<Upstream>>>,
     models: Models,
     /// What came too late for its slot.
@@ -88,7 +88,7 @@ impl Throughput {
         Throughput {
             origin: OnceLock::new(),
             set_by: AtomicI64::new(0),
-            lanes: RwLock::default(),
+            series: RwLock::default(),
             upstreams: RwLock::default(),
             models: Models::new(max_models),
             late: Mutex::default(),
@@ -124,33 +124,33 @@ impl Throughput {
 
     /// Where tokens of a generation are counted; `accepted` says whether the upstream said yes,
     /// without which a model's name is not worth remembering.
-    pub fn lane(
+    pub fn series(
         &self,
         route: &Arc<str>,
         upstream: &Arc<str>,
         workload: Option<&Arc<str>>,
         model: Option<&str>,
         accepted: bool,
-    ) -> Arc<Lane> {
-        let place = Place {
+    ) -> Arc<RateSeries> {
+        let key = RateKey {
             route: Arc::clone(route),
             upstream: Arc::clone(upstream),
             model: self.models.label(model, accepted),
             workload: workload.cloned(),
         };
-        let known = self.lanes.read();
-        if let Some(lane) = known.get(&place) {
-            return Arc::clone(lane);
+        let known = self.series.read();
+        if let Some(series) = known.get(&key) {
+            return Arc::clone(series);
         }
         drop(known);
         let upstream = {
             let mut all = self.upstreams.write();
             Arc::clone(all.entry(Arc::clone(upstream)).or_default())
         };
-        let mut lanes = self.lanes.write();
-        let lane = lanes.entry(place.clone()).or_insert_with(|| {
-            Arc::new(Lane {
-                place,
+        let mut series = self.series.write();
+        let series = series.entry(key.clone()).or_insert_with(|| {
+            Arc::new(RateSeries {
+                key,
                 upstream,
                 streamed: Ring::default(),
                 spread: OnceLock::new(),
@@ -158,38 +158,38 @@ impl Throughput {
                 handed_on: Mutex::default(),
             })
         });
-        Arc::clone(lane)
+        Arc::clone(series)
     }
 
     /// Forgets places that `configured` does not know, by route and upstream.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
-        let mut lanes = self.lanes.write();
-        lanes.retain(|place, _| configured(&place.route, &place.upstream));
-        let left: Vec<_> = lanes.keys().map(|place| place.upstream.clone()).collect();
+        let mut series = self.series.write();
+        series.retain(|key, _| configured(&key.route, &key.upstream));
+        let left: Vec<_> = series.keys().map(|key| key.upstream.clone()).collect();
         let mut all = self.upstreams.write();
         all.retain(|name, _| left.contains(name));
     }
 
-    fn all(&self) -> Vec<Arc<Lane>> {
-        let lanes = self.lanes.read();
-        lanes.values().cloned().collect()
+    fn all(&self) -> Vec<Arc<RateSeries>> {
+        let series = self.series.read();
+        series.values().cloned().collect()
     }
 
     /// Tokens of a stream came in a second.
-    fn came(&self, lane: &Lane, second: u64, tokens: u64) {
-        if !lane.streamed.add(second, tokens) {
-            self.late(lane, second, tokens, 0);
+    fn came(&self, series: &RateSeries, second: u64, tokens: u64) {
+        if !series.streamed.add(second, tokens) {
+            self.late(series, second, tokens, 0);
         }
-        lane.fresh.store(true, Ordering::Release);
+        series.fresh.store(true, Ordering::Release);
     }
 
     /// Spreads the tokens of a whole answer over the time from `sent` to `ended`.
-    fn spread(&self, lane: &Lane, sent: Instant, ended: Instant, tokens: u64) {
+    fn spread(&self, series: &RateSeries, sent: Instant, ended: Instant, tokens: u64) {
         let (from, to) = (self.second(sent), self.second(ended));
         let step = (to.saturating_sub(from) / MAX_PARTS) + 1;
         let oldest = to.saturating_sub(READ - 10);
         let whole = ended.saturating_duration_since(sent).as_secs_f64();
-        let ring = lane.spread.get_or_init(Ring::default);
+        let ring = series.spread.get_or_init(Ring::default);
         let mut assigned = 0;
         for second in (from..=to).step_by(step as usize) {
             let left = self.until(second + step, ended);
@@ -198,10 +198,10 @@ impl Throughput {
             let part = until_here.saturating_sub(assigned);
             assigned += part;
             if second < oldest || !ring.add(second, part) {
-                self.late(lane, second, 0, part);
+                self.late(series, second, 0, part);
             }
         }
-        lane.fresh.store(true, Ordering::Release);
+        series.fresh.store(true, Ordering::Release);
     }
 
     /// Seconds from the beginning of `second` to `at`; 0 where it begins later.
@@ -210,11 +210,11 @@ impl Throughput {
         self.since_1970(at).saturating_sub(begin).as_secs_f64()
     }
 
-    fn late(&self, lane: &Lane, second: u64, streamed: u64, spread: u64) {
+    fn late(&self, series: &RateSeries, second: u64, streamed: u64, spread: u64) {
         let mut late = self.late.lock();
         if late.len() < 4 * MAX_PARTS as usize {
             late.push(Arrived {
-                place: lane.place.clone(),
+                key: series.key.clone(),
                 second,
                 streamed,
                 spread,

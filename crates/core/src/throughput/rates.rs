@@ -1,7 +1,7 @@
 //! Tokens per second of all streams, now and lately.
 
 use super::ring::READ;
-use super::{Lane, Place, Throughput};
+use super::{RateKey, RateSeries, Throughput};
 use crate::observer::MAX_MEASURE_DELAY;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,15 +29,15 @@ pub struct Which {
 }
 
 impl Which {
-    /// Whether tokens of `place` are meant.
-    pub fn has(&self, place: &Place) -> bool {
+    /// Whether it selects the tokens of `key`.
+    pub fn has(&self, key: &RateKey) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
         };
-        is(&self.route, Some(&place.route))
-            && is(&self.upstream, Some(&place.upstream))
-            && is(&self.model, Some(&place.model))
-            && is(&self.workload, place.workload.as_deref())
+        is(&self.route, Some(&key.route))
+            && is(&self.upstream, Some(&key.upstream))
+            && is(&self.model, Some(&key.model))
+            && is(&self.workload, key.workload.as_deref())
     }
 }
 
@@ -67,40 +67,47 @@ pub struct SpreadRates {
 }
 
 impl Throughput {
-    /// The throughput of everything that is meant: a peak is that of the sum.
+    /// The throughput of everything that `which` selects: a peak is that of the sum.
     pub fn rates(&self, now: Instant, which: &Which) -> Rates {
         let all = self.all();
-        let meant: Vec<_> = all.iter().filter(|lane| which.has(&lane.place)).collect();
+        let selected: Vec<_> = all.iter().filter(|series| which.has(&series.key)).collect();
         let end = self.measured_until(now);
         let first = self.begun().max(end.saturating_sub(PAST));
-        let of = |second, of: fn(&Lane, u64) -> u64| -> u64 {
-            meant.iter().map(|lane| of(lane, second)).sum()
+        let of = |second, of: fn(&RateSeries, u64) -> u64| -> u64 {
+            selected.iter().map(|series| of(series, second)).sum()
         };
         let sums: Vec<_> = (first..end)
-            .map(|second| (of(second, Lane::streamed), of(second, Lane::spread)))
+            .map(|second| {
+                (
+                    of(second, RateSeries::streamed),
+                    of(second, RateSeries::spread),
+                )
+            })
             .collect();
         rates(&sums)
     }
 
-    /// Tokens of some seconds, in seconds since 1970, of the places that are meant. Those of whole
+    /// Tokens of some seconds, in seconds since 1970, of the series that are selected. Those of whole
     /// answers are known when they end.
-    pub fn sum(&self, seconds: Range<u64>, meant: impl Fn(&Place) -> bool) -> u64 {
-        let lanes = self.all();
-        let lanes = lanes.iter().filter(|lane| meant(&lane.place));
-        let of = |lane: &Arc<Lane>| -> u64 {
+    pub fn sum(&self, seconds: Range<u64>, selected: impl Fn(&RateKey) -> bool) -> u64 {
+        let series = self.all();
+        let series = series.iter().filter(|series| selected(&series.key));
+        let of = |series: &Arc<RateSeries>| -> u64 {
             let seconds = seconds.clone();
-            seconds.map(|at| lane.streamed(at) + lane.spread(at)).sum()
+            seconds
+                .map(|at| series.streamed(at) + series.spread(at))
+                .sum()
         };
-        lanes.map(of).sum()
+        series.map(of).sum()
     }
 
-    /// The throughput of streams alone, by place: what is scraped cannot look back.
-    pub fn streamed(&self, now: Instant) -> BTreeMap<Place, Rates> {
+    /// The throughput of streams alone, by key: what is scraped cannot look back.
+    pub fn streamed(&self, now: Instant) -> BTreeMap<RateKey, Rates> {
         let end = self.measured_until(now);
         let first = self.begun().max(end.saturating_sub(PAST));
-        let of = |lane: &Arc<Lane>| {
-            let sums: Vec<_> = (first..end).map(|at| (lane.streamed(at), 0)).collect();
-            (lane.place.clone(), rates(&sums))
+        let of = |series: &Arc<RateSeries>| {
+            let sums: Vec<_> = (first..end).map(|at| (series.streamed(at), 0)).collect();
+            (series.key.clone(), rates(&sums))
         };
         self.all().iter().map(of).collect()
     }
@@ -118,7 +125,7 @@ impl Throughput {
     }
 }
 
-impl Lane {
+impl RateSeries {
     /// Tokens that came in a second.
     pub(super) fn streamed(&self, second: u64) -> u64 {
         self.streamed.of(second)

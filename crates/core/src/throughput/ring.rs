@@ -34,14 +34,14 @@ impl Ring {
             };
             Some((second << 32) | (before + amount).min(HALF))
         };
-        let slot = &self.slots[place(second)];
+        let slot = &self.slots[slot_of(second)];
         let (done, wrong) = (Ordering::Relaxed, Ordering::Relaxed);
         slot.fetch_update(done, wrong, add).is_ok()
     }
 
     /// The amount of a second.
     pub(super) fn of(&self, second: u64) -> u64 {
-        let held = self.slots[place(second)].load(Ordering::Relaxed);
+        let held = self.slots[slot_of(second)].load(Ordering::Relaxed);
         if held >> 32 == second { held & HALF } else { 0 }
     }
 }
@@ -49,7 +49,7 @@ impl Ring {
 /// The lower half of a slot.
 const HALF: u64 = u32::MAX as u64;
 
-pub(super) fn place(second: u64) -> usize {
+pub(super) fn slot_of(second: u64) -> usize {
     (second % SECONDS) as usize
 }
 

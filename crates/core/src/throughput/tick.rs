@@ -1,8 +1,8 @@
 //! What is handed on once a second: to the ledger, to the time series kept in memory, to the
 //! capacity curve.
 
-use super::ring::{READ, Ring, place};
-use super::{Lane, Place, Throughput, Upstream};
+use super::ring::{READ, Ring, slot_of};
+use super::{RateKey, RateSeries, Throughput, Upstream};
 use crate::observer::MAX_MEASURE_DELAY;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SET_BY: i64 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The labels under which they count.
-    pub place: Place,
+    pub key: RateKey,
     /// Seconds since 1970.
     pub second: u64,
     /// Tokens that came in it.
@@ -69,13 +69,13 @@ impl Throughput {
         }
         self.set(now, wall);
         let end = self.second(now);
-        let lanes = self.all();
+        let series = self.all();
         let mut arrived = {
             let mut late = self.late.lock();
             std::mem::take(&mut *late)
         };
-        for lane in &lanes {
-            lane.hand_on(end, &mut arrived);
+        for series in &series {
+            series.hand_on(end, &mut arrived);
         }
         let upstreams = self.upstreams.read();
         let settled = now.checked_sub(SETTLES_AFTER).unwrap_or(now);
@@ -84,11 +84,11 @@ impl Throughput {
             let since = unanswered.get(name).copied();
             let until = since.map_or(settled, |since| since.min(settled));
             let until = self.second(until).max(end.saturating_sub(READ));
-            let own: Vec<_> = lanes
+            let own: Vec<_> = series
                 .iter()
-                .filter(|lane| lane.place.upstream == *name)
+                .filter(|series| series.key.upstream == *name)
                 .collect();
-            let tokens = |second| own.iter().map(|lane| lane.all(second)).sum();
+            let tokens = |second| own.iter().map(|series| series.all(second)).sum();
             upstream.tell(name, end, until, tokens, &mut busy);
         }
         Ticked { arrived, busy }
@@ -105,7 +105,7 @@ impl Throughput {
     }
 }
 
-impl Lane {
+impl RateSeries {
     fn all(&self, second: u64) -> u64 {
         self.streamed(second) + self.spread(second)
     }
@@ -118,7 +118,7 @@ impl Lane {
         let handed_on = &mut *self.handed_on.lock();
         handed_on.resize(super::ring::SECONDS as usize, (0, 0, 0));
         for second in end.saturating_sub(READ)..end {
-            let slot = &mut handed_on[place(second)];
+            let slot = &mut handed_on[slot_of(second)];
             if slot.0 != second {
                 *slot = (second, 0, 0);
             }
@@ -130,7 +130,7 @@ impl Lane {
             if new != (0, 0) {
                 *slot = (second, streamed, spread);
                 arrived.push(Arrived {
-                    place: self.place.clone(),
+                    key: self.key.clone(),
                     second,
                     streamed: new.0,
                     spread: new.1,

@@ -75,11 +75,11 @@ struct Provider {
     #[serde(default)]
     hosts: Vec<String>,
     vendor: Option<String>,
-    prices: Vec<Line>,
+    prices: Vec<ListedPrice>,
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct ListedPrice {
     models: Vec<Pattern>,
     above: Option<u64>,
     #[serde(default)]
@@ -99,7 +99,7 @@ pub(super) fn listed() -> &'static [Listed] {
         let table: Table = toml::from_str(TABLE).expect("a test reads the table");
         let lines = table.provider.into_iter().flat_map(|provider| {
             let (hosts, vendor) = (provider.hosts, provider.vendor);
-            let listed = move |line: Line| Listed {
+            let listed = move |line: ListedPrice| Listed {
                 hosts: hosts.clone(),
                 vendor: vendor.clone(),
                 utc_hours: line.utc_hours,

@@ -1,7 +1,7 @@
 //! The words of each kind of receiver.
 
 use super::Kind;
-use crate::{About, Notice};
+use crate::{Notice, Subject};
 use bytes::Bytes;
 use http::{Request, header};
 use serde_json::{Value, json};
@@ -69,8 +69,8 @@ fn time(seconds: f64) -> String {
 
 fn labels(notice: &Notice) -> Value {
     let (alert, name) = match notice.about {
-        About::Objective => (ERROR_BUDGET, "slo"),
-        About::Budget => (SPENDING, "budget"),
+        Subject::Objective => (ERROR_BUDGET, "slo"),
+        Subject::Budget => (SPENDING, "budget"),
     };
     json!({
         "alertname": alert,
@@ -191,7 +191,7 @@ mod tests {
 
     fn notice(slo: &str, firing: bool) -> Notice {
         Notice {
-            about: About::Objective,
+            about: Subject::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_alert_on_spending_is_labelled_with_its_budget() {
         let spending = Notice {
-            about: About::Budget,
+            about: Subject::Budget,
             ..notice("sessions", true)
         };
         assert_eq!(spending.key(), "budget sessions/page");

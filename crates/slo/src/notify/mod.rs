@@ -26,7 +26,7 @@ pub struct Receiver {
     /// What it understands.
     pub kind: Kind,
     /// Where it is, or the file that says so.
-    pub url: Place,
+    pub url: Destination,
     /// The file with PagerDuty's integration key.
     pub routing_key_file: Option<PathBuf>,
     /// Only alerts of this severity.
@@ -37,18 +37,18 @@ pub struct Receiver {
 
 /// A URL; Slack's are secrets, so that they can lie in a file.
 #[derive(Clone, PartialEq)]
-pub enum Place {
+pub enum Destination {
     /// The URL itself.
     Url(String),
     /// A file that holds it.
     File(PathBuf),
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for Destination {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Url(_) => formatter.write_str("Url(…)"),
-            Place::File(path) => formatter.debug_tuple("File").field(path).finish(),
+            Destination::Url(_) => formatter.write_str("Url(…)"),
+            Destination::File(path) => formatter.debug_tuple("File").field(path).finish(),
         }
     }
 }

@@ -81,13 +81,13 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::About;
+    use crate::Subject;
 
     const HOURS: Duration = Duration::from_secs(4 * 3600);
 
     fn notice(slo: &str) -> Notice {
         Notice {
-            about: About::Objective,
+            about: Subject::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing: true,

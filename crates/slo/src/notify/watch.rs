@@ -1,8 +1,8 @@
 //! What fires: one alert per objective and severity, without flapping.
 
 use crate::windows::{Severity, label};
-use crate::{About, Notice};
 use crate::{Alert, Status};
+use crate::{Notice, Subject};
 use std::collections::BTreeMap;
 
 /// An alert is over when it has not fired for this long: the short windows swing.
@@ -64,7 +64,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> Notice {
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
     Notice {
-        about: About::Objective,
+        about: Subject::Objective,
         slo: status.name.to_string(),
         severity: tier.severity.as_str().to_owned(),
         firing: true,

@@ -6,7 +6,7 @@ use crate::ledger::{CapacityPoint, CapacityRow, CapacitySums};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use tokengauge_core::throughput::{Arrived, Place, Ticked, Which};
+use tokengauge_core::throughput::{Arrived, RateKey, Ticked, Which};
 
 /// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
 const MAX_CELLS: usize = 200_000;
@@ -20,7 +20,7 @@ pub struct ThroughputHistory {
 #[derive(Debug, Default)]
 struct Seen {
     sums: BTreeMap<(Arc<str>, u32), CapacitySums>,
-    places: HashMap<Place, u32>,
+    places: HashMap<RateKey, u32>,
     /// By second: a place's number, its streamed and its spread tokens.
     seconds: BTreeMap<u64, Vec<(u32, u64, u64)>>,
     cells: usize,
@@ -89,7 +89,7 @@ impl ThroughputHistory {
 impl Seen {
     fn add(&mut self, arrived: Arrived) {
         let next = self.places.len() as u32;
-        let number = *self.places.entry(arrived.place).or_insert(next);
+        let number = *self.places.entry(arrived.key).or_insert(next);
         let cells = self.seconds.entry(arrived.second).or_default();
         match cells.iter_mut().find(|cell| cell.0 == number) {
             Some(cell) => {
@@ -145,7 +145,7 @@ mod tests {
     fn tokens_of_a_second_add_up_by_place_and_the_oldest_go() {
         let history = ThroughputHistory::new();
         let arrived = |second, model: &str, streamed| Arrived {
-            place: Place {
+            key: RateKey {
                 route: "r".into(),
                 upstream: "u".into(),
                 model: model.into(),

@@ -25,7 +25,7 @@ mod writer;
 pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use reader::*;
 pub use retention::Limits;
-pub use store::{Kept, Store, Written};
+pub use store::{Store, StoredCall, Written};
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 

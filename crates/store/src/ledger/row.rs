@@ -1,6 +1,6 @@
 //! A call record as the ledger keeps it: whole numbers, and names apart.
 
-use super::store::Kept;
+use super::store::StoredCall;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
@@ -54,7 +54,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    pub(super) fn of(kept: &Kept<'a>) -> Entry<'a> {
+    pub(super) fn of(kept: &StoredCall<'a>) -> Entry<'a> {
         let (record, id) = (kept.record, kept.id.into_bytes());
         let ms = milliseconds(kept.started_at);
         let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);

@@ -34,7 +34,7 @@ pub struct Store {
 
 /// A finished call to keep.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
+pub struct StoredCall<'a> {
     /// Its record.
     pub record: &'a CallRecord,
     /// The id of the record.
@@ -49,10 +49,10 @@ pub struct Kept<'a> {
     pub nested: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> StoredCall<'a> {
     /// A call that the meter has just finished.
-    pub fn of_finished(finished_call: &'a FinishedCall) -> Kept<'a> {
-        Kept {
+    pub fn of_finished(finished_call: &'a FinishedCall) -> StoredCall<'a> {
+        StoredCall {
             record: &finished_call.record,
             id: finished_call.id,
             started_at: whole_milliseconds(finished_call.timestamps.started_at),
@@ -63,8 +63,8 @@ impl<'a> Kept<'a> {
     }
 
     /// A call of which there is the record alone; `None` where its id or its start is none of ours.
-    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<Kept<'a>> {
-        Some(Kept {
+    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
+        Some(StoredCall {
             record,
             id: Uuid::parse_str(&record.id).ok()?,
             started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
@@ -119,7 +119,7 @@ impl Store {
     ///
     /// # Errors
     /// Where the file cannot be written to; then open it anew.
-    pub fn write(&mut self, batch: &[Kept<'_>]) -> Result<Written, WriteError> {
+    pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<Written, WriteError> {
         self.write_all(batch, &Ticked::default())
     }
 
@@ -133,7 +133,7 @@ impl Store {
 
     pub(super) fn write_all(
         &mut self,
-        batch: &[Kept<'_>],
+        batch: &[StoredCall<'_>],
         ticked: &Ticked,
     ) -> Result<Written, WriteError> {
         let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();

@@ -42,16 +42,16 @@ fn names(
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<[i64; 4]> {
-    let place = &arrived.place;
-    let model = Some(&place.model).filter(|name| ***name != *UNKNOWN);
+    let key = &arrived.key;
+    let model = Some(&key.model).filter(|name| ***name != *UNKNOWN);
     let mut name = |kind, name: Option<&Arc<str>>| -> rusqlite::Result<i64> {
         let id = dictionary.maybe(connection, kind, name.map(|name| &**name))?;
         Ok(id.unwrap_or(0))
     };
     Ok([
-        name(Kind::Route, Some(&place.route))?,
-        name(Kind::Upstream, Some(&place.upstream))?,
+        name(Kind::Route, Some(&key.route))?,
+        name(Kind::Upstream, Some(&key.upstream))?,
         name(Kind::Model, model)?,
-        name(Kind::Workload, place.workload.as_ref())?,
+        name(Kind::Workload, key.workload.as_ref())?,
     ])
 }

@@ -3,7 +3,7 @@
 
 use super::retention::Limits;
 use super::row::milliseconds;
-use super::store::{Kept, Store};
+use super::store::{Store, StoredCall};
 use super::write_error::WriteError;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -165,7 +165,9 @@ impl Writer {
         }
         self.open();
         let finished_calls = batch.finished_calls.iter();
-        let kept: Vec<_> = finished_calls.map(|call| Kept::of_finished(call)).collect();
+        let kept: Vec<_> = finished_calls
+            .map(|call| StoredCall::of_finished(call))
+            .collect();
         let Some(store) = &mut self.store else {
             self.figures.lose(self.reason, kept.len() as u64);
             return;

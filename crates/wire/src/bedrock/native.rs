@@ -187,11 +187,14 @@ impl From<Metrics> for Usage {
     fn from(sent: Metrics) -> Self {
         let cached_input = sent.cache_read_input_token_count.0;
         let cache_write = sent.cache_write_input_token_count.0;
-        let beside = cached_input
+        let from_cache = cached_input
             .unwrap_or(0)
             .saturating_add(cache_write.unwrap_or(0));
         Usage {
-            input: sent.input_token_count.0.map(|n| n.saturating_add(beside)),
+            input: sent
+                .input_token_count
+                .0
+                .map(|n| n.saturating_add(from_cache)),
             cached_input,
             cache_write,
             output: sent.output_token_count.0,

@@ -7,14 +7,14 @@ use tokengauge_core::call::Dialect;
 
 /// Gives every prompt text of a request body, in its order: messages, instructions,
 /// tool results, and the definitions of tools as JSON. Nothing is copied; what comes
-/// behind a place that cannot be read is not given.
+/// behind a section that cannot be read is not given.
 pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) {
     if dialect == Dialect::Unknown {
         return;
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let walk = Walk {
-        place: Place::Body,
+        section: Section::Body,
         each,
     };
     // A body that ends early has given what it had.
@@ -26,7 +26,7 @@ pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) 
 pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let walk = Walk {
-        place: Place::Request,
+        section: Section::Request,
         each,
     };
     // A body that ends early has given what it had.
@@ -35,7 +35,7 @@ pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
 
 /// Where in a request body a value stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Section {
     /// The body itself: strings of it are settings.
     Body,
     /// The same, of which only the conversation is wanted.
@@ -48,19 +48,19 @@ enum Place {
 
 /// What to do with the value of a key.
 enum Step {
-    Into(Place),
+    Into(Section),
     /// Text as it is, anything else as its JSON.
     Json,
     Skip,
 }
 
-impl Place {
+impl Section {
     fn step(self, key: &str) -> Step {
         match self {
-            Place::Body => body_step(key),
-            Place::Request => conversation_step(key),
-            Place::Prompt => prompt_step(key),
-            Place::Material => Step::Into(Place::Material),
+            Section::Body => body_step(key),
+            Section::Request => conversation_step(key),
+            Section::Prompt => prompt_step(key),
+            Section::Material => Step::Into(Section::Material),
         }
     }
 }
@@ -70,9 +70,9 @@ fn body_step(key: &str) -> Step {
         "messages" | "system" | "instructions" | "input" | "prompt" | "suffix" | "contents"
         | "content" | "requests" | "systemInstruction" | "system_instruction" | "message"
         | "chat_history" | "preamble" | "inputs" | "inputText" | "query" => {
-            Step::Into(Place::Prompt)
+            Step::Into(Section::Prompt)
         }
-        "documents" | "texts" => Step::Into(Place::Material),
+        "documents" | "texts" => Step::Into(Section::Material),
         "tools" | "functions" | "toolConfig" | "tool_results" => Step::Json,
         _ => Step::Skip,
     }
@@ -81,7 +81,7 @@ fn body_step(key: &str) -> Step {
 /// Keys of messages, oldest first.
 fn conversation_step(key: &str) -> Step {
     match key {
-        "messages" | "input" | "contents" => Step::Into(Place::Prompt),
+        "messages" | "input" | "contents" => Step::Into(Section::Prompt),
         _ => Step::Skip,
     }
 }
@@ -117,7 +117,7 @@ fn prompt_step(key: &str) -> Step {
         | "guardContent"
         | "document"
         | "source"
-        | "context" => Step::Into(Place::Prompt),
+        | "context" => Step::Into(Section::Prompt),
         "input" | "arguments" | "args" | "response" | "json" | "parameters" | "outputs" => {
             Step::Json
         }
@@ -126,13 +126,13 @@ fn prompt_step(key: &str) -> Step {
 }
 
 struct Walk<'e> {
-    place: Place,
+    section: Section,
     each: &'e mut dyn FnMut(&str),
 }
 
 impl Walk<'_> {
     fn give(self, text: &str) {
-        if !matches!(self.place, Place::Body | Place::Request) && !text.is_empty() {
+        if !matches!(self.section, Section::Body | Section::Request) && !text.is_empty() {
             (self.each)(text);
         }
     }
@@ -179,16 +179,16 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Walk { place, each } = self;
-        while items.next_element_seed(Walk { place, each })?.is_some() {}
+        let Walk { section, each } = self;
+        while items.next_element_seed(Walk { section, each })?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Walk { place, each } = self;
-        while let Some(step) = entries.next_key_seed(Key(place))? {
+        let Walk { section, each } = self;
+        while let Some(step) = entries.next_key_seed(Key(section))? {
             match step {
-                Step::Into(place) => entries.next_value_seed(Walk { place, each })?,
+                Step::Into(section) => entries.next_value_seed(Walk { section, each })?,
                 Step::Json => json(entries.next_value()?, each),
                 Step::Skip => drop(entries.next_value::<IgnoredAny>()?),
             }
@@ -200,7 +200,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 fn json(value: &RawValue, each: &mut dyn FnMut(&str)) {
     if value.get().starts_with('"') {
         let walk = Walk {
-            place: Place::Material,
+            section: Section::Material,
             each,
         };
         let _ = walk.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
@@ -210,7 +210,7 @@ fn json(value: &RawValue, each: &mut dyn FnMut(&str)) {
 }
 
 /// Reads a key without copying it.
-struct Key(Place);
+struct Key(Section);
 
 impl<'de> DeserializeSeed<'de> for Key {
     type Value = Step;

@@ -20,7 +20,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::caller::{
     Caller, Charge, Falls, Known, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
 };
-use tokengauge_core::notice::{About, Notice};
+use tokengauge_core::notice::{Notice, Subject};
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::whole_seconds_since_1970;
 
@@ -347,7 +347,7 @@ impl BudgetState {
             .rev()
             .find(|at| most >= **at * budget.usd);
         Some(Notice {
-            about: About::Budget,
+            about: Subject::Budget,
             slo: budget.name.to_string(),
             severity: if refuses { "page" } else { "ticket" }.to_owned(),
             firing: true,
