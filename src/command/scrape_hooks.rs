@@ -15,15 +15,24 @@ use std::time::SystemTime;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::runtime::Handle;
 
-/// Brings them up to date before every scrape.
-pub(super) fn keep(
-    prometheus: &Prometheus,
-    forwarder: &Arc<Forwarder>,
-    slos: &Arc<Slos>,
-    event_bus: &Arc<EventBus>,
-    budgets: &Arc<Budgets>,
-    meter: &Arc<Meter>,
-) {
+/// What the metrics are read from that are brought up to date before every scrape.
+pub(super) struct Sources<'a> {
+    pub(super) forwarder: &'a Arc<Forwarder>,
+    pub(super) slos: &'a Arc<Slos>,
+    pub(super) event_bus: &'a Arc<EventBus>,
+    pub(super) budgets: &'a Arc<Budgets>,
+    pub(super) meter: &'a Arc<Meter>,
+}
+
+/// Brings metrics up to date before every scrape.
+pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
+    let &Sources {
+        forwarder,
+        slos,
+        event_bus,
+        budgets,
+        meter,
+    } = sources;
     // The forwarder holds the exporter, by way of the meter: not the other way round.
     let theirs = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {

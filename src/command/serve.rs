@@ -94,14 +94,14 @@ impl Proxy {
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
         forwarder.limit_descriptors(room.upstreams);
-        scrape_hooks::keep(
-            &prometheus,
-            &forwarder,
-            &slos,
-            &event_bus,
-            &spending.accounting.budgets,
-            &meter,
-        );
+        let sources = scrape_hooks::Sources {
+            forwarder: &forwarder,
+            slos: &slos,
+            event_bus: &event_bus,
+            budgets: &spending.accounting.budgets,
+            meter: &meter,
+        };
+        scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;
         let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
         let store = store.map(|store| Arc::new(Mutex::new(store)));

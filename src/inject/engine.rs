@@ -5,12 +5,12 @@
 //! engine to another port and listen where it was, so that Services which target the
 //! number do, too.
 
+use super::Front;
 use super::PREFIX;
 use super::annotations::{Annotations, Engine};
 use super::compose;
 use super::error::Error;
 use super::pod::{List, Pod, is_foreign, object};
-use super::settings::Settings;
 use serde_json::{Value, json};
 
 /// An engine with the gauge in front of it.
@@ -29,12 +29,15 @@ const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 /// Puts the gauge in front of the engine. `traffic` is where the gauge listens.
 pub(super) fn front(
     pod: &mut Pod,
-    engine: &Engine,
-    annotations: &Annotations,
-    settings: &Settings,
+    front: &Front<'_>,
     traffic: u16,
     warnings: &mut Vec<String>,
 ) -> Result<EngineSidecar, Error> {
+    let &Front {
+        engine,
+        annotations,
+        settings,
+    } = front;
     if !annotations.upstreams.is_empty() {
         return Err(Error::Refused(format!(
             "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"

@@ -200,15 +200,7 @@ impl Front<'_> {
         sidecar: &mut Sidecar,
         warnings: &mut Vec<String>,
     ) -> Result<Source, Error> {
-        let traffic = sidecar.ports.traffic;
-        let fronted = engine::front(
-            pod,
-            self.engine,
-            self.annotations,
-            self.settings,
-            traffic,
-            warnings,
-        )?;
+        let fronted = engine::front(pod, &self, sidecar.ports.traffic, warnings)?;
         sidecar.serves = Some(fronted.port);
         sidecar.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
         Ok(match &self.annotations.config {

@@ -360,6 +360,9 @@ pub enum Outcome {
     Drained,
 }
 
+/// The `error_type` of a stream that ended without its terminator, where the connection was not lost.
+pub const UNTERMINATED: &str = "unterminated";
+
 impl Outcome {
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {

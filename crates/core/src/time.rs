@@ -2,16 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
+/// The time since 1970; none before.
+pub fn duration_since_1970(wall: SystemTime) -> Duration {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
 /// Seconds since 1970; 0 before.
 pub fn since_1970(wall: SystemTime) -> f64 {
-    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
+    duration_since_1970(wall).as_secs_f64()
 }
 
 /// Whole seconds since 1970; 0 before.
 pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
-    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
+    duration_since_1970(wall).as_secs()
 }
 
 /// The instant as records write it: whole milliseconds.
@@ -23,7 +27,6 @@ pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
 /// assert_eq!(tokengauge_core::time::whole_milliseconds(at), written);
 /// ```
 pub fn whole_milliseconds(wall: SystemTime) -> SystemTime {
-    let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-    let below = since.unwrap_or_default().subsec_nanos() % 1_000_000;
+    let below = duration_since_1970(wall).subsec_nanos() % 1_000_000;
     wall - Duration::from_nanos(u64::from(below))
 }

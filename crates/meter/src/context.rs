@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::caller::Charge;
 use tokengauge_core::observer::{CallStart, Waiting};
+use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, Passed, TraceContext};
 use tokengauge_wire::{self as wire, BodyHead, HeadModels};
 use uuid::{NoContext, Timestamp, Uuid};
@@ -319,8 +320,7 @@ fn copied(headers: &HeaderMap, limit: usize) -> usize {
 
 /// A fresh id that sorts by `started_at`.
 pub(crate) fn id(started_at: SystemTime) -> Uuid {
-    let since = started_at.duration_since(SystemTime::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
+    let since = duration_since_1970(started_at);
     Uuid::new_v7(Timestamp::from_unix(
         NoContext,
         since.as_secs(),

@@ -10,13 +10,12 @@ use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
 use crate::attribution::Attribution;
 use crate::cost::{Known, Prices};
-use crate::settings::Measure;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::{
     CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
-    Tps, TpsUnavailable, Usage, seconds, seconds_between,
+    Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
 };
-use tokengauge_core::observer::End;
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
@@ -244,7 +243,6 @@ fn record(
             closing,
             &judged.facts,
             generation,
-            measure,
             judged.unavailable,
         ),
         frames: generation.timeline.all.map_or(0, |span| span.frames),
@@ -311,8 +309,8 @@ fn error_type(
             Some(kind.as_str().to_owned())
         }
         (Outcome::HttpError, _) => of_body.or(status.map(|status| status.to_string())),
-        (Outcome::UpstreamReset, End::Complete) => Some("unterminated".to_owned()),
-        (Outcome::UpstreamReset, _) => Some("upstream_reset".to_owned()),
+        (Outcome::UpstreamReset, End::Complete) => Some(UNTERMINATED.to_owned()),
+        (Outcome::UpstreamReset, _) => Some(FailureKind::Reset.as_str().to_owned()),
         _ => of_body,
     }
 }
@@ -403,7 +401,6 @@ fn speeds(
     closing: &RecordInput<'_>,
     facts: &Facts,
     generation: &Generation,
-    measure: &Measure,
     unavailable: Option<TpsUnavailable>,
 ) -> Tps {
     let counted = generation.tokens();
@@ -420,7 +417,7 @@ fn speeds(
     Tps {
         output,
         answer: is_known
-            .then(|| verdict::answer_rate(measure, generation))
+            .then(|| verdict::answer_rate(&context.measure, generation))
             .flatten(),
         total: known.then(|| counted.all() as f64 / duration),
         reported: reported_rate(output, generation),

@@ -69,7 +69,14 @@ impl Bounds {
 struct Judged {
     seen: Instant,
     /// By position of the objective.
-    by: Vec<(usize, PartialVerdict, Option<Boundary>)>,
+    by: Vec<(usize, Partial)>,
+}
+
+/// What was counted of a call so far, and where its open segment begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Partial {
+    so_far: PartialVerdict,
+    boundary: Option<Boundary>,
 }
 
 /// Where the open segment begins.
@@ -221,17 +228,14 @@ impl Slos {
             }
             let known = state.judged.get(&progress.id);
             let known = known.and_then(|judged| judged.by.iter().find(|by| by.0 == at));
-            let (so_far, boundary) =
-                known.map_or((PartialVerdict::default(), None), |by| (by.1, by.2));
+            let partial = known.map_or(Partial::default(), |by| by.1);
             let found = match judgement.sli {
-                Sli::OutputTps(_) => {
-                    segment(&objective, state.bounds, progress, now, so_far, boundary)
-                }
-                sli if !so_far.decided => deadline(sli, progress, now),
+                Sli::OutputTps(_) => segment(&objective, state.bounds, progress, now, partial),
+                sli if !partial.so_far.decided => deadline(sli, progress, now),
                 _ => None,
             };
-            if let Some((events, so_far, boundary)) = found
-                && state.remember(progress.id, now, (at, so_far, boundary))
+            if let Some((events, partial)) = found
+                && state.remember(progress.id, now, (at, partial))
             {
                 let id = progress.id.to_string();
                 let whose = CallRef {
@@ -252,9 +256,8 @@ fn segment(
     bounds: Bounds,
     progress: &Progress,
     now: Instant,
-    so_far: PartialVerdict,
-    boundary: Option<Boundary>,
-) -> Option<(Events, PartialVerdict, Option<Boundary>)> {
+    Partial { so_far, boundary }: Partial,
+) -> Option<(Events, Partial)> {
     let (first, in_first) = progress.first?;
     let begin = boundary.unwrap_or(Boundary {
         at: first,
@@ -283,7 +286,11 @@ fn segment(
         at: last,
         tokens: progress.tokens,
     };
-    Some((events, so_far, Some(next)))
+    let partial = Partial {
+        so_far,
+        boundary: Some(next),
+    };
+    Some((events, partial))
 }
 
 impl State {
@@ -331,12 +338,7 @@ impl State {
     }
 
     /// `false` where there is no room: then the call is judged at its end alone.
-    fn remember(
-        &mut self,
-        id: Uuid,
-        seen: Instant,
-        by: (usize, PartialVerdict, Option<Boundary>),
-    ) -> bool {
+    fn remember(&mut self, id: Uuid, seen: Instant, by: (usize, Partial)) -> bool {
         if self.judged.len() >= MAX_JUDGED && !self.judged.contains_key(&id) {
             return false;
         }
@@ -362,11 +364,7 @@ fn watches(objective: &Objective) -> bool {
 }
 
 /// Whether what was waited for did not come in time.
-fn deadline(
-    sli: Sli,
-    progress: &Progress,
-    now: Instant,
-) -> Option<(Events, PartialVerdict, Option<Boundary>)> {
+fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Partial)> {
     let most = Duration::from_secs_f64(sli.threshold()?);
     let waits = progress.streamed == Some(true);
     let came = match sli {
@@ -392,11 +390,14 @@ fn deadline(
         count: 1,
         value: Some(waited.as_secs_f64()),
     };
-    let decided = PartialVerdict {
-        decided: true,
-        ..PartialVerdict::default()
+    let partial = Partial {
+        so_far: PartialVerdict {
+            decided: true,
+            ..PartialVerdict::default()
+        },
+        boundary: None,
     };
-    Some((events, decided, None))
+    Some((events, partial))
 }
 
 impl Subscriber for Slos {
@@ -413,12 +414,12 @@ impl Subscriber for Slos {
         for at in 0..state.trackers.len() {
             let tracker = &mut state.trackers[at];
             let by = judged.iter().flat_map(|judged| &judged.by);
-            let so_far = by.filter(|by| by.0 == at).map(|by| by.1).next();
+            let partial = by.filter(|by| by.0 == at).map(|by| by.1).next();
             let judgement = &tracker.objective.judgement;
-            if so_far.is_none() && !judgement.select.matches(&names) {
+            if partial.is_none() && !judgement.select.matches(&names) {
                 continue;
             }
-            let events = verdict::judge_rest(judgement, &call, &so_far.unwrap_or_default());
+            let events = verdict::judge_rest(judgement, &call, &partial.unwrap_or_default().so_far);
             for events in &events {
                 tracker.count(seconds, events, whose);
             }

@@ -133,15 +133,7 @@ impl Store {
                     filter: filter.clone(),
                     ..SessionQuery::default()
                 };
-                let over = |session: &SessionRow| {
-                    let last = humantime::parse_rfc3339(&session.last_at).ok();
-                    filter
-                        .until
-                        .is_none_or(|until| last.is_some_and(|last| last < until))
-                };
-                let sessions = history::sessions(all(&finished_calls), &query);
-                let over = sessions.iter().filter(|session| over(session));
-                Ok(over.map(|session| session.seconds.wall).collect())
+                Ok(history::task_seconds(all(&finished_calls), &query))
             }
         }
     }

@@ -58,15 +58,24 @@ pub(crate) async fn serve(
     slots: Arc<Slots>,
     shutdown: impl Future<Output = ()>,
 ) {
-    serve_within(TIMEOUTS, listener, service, tls, slots, shutdown).await;
+    let limits = ServerLimits {
+        timeouts: TIMEOUTS,
+        slots,
+    };
+    serve_within(limits, listener, service, tls, shutdown).await;
+}
+
+/// How long a connection may take, and how many there may be.
+struct ServerLimits {
+    timeouts: Timeouts,
+    slots: Arc<Slots>,
 }
 
 async fn serve_within(
-    timeouts: Timeouts,
+    ServerLimits { timeouts, slots }: ServerLimits,
     listener: TcpListener,
     service: Router,
     tls: Option<Arc<Acceptor>>,
-    slots: Arc<Slots>,
     shutdown: impl Future<Output = ()>,
 ) {
     let ending = watch::Sender::new(false);

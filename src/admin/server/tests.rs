@@ -52,9 +52,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let slots = Arc::<Slots>::default();
-        let theirs = Arc::clone(&slots);
+        let limits = ServerLimits {
+            timeouts,
+            slots: Arc::clone(&slots),
+        };
         let never = std::future::pending();
-        let task = serve_within(timeouts, listener, service(), tls, theirs, never);
+        let task = serve_within(limits, listener, service(), tls, never);
         Server {
             address,
             slots,

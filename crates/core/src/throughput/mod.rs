@@ -19,6 +19,7 @@ pub use rates::{Rates, SpreadRates, Which};
 pub use steps::{Generated, Steps};
 pub use tick::{Arrived, BusySecond, Ticked};
 
+use crate::time::duration_since_1970;
 use parking_lot::{Mutex, RwLock};
 use ring::{READ, Ring};
 use std::collections::HashMap;
@@ -115,8 +116,7 @@ impl Throughput {
             Some(after) => *wall + after,
             None => *wall - origin.saturating_duration_since(at),
         };
-        let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-        let since = since.unwrap_or_default();
+        let since = duration_since_1970(wall);
         let set_by = self.set_by.load(Ordering::Relaxed);
         let seconds = since.as_secs().saturating_add_signed(set_by);
         Duration::new(seconds, since.subsec_nanos())

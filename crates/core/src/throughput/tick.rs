@@ -4,6 +4,7 @@
 use super::ring::{READ, Ring, slot_of};
 use super::{RateKey, RateSeries, Throughput, Upstream};
 use crate::observer::MAX_MEASURE_DELAY;
+use crate::time::whole_seconds_since_1970;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,8 +97,7 @@ impl Throughput {
 
     /// Goes by the wall clock where that was set.
     fn set(&self, now: Instant, wall: SystemTime) {
-        let since = wall.duration_since(SystemTime::UNIX_EPOCH);
-        let wall = since.unwrap_or_default().as_secs();
+        let wall = whole_seconds_since_1970(wall);
         let off = wall.wrapping_sub(self.second(now)).cast_signed();
         if off.abs() > SET_BY {
             self.set_by.fetch_add(off, Ordering::Relaxed);

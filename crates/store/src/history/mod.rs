@@ -22,7 +22,7 @@ pub use groups::{Group, Groups, groups};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use quantile::quantile;
-pub use sessions::sessions;
+pub use sessions::{sessions, task_seconds};
 pub use tasks::tasks;
 pub use throughput::ThroughputHistory;
 pub use time::{duration, instant};

@@ -9,6 +9,7 @@ use crate::ledger::{SessionQuery, SessionRow, SessionSeconds, SessionSort, Sessi
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::whole_milliseconds;
 
 /// Every session of `calls` that `query` means, in its order, then by id; all of them,
 /// whatever page is asked for.
@@ -16,22 +17,53 @@ pub fn sessions<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,
 ) -> Vec<SessionRow> {
-    let mut by_id: HashMap<&str, Vec<TimedCall<'a>>> = HashMap::new();
-    for past in calls.filter(|past| !past.nested) {
-        if let Some(id) = past.record.session.as_deref() {
-            by_id.entry(id).or_default().push(past);
-        }
-    }
-    let meant = by_id
-        .into_iter()
-        .filter(|(_, calls)| matches_session(query, calls));
-    let mut all: Vec<SessionRow> = meant.map(|(id, calls)| session(id, calls)).collect();
+    let mut all: Vec<SessionRow> = by_session(calls, query)
+        .map(|(id, calls)| session(id, calls))
+        .collect();
     all.sort_by(|one, other| {
         let (first, second) = (value(query.sort, one), value(query.sort, other));
         let by_value = compare(first, second, query.ascending);
         by_value.then_with(|| one.id.cmp(&other.id))
     });
     all
+}
+
+/// How long the sessions took that `query` selects and whose last call so far ended before its
+/// `until`, in seconds.
+pub fn task_seconds<'a>(
+    calls: impl Iterator<Item = TimedCall<'a>>,
+    query: &SessionQuery,
+) -> Vec<f64> {
+    let until = query.filter.until;
+    by_session(calls, query)
+        .filter_map(|(_, calls)| {
+            let started = calls.iter().map(|call| call.started).min()?;
+            let last = calls.iter().map(|call| call.ended).max()?;
+            until
+                .is_none_or(|until| whole_milliseconds(last) < until)
+                .then(|| {
+                    last.duration_since(started)
+                        .unwrap_or_default()
+                        .as_secs_f64()
+                })
+        })
+        .collect()
+}
+
+/// The calls of each session that `query` selects.
+fn by_session<'a>(
+    calls: impl Iterator<Item = TimedCall<'a>>,
+    query: &SessionQuery,
+) -> impl Iterator<Item = (&'a str, Vec<TimedCall<'a>>)> {
+    let mut by_id: HashMap<&str, Vec<TimedCall<'a>>> = HashMap::new();
+    for call in calls.filter(|call| !call.nested) {
+        if let Some(id) = call.record.session.as_deref() {
+            by_id.entry(id).or_default().push(call);
+        }
+    }
+    by_id
+        .into_iter()
+        .filter(|(_, calls)| matches_session(query, calls))
 }
 
 /// What the `calls` of one session come to; at least one. Calls within others add nothing.

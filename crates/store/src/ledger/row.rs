@@ -4,6 +4,7 @@ use super::store::StoredCall;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::time::duration_since_1970;
 
 /// Milliseconds from 1970 to 2020, from where keys are counted.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
@@ -25,10 +26,7 @@ pub(super) fn started_ms(key: i64) -> i64 {
 
 /// Milliseconds since 1970.
 pub(super) fn milliseconds(at: SystemTime) -> i64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
+    i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
 /// An instant as records write it.

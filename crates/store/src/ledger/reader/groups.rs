@@ -36,7 +36,7 @@ pub(super) fn groups(
     let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
     for part in plan(&matching, filter.summed(by)) {
         let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
-        visit(connection, &matching, part, Want::ALL, slot, &mut slots)?;
+        visit(connection, &matching, (part, Want::ALL), slot, &mut slots)?;
     }
     let mut groups: Vec<_> = known.into_iter().collect();
     groups.sort_by_key(|(names, slot)| (-slots.0[*slot].calls, names.clone()));
@@ -246,7 +246,7 @@ pub(super) fn timeseries(
             reported: false,
         };
         let slot = |ms: i64, _: &_, _: Option<&_>| ((ms.div_euclid(1000) - from) / step) as usize;
-        visit(connection, &matching, part, want, slot, &mut slots)?;
+        visit(connection, &matching, (part, want), slot, &mut slots)?;
         tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
     }
     let points = slots.0.iter().enumerate().map(|(at, sums)| {

@@ -87,8 +87,7 @@ fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
-    part: Part,
-    want: Want,
+    (part, want): (Part, Want),
     mut slot: impl FnMut(i64, &Common, Option<&Share>) -> SlotId,
     slots: &mut Slots,
 ) -> Result<(), QueryError> {
