@@ -85,7 +85,7 @@ impl Poller {
 
     /// The next answer, however long it takes.
     pub(super) fn wait(&self) -> Result<Update, ApiError> {
-        self.updates.recv().unwrap_or_else(|_| Err(ApiError::Ended))
+        self.updates.recv().unwrap_or(Err(ApiError::Ended))
     }
 }
 
