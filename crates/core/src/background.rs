@@ -44,7 +44,7 @@ pub fn spawn<T: Send + 'static>(
 
 /// Called by a thread with long work, every tenth of a millisecond or so: who waits for
 /// its core goes first. A scheduler lets even a nice thread have a turn of milliseconds.
-pub fn give_way() {
+pub fn yield_now() {
     std::thread::yield_now();
 }
 

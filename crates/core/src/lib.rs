@@ -11,6 +11,7 @@ pub mod finished;
 pub mod inter_token;
 pub mod lengths;
 pub mod log_buckets;
+pub mod log_interval;
 pub mod memory;
 pub mod notice;
 pub mod observer;

@@ -3,7 +3,7 @@
 use super::context::{CallContext, Limited};
 use super::request::{self, Strict};
 use crate::attribution::{Attribution, Places};
-use crate::cost::budget::Asked;
+use crate::cost::budget::AdmissionStage;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokengauge_core::call::RequestFacts;
@@ -40,9 +40,9 @@ impl CallContext {
         let Some(limited) = &self.limited else {
             return Admission::Granted;
         };
-        let asked = match body {
-            RequestBody::Pending => Asked::Early,
-            _ => Asked::Last,
+        let stage = match body {
+            RequestBody::Pending => AdmissionStage::Early,
+            _ => AdmissionStage::Final,
         };
         let mut read = self.read(limited, body);
         let models = self.models(limited, &mut read);
@@ -72,7 +72,7 @@ impl CallContext {
             bodiless: read.bodiless,
             unread: read.unread,
         };
-        self.ask(limited, &caller, asked)
+        self.ask(limited, &caller, stage)
     }
 
     /// All models that the call names, in lower case; `None` where the body may name another
@@ -167,13 +167,17 @@ impl CallContext {
         }
     }
 
-    fn ask(&self, limited: &Limited, caller: &Caller<'_>, asked: Asked) -> Admission {
+    fn ask(&self, limited: &Limited, caller: &Caller<'_>, stage: AdmissionStage) -> Admission {
         let (budgets, quotas) = (&self.accounting.budgets, &self.accounting.quotas);
         let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
-        let by_body = depends && asked == Asked::Early;
+        let by_body = depends && stage == AdmissionStage::Early;
         let now = whole_seconds_since_1970(self.started_at);
-        let asked = if by_body { asked } else { Asked::Last };
-        let charges = match budgets.admit(caller, asked, now) {
+        let stage = if by_body {
+            stage
+        } else {
+            AdmissionStage::Final
+        };
+        let charges = match budgets.admit(caller, stage, now) {
             Ok(charges) => charges,
             Err(refusal) => return refused(FailureKind::OverBudget, refusal),
         };

@@ -10,7 +10,7 @@ use super::verdict;
 use super::worker::RunsOn;
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge_core::background::give_way;
+use tokengauge_core::background::yield_now;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_wire::Broken;
@@ -130,7 +130,7 @@ fn read_rest(context: &CallContext, state: &mut State) {
         if decoder.is_stream() {
             run.frame(context, at, accepted);
         }
-        give_way();
+        yield_now();
     }
     let unparsed = run.generation.unparsed;
     read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));

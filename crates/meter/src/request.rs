@@ -4,7 +4,7 @@
 use super::conversations::Conversations;
 use crate::attribution::Rules;
 use std::sync::Arc;
-use tokengauge_core::background::give_way;
+use tokengauge_core::background::yield_now;
 use tokengauge_core::call::{Dialect, GenerationSettings, Named, RequestFacts};
 use tokengauge_core::memory::{Buffer, Memory, Share};
 use tokengauge_core::observer::Unread;
@@ -229,7 +229,7 @@ fn count_giving_way(text: &str) -> u64 {
     for piece in text.as_bytes().chunks(TURN_BYTES) {
         counter.push_bytes(piece);
         if piece.len() == TURN_BYTES {
-            give_way();
+            yield_now();
         }
     }
     counter.finish()

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::cells::{Counter, Gauge};
+use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::throughput::Ticked;
 use tokengauge_meter::FinishedCall;
 
@@ -20,8 +21,6 @@ const BATCH: usize = 1_000;
 const BATCH_AFTER: Duration = Duration::from_millis(500);
 /// How long a file that could not be written to is left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How often a failure is logged.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for what is too old or too much, while nothing is found.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
@@ -94,7 +93,7 @@ pub(super) struct Writer {
     retry_at: Option<Instant>,
     /// Why it cannot be written to.
     reason: &'static str,
-    warned_at: Option<Instant>,
+    failure_log: LogInterval,
     tidy_at: Instant,
 }
 
@@ -115,7 +114,7 @@ impl Writer {
             store: None,
             retry_at: None,
             reason: "failed",
-            warned_at: None,
+            failure_log: LogInterval::default(),
         }
     }
 
@@ -177,9 +176,9 @@ impl Writer {
                 self.figures.written.increment(written.records);
                 self.figures.collapsed.increment(written.collapsed);
             }
-            Err(trouble) => {
-                self.figures.lose(trouble.reason(), kept.len() as u64);
-                self.fail(&trouble);
+            Err(error) => {
+                self.figures.lose(error.reason(), kept.len() as u64);
+                self.fail(&error);
             }
         }
         self.weigh();
@@ -194,28 +193,26 @@ impl Writer {
         let suspect = self.reason == DAMAGED;
         match Store::open_file(&self.settings.path, suspect) {
             Ok(store) => {
-                if self.warned_at.take().is_some() {
+                if self.failure_log.recovered() {
                     tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
                 }
                 self.store = Some(store);
                 self.reason = "failed";
                 self.weigh();
             }
-            Err(trouble) => self.fail(&trouble),
+            Err(error) => self.fail(&error),
         }
     }
 
-    /// Lets go of the file for a moment, and tells why at most once a minute.
-    fn fail(&mut self, trouble: &WriteError) {
+    /// Lets go of the file for a moment, and says why at most once a minute.
+    fn fail(&mut self, error: &WriteError) {
         let now = (self.settings.clock)();
         self.store = None;
-        self.reason = trouble.reason();
+        self.reason = error.reason();
         self.retry_at = Some(now + RETRY_AFTER);
-        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
-        if self.warned_at.is_none_or(due) {
-            self.warned_at = Some(now);
+        if self.failure_log.should_log(now) {
             let file = self.settings.path.display();
-            tracing::error!(%file, "the ledger loses records, calls go on: {trouble}");
+            tracing::error!(%file, "the ledger loses records, calls go on: {error}");
         }
     }
 
@@ -233,7 +230,7 @@ impl Writer {
         match store.tidy(wall, &self.settings.limits) {
             Ok(true) => self.tidy_at = now + BATCH_AFTER / 10,
             Ok(false) => {}
-            Err(trouble) => self.fail(&trouble),
+            Err(error) => self.fail(&error),
         }
         self.weigh();
     }

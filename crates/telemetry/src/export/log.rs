@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokengauge_core::background::wait_behind;
 use tokengauge_core::background::{self, Work};
+use tokengauge_core::log_interval::LogInterval;
 use tokengauge_files::private as private_file;
 use tokengauge_meter::{FinishedCall, Subscriber};
 
@@ -17,8 +18,6 @@ use tokengauge_meter::{FinishedCall, Subscriber};
 const QUEUE: usize = 4096;
 /// Lines written at most before the file is looked for again.
 const BATCH: usize = 256;
-/// How often a failure to write is logged.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -80,7 +79,7 @@ impl CallLog {
             output,
             failed: losses.failed,
             clock,
-            warned_at: None,
+            failure_log: LogInterval::default(),
         };
         background::spawn("call-log", Work::Steady, move || writer.run(&messages))?;
         Ok(Arc::new(CallLog { queue, dropped }))
@@ -157,7 +156,7 @@ struct Writer {
     output: Output,
     failed: Counter,
     clock: fn() -> Instant,
-    warned_at: Option<Instant>,
+    failure_log: LogInterval,
 }
 
 impl Writer {
@@ -193,16 +192,13 @@ impl Writer {
         self.output.writer().write_all(&line)
     }
 
-    /// Counts a failure, and tells of it at most once a minute.
+    /// Counts a failure, and logs it at most once a minute.
     fn check(&mut self, result: io::Result<()>) {
         let Err(error) = result else {
             return;
         };
         self.failed.increment(1);
-        let now = (self.clock)();
-        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
-        if self.warned_at.is_none_or(due) {
-            self.warned_at = Some(now);
+        if self.failure_log.should_log((self.clock)()) {
             tracing::error!(%error, "the call log cannot be written; calls go on");
         }
     }

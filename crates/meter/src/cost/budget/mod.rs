@@ -73,7 +73,7 @@ pub enum Per {
     User,
     /// Each workload.
     Workload,
-    /// Each model, by the name that was asked for.
+    /// Each model, by the name that was requested.
     Model,
 }
 
@@ -98,12 +98,12 @@ impl Per {
 /// Who made a call that is over. One that says nothing of itself costs no budget but those
 /// that have charged it before.
 fn caller(record: &CallRecord) -> Caller<'_> {
-    let asked = record.model_requested.as_deref();
+    let requested = record.model_requested.as_deref();
     Caller {
         route: &record.route,
         upstream: &record.upstream,
         workload: Known::from(record.workload.as_deref()),
-        model: Known::from(asked.or(record.model.as_deref())),
+        model: Known::from(requested.or(record.model.as_deref())),
         agent: Known::from(record.agent.as_deref()),
         session: Known::from(record.session.as_deref()),
         user: Known::from(record.user.as_deref()),
@@ -160,11 +160,11 @@ struct Counts {
 
 /// Whether all that can be known of a call is known by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Its body may still tell.
+pub enum AdmissionStage {
+    /// Its body has not been read yet.
     Early,
     /// All is known: the answer is final.
-    Last,
+    Final,
 }
 
 impl BudgetState {
@@ -232,17 +232,22 @@ impl BudgetState {
 
     /// The names under which the call counts; none where it does not, or where only its body
     /// can tell and may still do so.
-    fn admit(&self, caller: &Caller<'_>, asked: Asked, now: u64) -> Result<Vec<Charge>, Refusal> {
+    fn admit(
+        &self,
+        caller: &Caller<'_>,
+        stage: AdmissionStage,
+        now: u64,
+    ) -> Result<Vec<Charge>, Refusal> {
         let charges = |names: Vec<&str>| names.iter().map(|name| self.charge(name)).collect();
         let (names, unread) = match self.falls(caller) {
             Falls::Outside => return Ok(Vec::new()),
             Falls::Under(names) => (names, None),
-            Falls::Unread if asked == Asked::Early => return Ok(Vec::new()),
+            Falls::Unread if stage == AdmissionStage::Early => return Ok(Vec::new()),
             Falls::Unread => {
                 self.counts.unreadable.fetch_add(1, Ordering::Relaxed);
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
                     let what = format!("budget {}", self.budget.name);
-                    self.refuse(asked, || Refusal::unreadable(&what, caller.unread))?;
+                    self.refuse(stage, || Refusal::unreadable(&what, caller.unread))?;
                     // In shadow mode it goes on, and what it costs is spent.
                     let scope = self.budget.per.scope(caller);
                     return Ok(charges(scope.without_body()));
@@ -251,7 +256,7 @@ impl BudgetState {
             }
         };
         let charges: Vec<Charge> = charges(names);
-        self.check(&charges, asked, now)
+        self.check(&charges, stage, now)
             .map_err(|refusal| refusal.for_lack_of_memory(unread))?;
         Ok(charges)
     }
@@ -264,7 +269,7 @@ impl BudgetState {
     }
 
     /// Whether there is money left under each of the names.
-    fn check(&self, charges: &[Charge], asked: Asked, now: u64) -> Result<(), Refusal> {
+    fn check(&self, charges: &[Charge], stage: AdmissionStage, now: u64) -> Result<(), Refusal> {
         let (used, end) = {
             let spent = self.spent(now);
             let used = charges.iter().map(|charge| spent.of(&charge.name));
@@ -273,18 +278,22 @@ impl BudgetState {
         if used < self.budget.usd {
             return Ok(());
         }
-        self.refuse(asked, || self.refusal(used, end.saturating_sub(now).max(1)))
+        self.refuse(stage, || self.refusal(used, end.saturating_sub(now).max(1)))
     }
 
     /// Refuses; in shadow mode counts, once for each call, that it would have.
-    fn refuse(&self, asked: Asked, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+    fn refuse(
+        &self,
+        stage: AdmissionStage,
+        refusal: impl FnOnce() -> Refusal,
+    ) -> Result<(), Refusal> {
         match self.budget.mode {
             Mode::Enforce => {
                 self.counts.blocked.fetch_add(1, Ordering::Relaxed);
                 Err(refusal())
             }
             Mode::Shadow => {
-                let once = u64::from(asked == Asked::Last);
+                let once = u64::from(stage == AdmissionStage::Final);
                 self.counts
                     .shadow_blocked
                     .fetch_add(once, Ordering::Relaxed);
@@ -295,13 +304,13 @@ impl BudgetState {
 
     fn refusal(&self, used: f64, seconds: u64) -> Refusal {
         let budget = &self.budget;
-        let whose = match budget.per {
+        let of_whom = match budget.per {
             Per::All => String::new(),
             per => format!(" of this {}", per.as_str()),
         };
         Refusal {
             message: format!(
-                "budget {}{whose} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                "budget {}{of_whom} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
                 budget.name, budget.usd,
             ),
             retry_after: Some(Duration::from_secs(seconds)),
@@ -452,14 +461,14 @@ impl Budgets {
     pub fn admit(
         &self,
         caller: &Caller<'_>,
-        asked: Asked,
+        stage: AdmissionStage,
         now: u64,
     ) -> Result<Vec<Charge>, Refusal> {
         let lines = self.lines.load();
         let blocking = lines.iter().filter(|line| line.budget.block);
         let mut charges = Vec::new();
         for line in blocking {
-            charges.append(&mut line.admit(caller, asked, now)?);
+            charges.append(&mut line.admit(caller, stage, now)?);
         }
         Ok(charges)
     }

@@ -28,7 +28,9 @@ fn cost(session: &str, usd: f64) -> CallRecord {
 }
 
 fn refused(budgets: &Budgets, record: &CallRecord, now: u64) -> Option<Refusal> {
-    budgets.admit(&caller(record), Asked::Last, now).err()
+    budgets
+        .admit(&caller(record), AdmissionStage::Final, now)
+        .err()
 }
 
 fn counts(budgets: &Budgets, now: u64) -> Vec<u64> {
@@ -252,17 +254,22 @@ fn a_call_counts_under_the_name_by_which_it_was_let_in() {
         ..caller(&record)
     };
     for _ in 0..2 {
-        let charges = budgets.admit(&unread, Asked::Last, NOON);
+        let charges = budgets.admit(&unread, AdmissionStage::Final, NOON);
         let charges = charges.expect("there is money");
         budgets.spend(&record, &charges, NOON);
     }
-    let refusal = budgets.admit(&unread, Asked::Last, NOON);
+    let refusal = budgets.admit(&unread, AdmissionStage::Final, NOON);
     assert!(refusal.is_err(), "all that cannot be read share one");
     assert_eq!(refused(&budgets, &record, NOON), None, "and nobody else's");
     assert_eq!(budgets.standings(NOON)[0].unreadable, 3);
     let strict = Budgets::new(&[budget(Per::Session, true)]);
-    assert_eq!(strict.admit(&unread, Asked::Early, NOON), Ok(vec![]));
-    let refusal = strict.admit(&unread, Asked::Last, NOON).expect_err("422");
+    assert_eq!(
+        strict.admit(&unread, AdmissionStage::Early, NOON),
+        Ok(vec![])
+    );
+    let refusal = strict
+        .admit(&unread, AdmissionStage::Final, NOON)
+        .expect_err("422");
     assert_eq!(refusal.retry_after, None);
 }
 
@@ -275,8 +282,8 @@ fn shadow_mode_lets_calls_go_on_counts_them_once_and_stays_spent_when_enforced()
     let budgets = Budgets::new(std::slice::from_ref(&shadow));
     let record = cost("a", 1.2);
     budgets.spend(&record, &[], NOON);
-    for asked in [Asked::Early, Asked::Last] {
-        let charges = budgets.admit(&caller(&record), asked, NOON);
+    for stage in [AdmissionStage::Early, AdmissionStage::Final] {
+        let charges = budgets.admit(&caller(&record), stage, NOON);
         assert_eq!(charges.expect("it goes on").len(), 1);
     }
     let standing = &budgets.standings(NOON)[0];

@@ -4,10 +4,8 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// How often a failure is logged.
-const WARN_EVERY: Duration = Duration::from_secs(60);
+use std::time::Instant;
+use tokengauge_core::log_interval::LogInterval;
 
 /// Counts losses: of which exporter, why, and how many.
 pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
@@ -54,7 +52,7 @@ pub struct Losses {
     exporter: &'static str,
     count: Arc<Count>,
     clock: fn() -> Instant,
-    warned_at: Mutex<Option<Instant>>,
+    failure_log: LogInterval,
     /// Lost in all.
     items: AtomicU64,
     /// Why the export under way failed last: the exporters' own errors do not say.
@@ -68,7 +66,7 @@ impl Losses {
             exporter,
             count,
             clock,
-            warned_at: Mutex::default(),
+            failure_log: LogInterval::default(),
             items: AtomicU64::new(0),
             last: Mutex::default(),
         }
@@ -105,11 +103,7 @@ impl Losses {
 
     /// Logs that exports fail, and what has been lost so far.
     fn tell(&self, failure: &Failure) {
-        let now = (self.clock)();
-        let mut warned_at = self.warned_at.lock();
-        let due = |last: Instant| now.saturating_duration_since(last) >= WARN_EVERY;
-        if warned_at.is_none_or(due) {
-            *warned_at = Some(now);
+        if self.failure_log.should_log((self.clock)()) {
             tracing::warn!(
                 exporter = self.exporter,
                 reason = failure.reason.as_str(),
