@@ -13,10 +13,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::ledger::{
-    Dimension, Filter, Limits, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionSort,
-    Store, StoredCall,
-};
+use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
+use tokengauge::query::{Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort};
 use tokengauge_test_support::records::Records;
 
 const RECORDS: usize = 5_000_000;

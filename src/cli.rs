@@ -10,7 +10,6 @@ use crate::call::Dialect;
 use crate::config::DEFAULT_ADMIN;
 #[cfg(feature = "sim")]
 use crate::config::DEFAULT_LISTEN;
-use crate::inject::settings::Native;
 use crate::ledger;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{
-    Dimension, Filter, Paging, QueryError, Reader, SeriesMetric, SessionQuery, SessionRow,
-    SessionSort, Store, StoredCall,
+use tokengauge::ledger::{QueryError, Reader, Store, StoredCall};
+use tokengauge::query::{
+    Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionRow, SessionSort,
 };
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -397,7 +397,7 @@ fn a_session_is_a_waterfall_of_its_calls_page_by_page() {
             close(found.wait_before, should.wait_before, 1e-6),
             "{found:?} {should:?}"
         );
-        let names = |call: &tokengauge::ledger::WaterfallCall| {
+        let names = |call: &tokengauge::query::WaterfallCall| {
             call.phases
                 .iter()
                 .map(|phase| phase.name)

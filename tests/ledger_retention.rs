@@ -4,7 +4,8 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Filter, Limits, Paging, Reader, SessionQuery, Store, StoredCall};
+use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
+use tokengauge::query::{Filter, Paging, SessionQuery};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);

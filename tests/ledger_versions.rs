@@ -4,7 +4,8 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Filter, Paging, Reader, Store, StoredCall};
+use tokengauge::ledger::{Reader, Store, StoredCall};
+use tokengauge::query::{Filter, Paging};
 
 /// A ledger that the program wrote when its version was 2 or 3, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::history::{ThroughputHistory, knee};
-use tokengauge::ledger::{CapacityPoint, Filter, Limits, Reader, SeriesMetric, Store};
+use tokengauge::ledger::{Limits, Reader, Store};
 use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
+use tokengauge::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge::throughput::{Rates, Which};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
@@ -420,7 +421,7 @@ fn a_ledger_tells_the_same_over_time_and_adds_up_what_comes_late() {
         let seconds = history.seconds(&Which::default());
         let none = std::iter::empty();
         let should = tokengauge::history::timeseries(none, SeriesMetric::Tps, step, Some(&seconds));
-        let rates = |series: &tokengauge::ledger::Timeseries| {
+        let rates = |series: &tokengauge::query::Timeseries| {
             let points = series
                 .points
                 .iter()

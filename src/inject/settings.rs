@@ -1,7 +1,7 @@
 //! What is injected, as the operator says: a file of TOML, every key with a default.
 
 use super::error::Error;
-use crate::cli::OnRefusedConfig;
+use crate::cli::{NativeSidecar, OnRefusedConfig};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,24 +24,6 @@ const BASE_URLS: &[(&str, &str)] = &[
 const NATIVE_SINCE: u32 = 29;
 /// The first with `sleep` in `preStop` switched on.
 const SLEEP_SINCE: u32 = 30;
-
-/// Whether the sidecar is an init container that goes on running, so that it starts
-/// before the pod's containers and ends after them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Native {
-    /// From Kubernetes 1.29 on.
-    #[default]
-    Auto,
-    /// Always.
-    #[serde(alias = "always")]
-    #[value(alias = "always")]
-    On,
-    /// Never.
-    #[serde(alias = "never")]
-    #[value(alias = "never")]
-    Off,
-}
 
 /// An address of the pod: `*` for all of them, of both families, or an IP address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -98,7 +80,7 @@ pub struct Settings {
     /// When it is pulled; the cluster's own rule where there is none.
     pub image_pull_policy: Option<String>,
     /// How the sidecar runs.
-    pub native_sidecar: Native,
+    pub native_sidecar: NativeSidecar,
     /// The cluster's version, such as `1.31`; the newest where there is none.
     pub kubernetes_version: Option<String>,
     /// Secrets of the pod's namespace by which its images are pulled, added to the pod's own.
@@ -145,7 +127,7 @@ impl Default for Settings {
         Settings {
             image: format!("tokengauge:{}", env!("CARGO_PKG_VERSION")),
             image_pull_policy: None,
-            native_sidecar: Native::Auto,
+            native_sidecar: NativeSidecar::Auto,
             kubernetes_version: None,
             image_pull_secrets: Vec::new(),
             // Uncommon ones, next to those of Istio (15000 to 15090).
@@ -276,9 +258,9 @@ impl Settings {
     /// Whether the sidecar is a native one.
     pub fn native(&self) -> bool {
         match self.native_sidecar {
-            Native::Auto => self.is_since(NATIVE_SINCE),
-            Native::On => true,
-            Native::Off => false,
+            NativeSidecar::Auto => self.is_since(NATIVE_SINCE),
+            NativeSidecar::On => true,
+            NativeSidecar::Off => false,
         }
     }
 

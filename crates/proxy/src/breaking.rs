@@ -2,8 +2,8 @@
 //! for all there is.
 
 use super::body::BodyError;
+use super::clock::now;
 use super::direct::SharedSocket;
-use super::tap::now;
 use super::timer::Timer;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};

@@ -190,7 +190,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.over {
-            self.handle.end(super::tap::now(), self.agent.end());
+            self.handle.end(super::clock::now(), self.agent.end());
         }
     }
 }

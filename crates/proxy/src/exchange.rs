@@ -1,10 +1,10 @@
 //! One request over one connection, until its response head is there.
 
 use super::call_handle::CallHandle;
+use super::clock::now;
 use super::connection::Http1;
 use super::direct::PassthroughWriter;
 use super::refusal::failure;
-use super::tap::now;
 use super::timer::Timer;
 use super::upload::Upload;
 use super::upstream::Wire;

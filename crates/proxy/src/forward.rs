@@ -4,6 +4,7 @@ use super::ConnectionInfo;
 use super::address;
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
+use super::clock::now;
 use super::direct::PassthroughWriter;
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
@@ -13,7 +14,6 @@ use super::rewrite::{self, Rewritten};
 use super::route;
 use super::routing::Routing;
 use super::sending::{AgentSide, SendState};
-use super::tap::now;
 use super::upload::{self, Gate, Upload};
 use super::upstream::{
     ConnectOptions, Endpoint, InFlightGuard, Lease, Search, Tried, Upstream, Wire,

@@ -6,6 +6,7 @@ mod address;
 mod body;
 mod breaking;
 mod call_handle;
+mod clock;
 mod connection;
 mod direct;
 mod drain;

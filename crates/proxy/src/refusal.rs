@@ -2,9 +2,9 @@
 
 use super::body::Body;
 use super::call_handle::{Call, CallHandle, Upload};
+use super::clock::now;
 use super::limit::RetryAfter;
 use super::lingering::UnreadBody;
-use super::tap::now;
 use crate::settings::{Route, Upstream};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};

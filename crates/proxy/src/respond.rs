@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
+use super::clock::now;
 use super::connection::Http1;
 use super::exchange::Answered;
 use super::forward::{Forwarding, Sent};
@@ -9,7 +10,7 @@ use super::headers;
 use super::http1;
 use super::refusal::{blame, failure, refuse};
 use super::rewrite;
-use super::tap::{Source, Streaming, now};
+use super::tap::{Source, Streaming};
 use super::upgrade::Tunnel;
 use super::upstream::{Endpoint, InFlightGuard, Wire};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};

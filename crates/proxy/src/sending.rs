@@ -1,8 +1,8 @@
 //! What an agent does not take of what is written to it: since when, for how long it may,
 //! and what becomes of the calls that end with its connection or stream.
 
+use super::clock::now;
 use super::drain::OpenCall;
-use super::tap::now;
 use super::timer::Timer;
 use crate::settings::Timeouts;
 use std::pin::Pin;

@@ -11,6 +11,7 @@ pub(super) use source::Source;
 
 use super::body::BodyError;
 use super::call_handle::Call;
+use super::clock::now;
 use super::direct::SharedSocket;
 use super::filter::Filtering;
 use super::timer::{IdleTimer, LazyTimer, SendTimer};
@@ -26,11 +27,6 @@ use source::Polled;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
-
-/// Reads the clock. Nothing else in the proxy does.
-pub(super) fn now() -> Instant {
-    Instant::now()
-}
 
 /// A response body under way.
 pub(super) struct Streaming {

@@ -59,7 +59,7 @@ impl SendTimer {
         let since = match self.waits {
             Some((before, since)) if before == left => since,
             _ => {
-                let at = super::tap::now();
+                let at = super::clock::now();
                 self.waits = Some((left, at));
                 at
             }

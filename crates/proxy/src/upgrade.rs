@@ -1,9 +1,9 @@
 //! Connections that became something else, WebSocket above all: bytes both ways, tapped.
 
 use super::call_handle::{Call, CallHandle};
+use super::clock::now;
 use super::connection::{Http1, Io};
 use super::drain::Drain;
-use super::tap::now;
 use super::upstream::InFlightGuard;
 use crate::settings::Timeouts;
 use bytes::{Bytes, BytesMut};

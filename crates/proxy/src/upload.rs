@@ -1,7 +1,7 @@
 //! The request body on its way to the upstream.
 
 use super::call_handle::CallHandle;
-use super::tap::now;
+use super::clock::now;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};

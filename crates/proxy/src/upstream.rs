@@ -12,8 +12,8 @@ pub(super) use lease::{Search, Tried};
 pub(super) use limits::{Connections, Descriptors};
 pub(super) use socket::CountedTcp;
 
+use super::clock::now;
 use super::connection::{Http1, Http2, Io};
-use super::tap::now;
 use crate::settings::{self, Protocol};
 use addresses::Host;
 use http::uri::Scheme;

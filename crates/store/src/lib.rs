@@ -4,3 +4,4 @@
 
 pub mod history;
 pub mod ledger;
+pub mod query;

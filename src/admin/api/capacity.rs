@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::ledger::CapacityRow;
+use crate::query::CapacityRow;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;

@@ -6,7 +6,7 @@ use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history;
-use crate::ledger::{
+use crate::query::{
     Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
     SessionSort, Tasks, Timeseries,
 };

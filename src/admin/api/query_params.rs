@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use crate::call::{OperationClass, Outcome};
 use crate::history::{duration, instant};
-use crate::ledger::{Filter, Paging};
+use crate::query::{Filter, Paging};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

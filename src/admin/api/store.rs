@@ -5,11 +5,12 @@ use super::problem::Problem;
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history::{self, ThroughputHistory, TimedCall};
-use crate::ledger::{
-    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, QueryError, Reader, SeriesMetric,
-    SessionDetail, SessionQuery, SessionRow, Timeseries,
-};
+use crate::ledger::{QueryError, Reader};
 use crate::meter::{FinishedCall, RecentCalls};
+use crate::query::{
+    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, Timeseries,
+};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;

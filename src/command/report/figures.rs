@@ -2,7 +2,7 @@
 
 use crate::call::CallRecord;
 use crate::history::{Groups, TimedCall, quantile, tasks};
-use crate::ledger::{Dimension, GroupRow, Tasks};
+use crate::query::{Dimension, GroupRow, Tasks};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};

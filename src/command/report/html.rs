@@ -3,9 +3,9 @@
 
 use super::figures::{Quantiles, Report};
 use super::text::{about, cells, heads};
-use crate::ledger::GroupRow;
 use crate::output::printable;
 use crate::plot::{self, Bars, Line};
+use crate::query::GroupRow;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -9,7 +9,7 @@ mod text;
 
 use crate::Error;
 use crate::cli::{By, ReportArgs, ReportFormat};
-use crate::ledger::Dimension;
+use crate::query::Dimension;
 use crate::{output, private_file};
 use figures::Report;
 use std::io::Write;

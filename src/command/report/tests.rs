@@ -3,7 +3,7 @@
 use super::figures::Report;
 use super::{html, text};
 use crate::call::CallRecord;
-use crate::ledger::Dimension;
+use crate::query::Dimension;
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,8 +1,8 @@
 //! A report as a table for terminals, and in Markdown.
 
 use super::figures::Report;
-use crate::ledger::GroupRow;
 use crate::output::printable;
+use crate::query::GroupRow;
 use std::fmt::Write;
 use std::time::SystemTime;
 

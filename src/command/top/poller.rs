@@ -3,8 +3,8 @@
 use super::views::{Content, View};
 use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
-use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::StreamNow;
+use crate::query::{GroupRow, SessionRow};
 use crate::throughput::Rates;
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

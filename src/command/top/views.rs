@@ -2,8 +2,8 @@
 
 use super::table::{Cell, Column, Tone, ViewTable};
 use crate::command::slo::status::{self, rough};
-use crate::ledger::{GroupRow, SessionRow};
 use crate::meter::StreamNow;
+use crate::query::{GroupRow, SessionRow};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

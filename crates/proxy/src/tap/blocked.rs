@@ -57,7 +57,7 @@ impl Blocked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::now;
+    use crate::clock::now;
 
     #[test]
     fn waits_add_up_until_they_are_taken() {

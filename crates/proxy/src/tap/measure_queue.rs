@@ -1,7 +1,7 @@
 //! Frames that left and wait to be measured.
 
-use super::now;
 use crate::call_handle::{Call, CallHandle};
+use crate::clock::now;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 
 use super::blocked::Blocked;
 use super::measure_queue::{FinalFlush, MeasureQueue};
-use super::now;
 use super::source::with_buffer;
 use crate::body::BodyError;
 use crate::call_handle::Call;
+use crate::clock::now;
 use crate::connection::Io;
 use crate::direct::PassthroughWriter;
 use crate::http1::{Piece, Response};

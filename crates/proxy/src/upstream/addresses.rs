@@ -2,9 +2,9 @@
 //! connections, requests and failures.
 
 use super::{Connections, Endpoint};
+use crate::clock::now;
 use crate::refusal::failure;
 use crate::settings;
-use crate::tap::now;
 use arc_swap::ArcSwap;
 use http::uri::Scheme;
 use std::io;

@@ -1,9 +1,9 @@
 //! HTTP/1 connections of an endpoint that wait for their next request.
 
 use super::{locked, millis};
+use crate::clock::now;
 use crate::connection::Io;
 use crate::settings;
-use crate::tap::now;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 use super::addresses::Host;
 use super::limits::{OpenConnection, Wants};
 use super::{ConnectOptions, Endpoint, Lease, Upstream, Wire};
+use crate::clock::now;
 use crate::refusal::failure;
-use crate::tap::now;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

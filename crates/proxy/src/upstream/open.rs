@@ -2,10 +2,10 @@
 
 use super::limits::OpenConnection;
 use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, Upstream, Wire};
+use crate::clock::now;
 use crate::connection::{Http1, Io};
 use crate::refusal::failure;
 use crate::settings::Protocol;
-use crate::tap::now;
 use http::uri::Scheme;
 use std::io;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::matching::model_of;
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
 use super::totals::{Totals, tokens};
-use crate::ledger::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
+use crate::query::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use tokengauge_core::call::CallRecord;

@@ -1,6 +1,6 @@
 //! Where more streams at once stop paying.
 
-use crate::ledger::{CapacityPoint, CapacityRow, Knee};
+use crate::query::{CapacityPoint, CapacityRow, Knee};
 
 /// A concurrency that was seen for less than this says little.
 const MIN_SECONDS: u64 = 5;

@@ -1,7 +1,7 @@
 //! Which calls match a filter.
 
 use super::timed_call::TimedCall;
-use crate::ledger::{Filter, SessionQuery};
+use crate::query::{Filter, SessionQuery};
 use tokengauge_core::call::CallRecord;
 
 /// Whether a call matches. Names match as a whole.

@@ -5,7 +5,7 @@ use super::quantile::{quantile, sorted};
 use super::time::written as instant;
 use super::timed_call::TimedCall;
 use super::totals::Totals;
-use crate::ledger::{SessionQuery, SessionRow, SessionSeconds, SessionSort, SessionTps};
+use crate::query::{SessionQuery, SessionRow, SessionSeconds, SessionSort, SessionTps};
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};

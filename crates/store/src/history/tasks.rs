@@ -1,7 +1,7 @@
 //! The tasks of a time: what a session took from its first call to its last.
 
 use super::quantile::{quantile, sorted};
-use crate::ledger::{TaskSeconds, Tasks};
+use crate::query::{TaskSeconds, Tasks};
 use std::time::Duration;
 
 /// The tasks that took so many `seconds` each, in a time of that length.

@@ -1,7 +1,7 @@
 //! What is worked out of call records, on calls whose sums can be done by hand.
 
 use super::*;
-use crate::ledger::{Dimension, Filter, PhaseName, SeriesMetric, SessionQuery, SessionSort};
+use crate::query::{Dimension, Filter, PhaseName, SeriesMetric, SessionQuery, SessionSort};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::CallRecord;

@@ -2,7 +2,7 @@
 //! no ledger.
 
 use super::knee::capacity_of;
-use crate::ledger::{CapacityPoint, CapacityRow, CapacitySums};
+use crate::query::{CapacityPoint, CapacityRow, CapacitySums};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::quantile::{quantile, sorted};
 use super::time::written as instant;
 use super::timed_call::TimedCall;
-use crate::ledger::{Point, SeriesMetric, Timeseries};
+use crate::query::{Point, SeriesMetric, Timeseries};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::{CallRecord, TpsUnavailable};

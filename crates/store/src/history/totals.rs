@@ -1,7 +1,7 @@
 //! Sums over calls: tokens, dollars, decode speed.
 
 use super::timed_call::TimedCall;
-use crate::ledger::TokenSums;
+use crate::query::TokenSums;
 use tokengauge_core::call::{CallRecord, OperationClass};
 
 /// The tokens of one call to account with.

@@ -3,7 +3,7 @@
 use super::matching::model_of;
 use super::timed_call::TimedCall;
 use super::{sessions, totals};
-use crate::ledger::{Phase, PhaseName, SessionRow, WaterfallCall};
+use crate::query::{Phase, PhaseName, SessionRow, WaterfallCall};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 

@@ -29,7 +29,6 @@ pub use store::{Store, StoredCall, Written};
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 
-pub(crate) use capacity::CapacitySums;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};

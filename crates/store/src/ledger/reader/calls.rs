@@ -1,8 +1,9 @@
 //! Calls as they were recorded: pages of them, the newest first.
 
+use super::QueryError;
 use super::matching::Matching;
 use super::scan::word;
-use super::{Filter, Page, Paging, QueryError};
+use crate::query::{Filter, Page, Paging};
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::collections::BinaryHeap;

@@ -1,11 +1,12 @@
 //! What each upstream gave at which number of calls at once, and where that stops paying.
 
+use super::QueryError;
 use super::groups::count;
 use super::matching::text;
-use super::{CapacityRow, Filter, QueryError};
 use crate::history::knee;
-use crate::ledger::CapacitySums;
 use crate::ledger::row::milliseconds;
+use crate::query::CapacitySums;
+use crate::query::{CapacityRow, Filter};
 use rusqlite::Connection;
 
 pub(super) fn capacity(

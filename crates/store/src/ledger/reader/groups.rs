@@ -1,16 +1,17 @@
 //! Models, workloads and whatever else calls have in common, side by side; and over time.
 
+use super::QueryError;
 use super::matching::{Matching, text};
 use super::scan::{Part, Slots, Want, parts, visit};
 use super::throughput;
-use super::{
-    Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, QueryError, SeriesMetric,
-    SpeedRow, Timeseries, TokenSums,
-};
 use crate::ledger::aggregates::Sums;
 use crate::ledger::dictionary::Common;
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
 use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, written};
+use crate::query::{
+    Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric, SpeedRow,
+    Timeseries, TokenSums,
+};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};

@@ -1,8 +1,9 @@
 //! From the words of a filter to the numbers of the file.
 
-use super::{Dimension, Filter, QueryError};
+use super::QueryError;
 use crate::ledger::dictionary::{COMMON, Common, Kind, select_series};
 use crate::ledger::row::{key_at, milliseconds};
+use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 

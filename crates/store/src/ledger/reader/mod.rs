@@ -5,17 +5,16 @@
 pub(super) mod calls;
 mod capacity;
 mod connections;
-mod filter;
 mod groups;
 mod matching;
-mod rows;
 mod scan;
 mod sessions;
 mod throughput;
 
-pub use filter::*;
-pub use rows::*;
-
+use crate::query::{
+    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, Timeseries,
+};
 use connections::Connections;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,14 +2,15 @@
 
 use super::groups::{count, mean_speed, tokens};
 use super::matching::{name, text, wanted};
-use super::{
-    Filter, Page, Paging, QueryError, SessionDetail, SessionQuery, SessionRow, SessionSeconds,
-    SessionSort, SessionTps, WaterfallCall, calls,
-};
+use super::{QueryError, calls};
 use crate::history::{model_of, phases};
 use crate::ledger::dictionary::Kind;
 use crate::ledger::row::{micros, milliseconds, written};
 use crate::ledger::sessions::{COLUMNS, read};
+use crate::query::{
+    Filter, Page, Paging, SessionDetail, SessionQuery, SessionRow, SessionSeconds, SessionSort,
+    SessionTps, WaterfallCall,
+};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokengauge_core::call::CallRecord;

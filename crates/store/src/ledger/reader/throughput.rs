@@ -1,9 +1,10 @@
 //! Tokens over time.
 
+use super::QueryError;
 use super::matching::Matching;
-use super::{Filter, QueryError};
 use crate::ledger::row::{key_at, started_ms};
 use crate::ledger::throughput::LEVELS;
+use crate::query::Filter;
 use rusqlite::{Connection, Row, params_from_iter};
 use tokengauge_core::call::TpsUnavailable;
 use tokengauge_core::throughput::{Generated, Steps};

@@ -1,0 +1,66 @@
+//! What an upstream gives at one number of streams at once, summed up.
+
+use super::CapacityPoint;
+use tokengauge_core::throughput::BusySecond;
+
+/// Concurrencies up to here are kept one by one, those above in steps of an eighth.
+const EXACT: u32 = 32;
+
+/// The seconds at one concurrency.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CapacitySums {
+    /// Time with streams under way, in milliseconds.
+    pub(crate) busy_millis: u64,
+    pub(crate) tokens: u64,
+    /// Tokens behind first frames, and the milliseconds they took, all streams together.
+    pub(crate) decoded: u64,
+    pub(crate) decode_millis: u64,
+}
+
+impl CapacitySums {
+    /// The concurrency that a second is kept under: the mean of it. With less than one stream
+    /// in the mean there was one for a part of the second.
+    pub(crate) fn concurrency(second: &BusySecond) -> u32 {
+        let streams = (second.millis + 500) / 1000;
+        class(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn add(&mut self, second: &BusySecond) {
+        self.busy_millis += second.millis.min(1000);
+        self.tokens += second.tokens;
+        self.decoded += second.decoded;
+        self.decode_millis += second.decode_millis;
+    }
+
+    /// As the API shows it.
+    pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
+        let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;
+        CapacityPoint {
+            concurrency,
+            system_tps: per_second(self.tokens, self.busy_millis.max(1)),
+            request_tps: (self.decode_millis > 0)
+                .then(|| per_second(self.decoded, self.decode_millis)),
+            seconds: self.busy_millis.div_ceil(1000),
+        }
+    }
+}
+
+/// The concurrency that this one is kept under.
+fn class(streams: u32) -> u32 {
+    if streams <= EXACT {
+        return streams;
+    }
+    let step = 1 << (streams.ilog2() - 3);
+    streams / step * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_share_a_class() {
+        let classes: Vec<_> = [1, 32, 33, 35, 36, 63, 64, 71, 72, 1000].map(class).into();
+        assert_eq!(classes, [1, 32, 32, 32, 36, 60, 64, 64, 72, 960]);
+    }
+}
