@@ -1,7 +1,7 @@
 //! A body behind its encoding: what framing it has, and its bytes on their way there.
 
-use super::decoder::{Framing, Item, Splitter};
 use super::event_stream::EventStream;
+use super::framing::{Framing, Item, Splitter};
 use super::json_array::JsonArray;
 use super::ndjson::Ndjson;
 use super::sse::Sse;

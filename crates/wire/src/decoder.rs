@@ -3,27 +3,11 @@
 use super::body::{Body, Unfinished, framing_of};
 use super::encoding::Encoding;
 use super::events::Events;
+use super::framing::{Framing, Item};
 use super::{Broken, Limits, Registration, Sink};
 use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, Share};
-
-/// How events are cut out of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Framing {
-    /// Server-sent events.
-    Sse,
-    /// One JSON value per line.
-    Ndjson,
-    /// One JSON value, read whole.
-    Json,
-    /// A JSON array that grows.
-    JsonArray,
-    /// Amazon's binary event stream.
-    AwsEventStream,
-    /// WebSocket frames, either direction.
-    WebSocket,
-}
 
 /// What of a response head decides how its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,29 +18,6 @@ pub struct ResponseHead<'a> {
     pub content_type: Option<&'a str>,
     /// `content-encoding` as sent.
     pub content_encoding: Option<&'a str>,
-}
-
-/// What a framing finds.
-pub(super) enum Item<'a> {
-    /// A comment.
-    Comment,
-    /// A wire event: its name where the framing has one, and its payload.
-    Event { name: &'a str, payload: &'a [u8] },
-    /// An error outside of the wire events: llama-box's SSE line `error: {…}`.
-    Error { payload: &'a [u8] },
-    /// A wire event that is an error by its framing, with its type.
-    Exception(&'a str),
-    /// A wire event that is damaged.
-    Unparsed,
-}
-
-/// Cuts wire events out of bytes.
-pub(super) trait Splitter: Send {
-    /// Takes the next bytes.
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken>;
-
-    /// The bytes are over: gives what only their end completes.
-    fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
 }
 
 /// An event up to this is read without asking for memory.

@@ -2,7 +2,7 @@
 
 mod frame;
 
-use super::decoder::{Item, Splitter};
+use super::framing::{Item, Splitter};
 use super::{Broken, Limits, buffer};
 use frame::{Frame, Prelude};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What wire events mean: by the dialect that the path named, unless the first of
 //! them show another.
 
-use super::decoder::Item;
 use super::event_template::Repeat;
+use super::framing::Item;
 use super::repair::repair;
 use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;

@@ -1,6 +1,6 @@
 //! A JSON array that grows: Gemini's stream without `alt=sse`.
 
-use super::decoder::{Item, Splitter};
+use super::framing::{Item, Splitter};
 use super::{Broken, Limits, buffer};
 use memchr::memchr2;
 use std::sync::Arc;

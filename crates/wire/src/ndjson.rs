@@ -1,6 +1,6 @@
 //! One JSON value per line.
 
-use super::decoder::{Item, Splitter};
+use super::framing::{Item, Splitter};
 use super::{Broken, Limits, buffer};
 use memchr::memchr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the agent sends over a WebSocket on which several answers are generated: only what
 //! asks for an answer, which is when the wait for one begins.
 
-use super::decoder::{Item, Splitter};
+use super::framing::{Item, Splitter};
 use super::json::Text;
 use super::websocket::WebSocket;
 use super::{Broken, Limits, Reader, Registration};

@@ -2,7 +2,7 @@
 //! empty line behind each event. Read as the HTML standard says, and a little
 //! beyond: an event counts that no empty line follows, as do errors outside `data`.
 
-use super::decoder::{Item, Splitter};
+use super::framing::{Item, Splitter};
 use super::{Broken, Limits, buffer};
 use memchr::memchr2;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! WebSocket frames, read from a copy of the connection's bytes: either direction, masked or not,
 //! messages in several frames, control frames in between. Nothing is ever sent.
 
-use super::decoder::{Item, Splitter};
 use super::encoding::Stage;
+use super::framing::{Item, Splitter};
 use super::{Broken, Limits, buffer};
 use std::io::Cursor;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A call record as the ledger keeps it: whole numbers, and names apart.
 
-use super::store::StoredCall;
+use super::stored_call::StoredCall;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};

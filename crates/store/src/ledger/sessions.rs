@@ -3,8 +3,8 @@
 use super::aggregates::{SessionSums, Sums};
 use super::dictionary::Dictionary;
 use super::interval_union::IntervalUnion;
+use super::names::Names;
 use super::row::Entry;
-use super::store::Names;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
 

@@ -2,22 +2,20 @@
 //! sums of their sessions and the sums by time are kept, or none of them.
 
 use super::capacity;
-use super::dictionary::{Common, Dictionary, Kind};
+use super::dictionary::Dictionary;
 use super::file::{self, Opened};
+use super::names::Names;
 use super::retention::Retention;
 use super::rollups::Rollups;
-use super::row::{Entry, micros, millis, nanos, whole, word};
+use super::row::{Entry, micros, millis, nanos, whole};
 use super::sessions::Sessions;
+use super::stored_call::StoredCall;
 use super::throughput;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
-use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::Ticked;
-use tokengauge_core::time::whole_milliseconds;
-use tokengauge_meter::FinishedCall;
-use uuid::Uuid;
 
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
@@ -30,50 +28,6 @@ pub struct Store {
     dictionary: Dictionary,
     next_session: i64,
     pub(super) retention: Retention,
-}
-
-/// A finished call to keep.
-#[derive(Clone, Copy, Debug)]
-pub struct StoredCall<'a> {
-    /// Its record.
-    pub record: &'a CallRecord,
-    /// The id of the record.
-    pub id: Uuid,
-    /// Its start, in whole milliseconds.
-    pub started_at: SystemTime,
-    /// Its W3C trace id.
-    pub trace_id: Option<u128>,
-    /// Streams in flight on its upstream when it began, itself included.
-    pub concurrency: Option<u32>,
-    /// Whether it was made for another call, which counts for the session.
-    pub nested: bool,
-}
-
-impl<'a> StoredCall<'a> {
-    /// A call that the meter has just finished.
-    pub fn of_finished(finished_call: &'a FinishedCall) -> StoredCall<'a> {
-        StoredCall {
-            record: &finished_call.record,
-            id: finished_call.id,
-            started_at: whole_milliseconds(finished_call.timestamps.started_at),
-            trace_id: finished_call.trace_id,
-            concurrency: Some(finished_call.concurrency),
-            nested: finished_call.nested,
-        }
-    }
-
-    /// A call of which there is the record alone; `None` where its id or its start is none of ours.
-    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
-        Some(StoredCall {
-            record,
-            id: Uuid::parse_str(&record.id).ok()?,
-            started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
-            trace_id: (record.trace_id.as_deref())
-                .and_then(|trace| u128::from_str_radix(trace, 16).ok()),
-            concurrency,
-            nested: false,
-        })
-    }
 }
 
 /// What a batch did.
@@ -160,83 +114,6 @@ impl Store {
         Ok(Written {
             records: entries.len() as u64,
             collapsed: std::mem::take(&mut self.dictionary.collapsed),
-        })
-    }
-}
-
-/// The names of a call, as ids.
-#[derive(Debug)]
-pub(super) struct Names {
-    pub(super) common: Common,
-    pub(super) series: i64,
-    pub(super) user: Option<i64>,
-    parent_agent: Option<i64>,
-    endpoint: Option<i64>,
-    dialect: i64,
-    operation: i64,
-    method: Option<i64>,
-    path: Option<i64>,
-    service_tier: Option<i64>,
-    total_unavailable: Option<i64>,
-    session_guess: Option<i64>,
-    model_requested: Option<i64>,
-    error_type: Option<i64>,
-    finish_reasons: Option<i64>,
-    token_source: Option<i64>,
-    tps_unavailable: Option<i64>,
-    cost_source: Option<i64>,
-}
-
-impl Names {
-    fn of(
-        entry: &Entry<'_>,
-        dictionary: &mut Dictionary,
-        connection: &Connection,
-    ) -> rusqlite::Result<Names> {
-        let record = entry.record;
-        let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
-        let finish = (!record.finish_reasons.is_empty())
-            .then(|| serde_json::to_string(&record.finish_reasons).unwrap_or_default());
-        let facts = record
-            .upstream_facts
-            .as_ref()
-            .map(|facts| facts.to_string());
-        let common = [
-            maybe(Kind::Route, Some(&record.route))?,
-            maybe(Kind::Upstream, Some(&record.upstream))?,
-            maybe(Kind::Model, entry.model())?,
-            maybe(Kind::Workload, record.workload.as_deref())?,
-            maybe(Kind::Agent, record.agent.as_deref())?,
-            maybe(Kind::Experiment, record.experiment.as_deref())?,
-            maybe(Kind::Variant, record.variant.as_deref())?,
-            maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
-            maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
-            maybe(Kind::UpstreamFacts, facts.as_deref())?,
-        ];
-        let source = record.tokens.source.as_ref().map(word);
-        let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
-        let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
-        let guess = record.session_guess.map(|guess| guess.as_str());
-        let cost_source = record.cost_source.map(|source| source.as_str());
-        Ok(Names {
-            common,
-            user: maybe(Kind::User, record.user.as_deref())?,
-            parent_agent: maybe(Kind::Agent, record.parent_agent.as_deref())?,
-            endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
-            model_requested: maybe(Kind::Model, record.model_requested.as_deref())?,
-            error_type: maybe(Kind::ErrorType, record.error_type.as_deref())?,
-            finish_reasons: maybe(Kind::FinishReasons, finish.as_deref())?,
-            token_source: maybe(Kind::TokenSource, source.as_deref())?,
-            tps_unavailable: maybe(Kind::TpsUnavailable, unavailable)?,
-            cost_source: maybe(Kind::CostSource, cost_source)?,
-            method: maybe(Kind::Method, record.method.as_deref())?,
-            path: maybe(Kind::Path, record.path.as_deref())?,
-            service_tier: maybe(Kind::ServiceTier, record.service_tier.as_deref())?,
-            session_guess: maybe(Kind::SessionGuess, guess)?,
-            total_unavailable: maybe(Kind::TpsUnavailable, total_unavailable)?,
-            dialect: dictionary.name(connection, Kind::Dialect, &word(&record.dialect))?,
-            operation: dictionary.name(connection, Kind::Operation, &word(&record.operation))?,
-            series: dictionary.series(connection, common)?,
         })
     }
 }

@@ -3,7 +3,8 @@
 
 use super::retention::Limits;
 use super::row::milliseconds;
-use super::store::{Store, StoredCall};
+use super::store::Store;
+use super::stored_call::StoredCall;
 use super::write_error::WriteError;
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,0 +1,51 @@
+//! A finished call as it is given to the ledger.
+
+use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::whole_milliseconds;
+use tokengauge_meter::FinishedCall;
+use uuid::Uuid;
+
+/// A finished call to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredCall<'a> {
+    /// Its record.
+    pub record: &'a CallRecord,
+    /// The id of the record.
+    pub id: Uuid,
+    /// Its start, in whole milliseconds.
+    pub started_at: SystemTime,
+    /// Its W3C trace id.
+    pub trace_id: Option<u128>,
+    /// Streams in flight on its upstream when it began, itself included.
+    pub concurrency: Option<u32>,
+    /// Whether it was made for another call, which counts for the session.
+    pub nested: bool,
+}
+
+impl<'a> StoredCall<'a> {
+    /// A call that the meter has just finished.
+    pub fn of_finished(finished_call: &'a FinishedCall) -> StoredCall<'a> {
+        StoredCall {
+            record: &finished_call.record,
+            id: finished_call.id,
+            started_at: whole_milliseconds(finished_call.timestamps.started_at),
+            trace_id: finished_call.trace_id,
+            concurrency: Some(finished_call.concurrency),
+            nested: finished_call.nested,
+        }
+    }
+
+    /// A call of which there is the record alone; `None` where its id or its start is none of ours.
+    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
+        Some(StoredCall {
+            record,
+            id: Uuid::parse_str(&record.id).ok()?,
+            started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
+            trace_id: (record.trace_id.as_deref())
+                .and_then(|trace| u128::from_str_radix(trace, 16).ok()),
+            concurrency,
+            nested: false,
+        })
+    }
+}

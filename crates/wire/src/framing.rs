@@ -1,0 +1,43 @@
+//! How wire events are cut out of a body: what every framing finds and does.
+
+use super::Broken;
+
+/// How events are cut out of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// Server-sent events.
+    Sse,
+    /// One JSON value per line.
+    Ndjson,
+    /// One JSON value, read whole.
+    Json,
+    /// A JSON array that grows.
+    JsonArray,
+    /// Amazon's binary event stream.
+    AwsEventStream,
+    /// WebSocket frames, either direction.
+    WebSocket,
+}
+
+/// What a framing finds.
+pub(super) enum Item<'a> {
+    /// A comment.
+    Comment,
+    /// A wire event: its name where the framing has one, and its payload.
+    Event { name: &'a str, payload: &'a [u8] },
+    /// An error outside of the wire events: llama-box's SSE line `error: {…}`.
+    Error { payload: &'a [u8] },
+    /// A wire event that is an error by its framing, with its type.
+    Exception(&'a str),
+    /// A wire event that is damaged.
+    Unparsed,
+}
+
+/// Cuts wire events out of bytes.
+pub(super) trait Splitter: Send {
+    /// Takes the next bytes.
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken>;
+
+    /// The bytes are over: gives what only their end completes.
+    fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
+}
