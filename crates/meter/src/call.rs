@@ -1,210 +1,27 @@
 //! The observer of one call: takes what the proxy shows, guards against panics, and
 //! hands over to `finish` at the end.
 
+use super::call_state::CallState;
 use super::context::CallContext;
 use super::finish;
 use super::guard::guarded;
-use super::live_generation::LiveGeneration;
-use super::reading::Reading;
-use super::realtime_turns::RealtimeTurns;
-use super::shared::limits;
-use crate::cost::Share as GpuShare;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge_core::call;
-use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
     Admission, CallObserver, CallPolicy, End, ErrorReply, Failure, Filter, Frame, Phase,
     RequestBody, Side, UpstreamTrace, Waiting,
 };
-use tokengauge_wire::{self as wire, Broken, Decoder, ResponseHead};
-
-/// What changes while a call runs.
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) run: LiveGeneration,
-    pub(crate) reading: Reading,
-    is_grpc: bool,
-    /// Only on an upgraded connection.
-    pub(crate) turns: Option<Box<RealtimeTurns>>,
-    pub(crate) endpoint: Option<Box<str>>,
-    pub(crate) connected: Option<Instant>,
-    pub(crate) sent: Option<Instant>,
-    /// When the response head came.
-    pub(crate) answered: Option<Instant>,
-    pub(crate) status: Option<u16>,
-    pub(crate) bytes: call::Bytes,
-    pub(crate) warm_up: bool,
-    pub(crate) lagged: bool,
-    /// What the body was before reading it was given up.
-    was_stream: Option<bool>,
-    /// The body could not be read to its end.
-    pub(crate) broken: bool,
-    /// Its share of own GPUs while it is under way, and what it came to behind that.
-    share: Option<GpuShare>,
-    gpu_usd: Option<f64>,
-    pub(crate) head_overhead: Option<Duration>,
-    pub(crate) chunk_overhead: Option<Duration>,
-    /// The last instant that was given.
-    pub(crate) latest: Option<Instant>,
-}
-
-impl State {
-    /// The call has reached its upstream.
-    fn reached(&mut self, context: &CallContext, at: Instant) {
-        let gpus = context
-            .accounting
-            .prices
-            .gpus(&context.route_stats.upstream);
-        if let (Some(gpus), None) = (gpus, &self.share) {
-            self.share = Some(gpus.begin(at));
-        }
-    }
-
-    /// The call is over: it pays for no more.
-    pub(crate) fn settle(&mut self, at: Instant) {
-        if let Some(mut share) = self.share.take() {
-            self.gpu_usd = Some(share.take(at));
-        }
-    }
-
-    /// What own GPUs cost up to `at`, or since it was asked before.
-    pub(crate) fn gpu_cost(&mut self, at: Instant) -> Option<f64> {
-        let under_way = self.share.as_mut().map(|share| share.take(at));
-        under_way.or_else(|| self.gpu_usd.take())
-    }
-
-    /// Whether the upstream said yes.
-    pub(crate) fn accepted(&self) -> bool {
-        self.status.is_some_and(|status| status < 300)
-    }
-
-    /// Whether the answer came as a stream; unknown without an answer.
-    pub(crate) fn streamed(&self) -> Option<bool> {
-        let decoder = self.reading.decoder();
-        let streamed = decoder.map(|decoder| decoder.is_stream());
-        self.status
-            .map(|_| streamed.or(self.was_stream).unwrap_or(false))
-    }
-
-    /// The dialect, as the wire confirmed or corrected it.
-    pub(crate) fn dialect(&self, context: &CallContext) -> Dialect {
-        let decoder = self.reading.decoder();
-        decoder.map_or(context.dialect, |decoder| decoder.dialect())
-    }
-
-    fn saw(&mut self, at: Instant) {
-        self.latest = self.latest.max(Some(at));
-    }
-
-    fn frame(&mut self, context: &CallContext, frame: &Frame) {
-        self.saw(frame.at);
-        self.run.generation.timeline.blocked(frame.agent_blocked);
-        self.bytes.response += frame.bytes.len() as u64;
-        let shared = &context.shared;
-        let length = frame.bytes.len();
-        self.reading
-            .before(length, &shared.memory, context.measure.body_bytes);
-        if matches!(self.reading, Reading::Later { .. }) {
-            self.unseen();
-        }
-        if !self.reading.keep(frame.at, &frame.bytes) {
-            shared.tally.body_skipped();
-            self.lag(context, 1);
-        }
-        let accepted = self.accepted();
-        let Reading::Inline { decoder, .. } = &mut self.reading else {
-            return;
-        };
-        let generation = &mut self.run.generation;
-        let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
-        self.run.frame(context, frame.at, accepted);
-        match read {
-            Ok(()) => {}
-            Err(Broken::Memory) => self.lag(context, 1),
-            Err(_) => self.give_up(),
-        }
-        self.release_request(context);
-    }
-
-    /// Counts the bytes of a connection that nobody reads.
-    fn pass(&mut self, from: Side, frame: &Frame) {
-        let length = frame.bytes.len() as u64;
-        match from {
-            Side::Agent => self.bytes.request += length,
-            Side::Upstream => self.bytes.response += length,
-        }
-    }
-
-    /// How a gRPC call ended, as its trailers say, or its head where there is nothing else.
-    fn grpc_status(&mut self, fields: &HeaderMap) {
-        let status = fields.get("grpc-status").filter(|_| self.is_grpc);
-        if let Some(status) = status.filter(|status| *status != "0") {
-            let error = grpc_error(status.as_bytes());
-            let error = || error.into();
-            self.run.generation.error.get_or_insert_with(error);
-        }
-    }
-
-    /// Gives the request's copy back as soon as the provider reported the input tokens.
-    fn release_request(&mut self, context: &CallContext) {
-        let is_reported = self
-            .run
-            .generation
-            .usage
-            .as_ref()
-            .is_some_and(|usage| usage.input.is_some());
-        if is_reported
-            && let Some(mut request) = context.request.try_lock()
-            && request.countable()
-            && request.facts.is_some()
-        {
-            if let Some(long) = request.take_long() {
-                // Refused, it is given back here.
-                let _ = context.shared.worker.queue(Box::new(move |_| drop(long)));
-            }
-            request.release();
-        }
-    }
-
-    /// The rest of the body cannot be read.
-    pub(crate) fn give_up(&mut self) {
-        self.broken = true;
-        self.stop_reading();
-    }
-
-    /// So many frames were not measured, nor is what follows them.
-    pub(crate) fn lag(&mut self, context: &CallContext, frames: u64) {
-        context.shared.tally.lagged(frames);
-        self.lagged = true;
-        self.stop_reading();
-    }
-
-    /// Tokens come that are not seen while the call runs.
-    fn unseen(&self) {
-        if let Some(live) = &self.run.live {
-            live.unseen();
-        }
-    }
-
-    fn stop_reading(&mut self) {
-        self.unseen();
-        self.run.generation.cut_off();
-        let was_stream = self.reading.decoder().map(|decoder| decoder.is_stream());
-        self.was_stream = was_stream.or(self.was_stream);
-        self.reading = Reading::Nothing;
-    }
-}
+use tokengauge_wire as wire;
 
 /// Watches one call.
 pub(crate) struct Call {
     context: Arc<CallContext>,
     /// `None` once the call has ended.
-    state: Mutex<Option<State>>,
+    state: Mutex<Option<CallState>>,
 }
 
 impl Call {
@@ -216,24 +33,20 @@ impl Call {
             .throughput
             .clocks(received, context.started_at);
         let live = registry.begin(context.id, &context, received, context.started_at);
-        let state = State {
-            run: LiveGeneration::new(live),
-            latest: Some(received),
-            ..State::default()
-        };
+        let state = CallState::new(live, received);
         Call {
             context,
             state: Mutex::new(Some(state)),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<State>> {
+    fn state(&self) -> MutexGuard<'_, Option<CallState>> {
         self.state.lock()
     }
 
     /// Lets `act` see the state of a call that runs. A panic in it costs this one
     /// call its measurement.
-    fn with(&self, act: impl FnOnce(&Arc<CallContext>, &mut State)) {
+    fn with(&self, act: impl FnOnce(&Arc<CallContext>, &mut CallState)) {
         if let Some(state) = self.state().as_mut()
             && guarded(|| act(&self.context, state)).is_none()
         {
@@ -241,82 +54,6 @@ impl Call {
             state.give_up();
         }
     }
-
-    fn read_head(
-        context: &Arc<CallContext>,
-        state: &mut State,
-        status: StatusCode,
-        headers: &HeaderMap,
-    ) {
-        state.status = Some(status.as_u16());
-        let content_type = text(headers, &header::CONTENT_TYPE);
-        state.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
-        state.grpc_status(headers);
-        state.run.generation.cost_usd = litellm_cost(headers);
-        if status == StatusCode::SWITCHING_PROTOCOLS {
-            let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
-            state.turns = RealtimeTurns::new(context, extensions).map(Box::new);
-            state.run = LiveGeneration::default();
-            return;
-        }
-        let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if context.bodiless || empty {
-            return;
-        }
-        let encoding = text(headers, &header::CONTENT_ENCODING);
-        let response = ResponseHead {
-            status: status.as_u16(),
-            content_type,
-            content_encoding: encoding,
-        };
-        let limits = limits(&context.measure);
-        let decoder = Decoder::within(&context.shared.memory, context.dialect, &response, limits);
-        if context.dialect != Dialect::Unknown || decoder.is_stream() {
-            if let Some(live) = &state.run.live {
-                live.streamed(decoder.is_stream());
-            }
-            let compressed = encoding.is_some_and(|encoding| encoding != "identity");
-            state.reading = Reading::new(decoder, compressed);
-        }
-    }
-}
-
-/// What LiteLLM says that a call costs whose answer it did not stream. It says 0 where it
-/// does not know.
-fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
-    let usd = headers.get("x-litellm-response-cost")?.to_str().ok()?;
-    let usd: f64 = usd.parse().ok()?;
-    (usd.is_finite() && usd > 0.0).then_some(usd)
-}
-
-/// The name of a gRPC status that is not OK, by the protocol's table of codes.
-fn grpc_error(status: &[u8]) -> &'static str {
-    const NAMES: [&str; 16] = [
-        "cancelled",
-        "unknown",
-        "invalid_argument",
-        "deadline_exceeded",
-        "not_found",
-        "already_exists",
-        "permission_denied",
-        "resource_exhausted",
-        "failed_precondition",
-        "aborted",
-        "out_of_range",
-        "unimplemented",
-        "internal",
-        "unavailable",
-        "data_loss",
-        "unauthenticated",
-    ];
-    let code = std::str::from_utf8(status).ok();
-    let code = code.and_then(|code| code.parse::<usize>().ok());
-    let name = code.and_then(|code| NAMES.get(code.checked_sub(1)?));
-    name.copied().unwrap_or("unknown")
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
 
 impl CallObserver for Call {
@@ -374,7 +111,7 @@ impl CallObserver for Call {
         self.with(|context, state| {
             state.saw(at);
             state.answered = Some(at);
-            Call::read_head(context, state, status, headers);
+            state.read_head(context, status, headers);
         });
     }
 
@@ -510,15 +247,17 @@ mod tests {
     use super::super::counts::Counts;
     use super::super::generation::Generation;
     use super::super::live::LiveCall;
+    use super::super::live_generation::LiveGeneration;
     use super::super::timeline::Timeline;
     use super::*;
+    use tokengauge_wire::Decoder;
 
     #[test]
     fn the_state_of_a_call_is_small() {
         for (name, bytes) in [
             ("Head", size_of::<CallContext>()),
             ("Call", size_of::<Call>()),
-            ("State", size_of::<State>()),
+            ("CallState", size_of::<CallState>()),
             ("Run", size_of::<LiveGeneration>()),
             ("Generation", size_of::<Generation>()),
             ("Counts", size_of::<Counts>()),

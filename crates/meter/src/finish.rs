@@ -1,7 +1,7 @@
 //! The end of a call: reads what was put off, in the background where that costs
 //! anything, and makes the one record.
 
-use super::call::State;
+use super::call_state::CallState;
 use super::context::CallContext;
 use super::guard;
 use super::reading::Reading;
@@ -16,7 +16,7 @@ use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_wire::Broken;
 
 /// The call is over: its record goes to the subscribers, now or from the background.
-pub(crate) fn end(context: &Arc<CallContext>, mut state: State, at: Instant, end: End) {
+pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
     if let Some(live) = &state.run.live {
         live.over();
     }
@@ -41,7 +41,7 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: State, at: Instant, end
 }
 
 /// A body that was read inline: takes what only its end decides.
-fn finish_stream(context: &CallContext, state: &mut State, at: Instant) {
+fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     let accepted = state.accepted();
     let Reading::Inline { decoder, .. } = &mut state.reading else {
         return;
@@ -64,7 +64,7 @@ fn finish_stream(context: &CallContext, state: &mut State, at: Instant) {
 }
 
 /// Whether anything is left to do that takes its time.
-fn needs_background(context: &CallContext, state: &State, end: &End) -> bool {
+fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool {
     let whole = state
         .reading
         .decoder()
@@ -80,7 +80,7 @@ fn needs_background(context: &CallContext, state: &State, end: &End) -> bool {
 }
 
 /// Whether nobody read the prompt: the upstream refused it, or it never got there.
-fn is_refused(state: &State, end: &End) -> bool {
+fn is_refused(state: &CallState, end: &End) -> bool {
     let here = |kind| {
         let outcome = verdict::failed(kind);
         matches!(outcome, Outcome::Rejected | Outcome::Unreachable)
@@ -92,7 +92,7 @@ fn is_refused(state: &State, end: &End) -> bool {
     }
 }
 
-fn later(context: &CallContext, mut state: State, at: Instant, end: &End, runs_on: RunsOn) {
+fn later(context: &CallContext, mut state: CallState, at: Instant, end: &End, runs_on: RunsOn) {
     if runs_on == RunsOn::Traffic {
         let unread = matches!(state.reading, Reading::Later { .. })
             || state
@@ -115,7 +115,7 @@ fn later(context: &CallContext, mut state: State, at: Instant, end: &End, runs_o
 }
 
 /// Reads what was put off. Frames of a stream keep their instants.
-fn read_rest(context: &CallContext, state: &mut State) {
+fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
     let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
@@ -151,7 +151,7 @@ fn read_rest(context: &CallContext, state: &mut State) {
 }
 
 /// Counts the prompt where the provider did not.
-fn count_input(context: &CallContext, state: &State, end: &End) -> Option<u64> {
+fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u64> {
     let request = context.request.lock();
     let reported = state.run.generation.usage().input.is_some();
     let counts = !reported && !is_refused(state, end);
@@ -159,7 +159,13 @@ fn count_input(context: &CallContext, state: &State, end: &End) -> Option<u64> {
 }
 
 /// Makes the record and hands it on.
-fn conclude(context: &CallContext, mut state: State, at: Instant, end: &End, input: Option<u64>) {
+fn conclude(
+    context: &CallContext,
+    mut state: CallState,
+    at: Instant,
+    end: &End,
+    input: Option<u64>,
+) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(at);
     guarded(context, &mut state, |state| {
@@ -183,7 +189,7 @@ fn conclude(context: &CallContext, mut state: State, at: Instant, end: &End, inp
 }
 
 /// A panic costs the call its measurement, and nothing else.
-fn guarded(context: &CallContext, state: &mut State, act: impl FnOnce(&mut State)) {
+fn guarded(context: &CallContext, state: &mut CallState, act: impl FnOnce(&mut CallState)) {
     if guard::guarded(|| act(state)).is_none() {
         context.shared.tally.panicked();
         state.give_up();

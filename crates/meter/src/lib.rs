@@ -9,6 +9,7 @@ mod background;
 mod backlog;
 mod bands;
 mod call;
+mod call_state;
 mod context;
 mod conversations;
 pub mod cost;

@@ -3,7 +3,7 @@
 //! the server starts one itself, with what it says first. A connection on which nothing was
 //! generated makes one record of its own.
 
-use super::call::State;
+use super::call_state::CallState;
 use super::context::{CallContext, id};
 use super::generation::clip;
 use super::live_generation::LiveGeneration;
@@ -113,7 +113,7 @@ impl RealtimeTurns {
     pub(crate) fn frame(
         &mut self,
         context: &Arc<CallContext>,
-        state: &mut State,
+        state: &mut CallState,
         from: Side,
         frame: &Frame,
     ) {
@@ -187,7 +187,7 @@ impl RealtimeTurns {
         Some(context.request().of_message(facts, message))
     }
 
-    fn answer(&mut self, context: &Arc<CallContext>, state: &mut State, frame: &Frame) {
+    fn answer(&mut self, context: &Arc<CallContext>, state: &mut CallState, frame: &Frame) {
         state.bytes.response += frame.bytes.len() as u64;
         let Some(mut decoder) = self.decoder.take() else {
             return;
@@ -210,7 +210,7 @@ impl RealtimeTurns {
     fn event(
         &mut self,
         context: &Arc<CallContext>,
-        state: &mut State,
+        state: &mut CallState,
         at: Instant,
         event: Event<'_>,
     ) {
@@ -257,7 +257,7 @@ impl RealtimeTurns {
 
     /// Begins the turn that was asked for next, where none is under way and it is certain that
     /// there will be one; else the server begins it.
-    fn next(&mut self, context: &Arc<CallContext>, state: &mut State) {
+    fn next(&mut self, context: &Arc<CallContext>, state: &mut CallState) {
         let read = self.decoder.is_some() || self.recorded == 0;
         let begins = |asked: &&PendingAnswer| asked.is_certain && self.turn.is_none() && read;
         if let Some(asked) = self.asked.front().filter(begins) {
@@ -267,7 +267,7 @@ impl RealtimeTurns {
     }
 
     /// Begins a turn where none is under way.
-    fn begin(&mut self, context: &Arc<CallContext>, state: &mut State, at: Instant) {
+    fn begin(&mut self, context: &Arc<CallContext>, state: &mut CallState, at: Instant) {
         if self.turn.is_some() {
             return;
         }
@@ -310,7 +310,7 @@ impl RealtimeTurns {
     }
 
     /// Records the turn under way, and makes ready for the next.
-    fn record(&mut self, context: &CallContext, state: &mut State, at: Instant, end: &End) {
+    fn record(&mut self, context: &CallContext, state: &mut CallState, at: Instant, end: &End) {
         let Some(turn) = self.turn.take() else {
             return;
         };
@@ -356,7 +356,13 @@ impl RealtimeTurns {
     }
 
     /// The connection is over.
-    pub(crate) fn end(&mut self, context: &CallContext, state: &mut State, at: Instant, end: &End) {
+    pub(crate) fn end(
+        &mut self,
+        context: &CallContext,
+        state: &mut CallState,
+        at: Instant,
+        end: &End,
+    ) {
         if self.turn.is_some() {
             // An upstream closes when the agent has: that broke nothing off.
             let end = match (self.left, end) {

@@ -1,7 +1,7 @@
 //! From what a call left behind to its record: every field of it, by the formulas of
 //! the design's `measurement.md`.
 
-use super::call::State;
+use super::call_state::CallState;
 use super::context::CallContext;
 use super::generation::Generation;
 use super::hidden;
@@ -44,7 +44,7 @@ pub(crate) struct RecordInput<'a> {
 impl<'a> RecordInput<'a> {
     pub(crate) fn of_call(
         context: &CallContext,
-        state: &State,
+        state: &CallState,
         ended: Instant,
         end: &'a End,
         input: Option<u64>,
@@ -70,7 +70,7 @@ impl<'a> RecordInput<'a> {
 /// The record of `closing`, and what goes with it.
 pub(crate) fn finished_call(
     context: &CallContext,
-    state: &mut State,
+    state: &mut CallState,
     closing: RecordInput<'_>,
 ) -> FinishedCall {
     let measure = &context.measure;
@@ -191,7 +191,7 @@ struct Judged {
 /// The record without its price.
 fn record(
     context: &CallContext,
-    state: &State,
+    state: &CallState,
     closing: &RecordInput<'_>,
     judged: &Judged,
     who: Attribution,
@@ -273,7 +273,7 @@ fn price(record: &mut CallRecord, prices: &Prices, known: Known) {
     }
 }
 
-fn timestamps(closing: &RecordInput<'_>, state: &mut State) -> CallTimestamps {
+fn timestamps(closing: &RecordInput<'_>, state: &mut CallState) -> CallTimestamps {
     let timeline = &mut state.run.generation.timeline;
     CallTimestamps {
         started_at: closing.started_at,
