@@ -240,7 +240,7 @@ fn literals(source: &str) -> Vec<String> {
             ('"', Some(_)) => found.extend(open.take()),
             ('\\', Some(text)) => match signs.next() {
                 Some('n') => text.push('\n'),
-                // The string goes on behind the blanks of the next line.
+                // The string goes on after the blanks of the next line.
                 Some('\n') => while signs.next_if(|next| next.is_whitespace()).is_some() {},
                 other => text.extend(other),
             },
@@ -293,7 +293,7 @@ fn what_the_program_accepts_the_schema_accepts() {
     let validator = validator();
     let mut accepted = BTreeSet::new();
     for text in candidates() {
-        // A part stands before the tables or behind them.
+        // A part stands before the tables or after them.
         let whole = [
             text.clone(),
             format!("{text}\n{SMALLEST}"),

@@ -1,5 +1,5 @@
-//! What an upstream sends behind the end of a response never becomes part of another agent's
-//! answer, however late it comes, and in however many pieces. Bytes that come behind the next
+//! What an upstream sends after the end of a response never becomes part of another agent's
+//! answer, however late it comes, and in however many pieces. Bytes that come after the next
 //! request cannot be distinguished from the answer to it: these are compared with nginx and
 //! haproxy in `tests/real/test_late_bytes.py`.
 
@@ -290,8 +290,8 @@ async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
     nobody_is_poisoned(Some(Tls::new())).await;
 }
 
-/// Bytes of one TLS record that begins behind the response and is not whole: its beginning is
-/// there before the next request, its end comes behind that.
+/// Bytes of one TLS record that begins after the response and is not whole: its beginning is
+/// there before the next request, its end comes after that.
 async fn half_a_record(tls: Arc<Tls>, cut: Cut, with_response: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut setup = Setup::to(listener.local_addr().unwrap());

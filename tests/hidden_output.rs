@@ -152,7 +152,7 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
         record.tokens.normalised.output,
         "those of the first frame are left out"
     );
-    // 7 input tokens within the second behind the request.
+    // 7 input tokens within the second after the request.
     let prefill = record.tps.prefill.expect("a speed");
     assert!((prefill - 7.0).abs() < 0.01, "{prefill}");
 }

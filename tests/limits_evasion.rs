@@ -133,7 +133,7 @@ struct InjectBy {
     line: String,
     headers: String,
     body: Vec<u8>,
-    /// Whether the body goes in chunks, with a trailer behind them.
+    /// Whether the body goes in chunks, with a trailer after them.
     chunked: bool,
 }
 

@@ -67,7 +67,7 @@ fn has_no_input(record: &CallRecord, outcome: Outcome) {
 async fn who_could_not_be_reached_in_time_was_sent_nothing() {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], 0).into()).expect("bound");
-    // One may wait to be accepted: whoever comes behind gets no answer.
+    // One may wait to be accepted: whoever comes after gets no answer.
     let listener = socket.listen(1).expect("listening");
     let address = listener.local_addr().expect("an address");
     let mut waiting = Vec::new();

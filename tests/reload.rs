@@ -101,7 +101,7 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
         let (id, body) = stream.whole().await;
         assert_eq!(body, Steps::whole(&id, RELOADS));
     }
-    // The records come behind the streams.
+    // The records come after the streams.
     let mut whole = 0;
     for _ in 0..100 {
         let calls = fetch(

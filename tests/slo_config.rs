@@ -20,7 +20,7 @@ fn parsed(text: &str) -> Config {
     Config::parse(&format!("{BASE}{text}"), "test.toml").expect("valid")
 }
 
-/// Line behind the base, key, reason.
+/// Line after the base, key, reason.
 fn problem(text: &str) -> (usize, String, String) {
     let error: Invalid =
         Config::parse(&format!("{BASE}{text}"), "test.toml").expect_err("not valid");

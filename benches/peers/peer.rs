@@ -75,7 +75,7 @@ impl Peer {
         Peer::Portkey,
     ];
 
-    /// Whether it reads the dialect and writes it anew, and so is slower by far.
+    /// Whether it reads the dialect and rewrites it, and so is slower by far.
     pub fn is_gateway(self) -> bool {
         matches!(self, Peer::Litellm | Peer::Portkey)
     }

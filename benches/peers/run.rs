@@ -196,7 +196,7 @@ async fn measure(
     Ok(found)
 }
 
-/// A stream that goes on before and behind the time that is looked at.
+/// A stream that goes on before and after the time that is looked at.
 fn paced(interval_us: u64, length: Duration) -> Ask {
     let time = (WARM_UP * 2 + length).as_micros() as u64;
     Ask {

@@ -72,7 +72,7 @@ impl Table {
         }
     }
 
-    /// Prints lines of a Markdown table: some columns of the rows `peers`, and behind the
+    /// Prints lines of a Markdown table: some columns of the rows `peers`, and after the
     /// row `ours` the same as multiples of `base`.
     pub fn print_markdown(
         &self,

@@ -192,7 +192,7 @@ fn suffix_trie(vocabulary: &[Vec<u8>]) -> Vec<u8> {
             below.map(|(byte, child)| (child, depth + 1, Some((byte, base + usize::from(byte))))),
         );
     }
-    // Behind every base there is a place for every byte.
+    // After every base there is a place for every byte.
     nodes.resize(places.bases.len() + (1 << 8), Node::EMPTY);
     nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect()
 }
@@ -218,7 +218,7 @@ impl Places {
         places
     }
 
-    /// The first base that is nobody's, with a place for each of these children.
+    /// The first free base with a place for each of these children.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let from = *self.from.entry(bytes.len()).or_default();
         let is_free = |places: &[bool], at| places.get(at).is_none_or(|taken| !taken);

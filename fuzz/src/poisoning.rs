@@ -1,4 +1,4 @@
-//! Whatever an upstream sends in answer to one agent, and behind that answer: the next agent gets
+//! Whatever an upstream sends in answer to one agent, and after that answer: the next agent gets
 //! its own answer, or an error that names the upstream. Nothing of the earlier answer is in it.
 
 use super::proxy::{Between, PATIENCE};

@@ -175,7 +175,7 @@ fn chunked(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
         let size = usize::from_str_radix(line, 16).map_err(|_| "no size")?;
         at += end + 2;
         if size == 0 {
-            // Trailers, and the empty line behind them.
+            // Trailers, and the empty line after them.
             if bytes[at..].starts_with(b"\r\n") {
                 return Ok(Some(at + 2));
             }

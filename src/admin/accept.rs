@@ -121,7 +121,7 @@ impl Range<'_> {
         }
     }
 
-    /// Whether the messages asked for are those of Prometheus, each behind its length.
+    /// Whether the messages asked for are those of Prometheus, each after its length.
     fn is_delimited_families(&self) -> bool {
         self.message == Some("io.prometheus.client.MetricFamily")
             && self.encoding == Some("delimited")

@@ -112,7 +112,7 @@ impl EventBus {
 
     fn tell(&self, happened: Option<Event>) {
         if let Some(happened) = happened {
-            // Where nobody listens any more, nobody misses it.
+            // Without a subscriber it is dropped.
             let _ = self.events.send(happened);
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn present(admin: &Admin) -> Vec<Event> {
     streams.into_iter().chain(slos).collect()
 }
 
-/// Looks at the present every second, and tells of it, for as long as it is polled.
+/// Looks at the present every second, and publishes it, for as long as it is polled.
 pub(super) async fn tick(admin: Admin) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -20,7 +20,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Whether `request` names this process by an address, or by a name that no stranger
+    /// Whether `request` names this process by an address, or by a name that nobody else
     /// can have. One without `host` comes from no browser.
     pub(super) fn answer_to(&self, request: &Request) -> bool {
         if let Some(authority) = request.uri().authority() {

@@ -1,4 +1,4 @@
-//! The operators' addresses: health, `/metrics`, and what the API tells of calls; and one for
+//! The operators' addresses: health, `/metrics`, and what the API reports of calls; and one for
 //! health and `/metrics` alone.
 
 mod accept;
@@ -44,7 +44,7 @@ pub use runtime::AdminRuntime;
 pub(crate) use server::{Slots, Source, serve as serve_router};
 pub(crate) use shares::{Share, Shares};
 
-/// What the operators' address tells of.
+/// What the operators' address reports on.
 #[derive(Clone)]
 pub struct Admin {
     /// The calls under way.

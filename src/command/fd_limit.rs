@@ -38,7 +38,7 @@ impl Room {
     }
 }
 
-/// Lets the process open as many files as its hard limit allows, and tells where that is not
+/// Lets the process open as many files as its hard limit allows, and says where that is not
 /// enough for so many connections of agents. Gives who may have how many.
 ///
 /// The kernel grows a process's table of files when it is full, each time to twice its size.

@@ -70,7 +70,7 @@ impl Receivers {
         })
     }
 
-    /// Tells these, and nobody else, from now on. Needs a runtime.
+    /// Notifies these receivers alone from now on. Needs a runtime.
     pub(super) fn change(&mut self, next: Next) {
         self.running.retain(|(receiver, task)| {
             let stays = next.wanted.contains(receiver);

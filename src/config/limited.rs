@@ -137,7 +137,7 @@ fn comment(line: &str) -> Option<usize> {
 }
 
 /// The members of a line that is TOML or YAML, as far as that can be known: what stands before
-/// each `=` or `:`, and all behind it.
+/// each `=` or `:`, and all after it.
 fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let quotes = |sign: char| sign.is_whitespace() || matches!(sign, '"' | '\'');
     line.match_indices(['=', ':']).map(move |(at, _)| {

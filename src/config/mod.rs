@@ -114,7 +114,7 @@ pub struct Admin {
     /// What operators must show to see more than health.
     pub token: Option<Token>,
     /// Names by which it may be addressed without a token, in lower case, beside those
-    /// that no stranger can have.
+    /// that nobody else can have.
     pub hosts: Vec<String>,
     /// TLS towards operators.
     pub tls: Option<ServerTls>,

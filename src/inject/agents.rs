@@ -243,7 +243,7 @@ fn point_one(
     Ok(())
 }
 
-/// Calls by variables that nobody knows pass the sidecar by.
+/// Calls by unknown variables bypass the sidecar.
 fn warn_of_lookalikes(
     container: &Value,
     settings: &Settings,

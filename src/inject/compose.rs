@@ -215,7 +215,7 @@ fn point(table: &mut Table, name: &str, url: &str) {
     }
 }
 
-/// A base URL without what SDKs put behind it themselves: `/v1`, for OpenAI's.
+/// A base URL without what SDKs put after it themselves: `/v1`, for OpenAI's.
 fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &'a str {
     let url = url.trim_end_matches('/');
     let paths = base_urls.values();

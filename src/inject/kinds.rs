@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(super) struct Kind {
     group: &'static str,
     kind: &'static str,
-    /// Keys behind each other, `*` for every member of a list or a map.
+    /// Keys after each other, `*` for every member of a list or a map.
     paths: &'static [&'static str],
     /// Whether its pods end by themselves although the template does not say so.
     pub(super) ends: bool,

@@ -240,7 +240,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Adds secrets by which images are pulled, behind the pod's own.
+    /// Adds secrets by which images are pulled, after the pod's own.
     pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), Error> {
         if names.is_empty() {
             return Ok(());

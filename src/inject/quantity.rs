@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A thousand millionth, the smallest part that Kubernetes tells apart.
+/// A thousand millionth, the smallest part that Kubernetes distinguishes.
 const NANO: u128 = 1_000_000_000;
 const MI: u128 = (1 << 20) * NANO;
 

@@ -132,7 +132,7 @@ struct Review {
 }
 
 fn read(body: &[u8]) -> Result<Review, Error> {
-    // Each value but the first stands behind one of these.
+    // Each value but the first stands after one of these.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(Error::Refused(format!(

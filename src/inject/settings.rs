@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Variables that SDKs and agents read a base URL from, and the path behind the sidecar's
+/// Variables that SDKs and agents read a base URL from, and the path after the sidecar's
 /// address.
 const BASE_URLS: &[(&str, &str)] = &[
     ("OPENAI_BASE_URL", "/openai/v1"),

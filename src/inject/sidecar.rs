@@ -83,7 +83,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Where it comes among init containers: behind those that take the pod's network over, and
+/// Where it comes among init containers: after those that take the pod's network over, and
 /// before all others. Those before it cannot reach it.
 pub(super) fn position(init: &[Value]) -> usize {
     init.iter()

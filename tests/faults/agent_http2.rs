@@ -91,7 +91,7 @@ pub fn names() -> Vec<&'static str> {
     floods().iter().map(|flood| flood.name).collect()
 }
 
-/// What became of a connection behind a flood.
+/// What became of a connection after a flood.
 async fn told(world: &World, flood: &Flood) -> Option<Told> {
     let mut end = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
     end.play(&flood.play).await;

@@ -1,4 +1,4 @@
-//! Bytes that are few on the wire and many behind it: what measuring them may cost.
+//! Bytes that are few on the wire and many once decoded: what measuring them may cost.
 //!
 //! The bound, on top of what the process takes at rest: `memory_bytes` for all measuring
 //! together, [`PER_STREAM`] for each open stream, and [`SLACK`].

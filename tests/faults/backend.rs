@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// What an agent says whose connection is to close behind the answer.
+/// What an agent says whose connection is to close after the answer.
 const CLOSES: &[u8] = b"Connection: close\r\n";
 
 /// What the backend saw of one connection: the request, and how that ended.

@@ -11,7 +11,7 @@
 //! | agent, HTTP/2 | floods, too many streams, shut windows | [`agent_http2`] |
 //! | process | file descriptors, disks, receivers of telemetry, clocks, panics | [`process`] |
 //! | memory | agents that do not read, tiny chunks, long prompts | [`backpressure`] |
-//! | memory | bodies and frames that are small on the wire and large behind it | [`amplification`] |
+//! | memory | bodies and frames that are small on the wire and large once decoded | [`amplification`] |
 //! | memory | an injected sidecar's own limit | [`sidecar`] |
 //!
 //! `docs/reliability.md` has a row for each. What else breaks, and is tested by itself:

@@ -25,7 +25,7 @@ use tokengauge_test_support::proxy::Setup as InProcess;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-/// A command behind a line of shell.
+/// A command after a line of shell.
 fn behind(line: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("{line} && exec \"$0\" \"$@\"");

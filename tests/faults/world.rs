@@ -290,7 +290,7 @@ pub async fn ask(address: SocketAddr, play: &Play) -> Seen {
     message::response(&end.heard, end.gone)
 }
 
-/// What asks for a chat, whose connection closes behind it.
+/// What asks for a chat, whose connection closes after it.
 pub fn request(session: &str) -> Play {
     Play::default().send(chat(session, "HTTP/1.1"))
 }

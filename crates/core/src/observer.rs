@@ -132,7 +132,7 @@ pub trait CallObserver: Send + Sync {
     fn waiting(&self) -> Option<Arc<Waiting>> {
         None
     }
-    /// A piece of the response body has been passed on. Called behind the
+    /// A piece of the response body has been passed on. Called after the
     /// forwarding of it; does the measuring inline.
     fn response_frame(&self, _frame: Frame) {}
     /// The trailers of the response have been passed on.
@@ -140,7 +140,7 @@ pub trait CallObserver: Send + Sync {
     /// Frames of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
     fn lagged(&self, _frames: u64, _bytes: u64) {}
-    /// The agent took nothing for so long behind the last frame.
+    /// The agent took nothing for so long after the last frame.
     fn agent_blocked(&self, _waited: Duration) {}
     /// What the proxy itself cost.
     fn overhead(&self, _phase: Phase, _cost: Duration) {}
@@ -387,7 +387,7 @@ pub enum Unread {
     /// All measuring together holds as much as it may.
     #[error("there is no memory to read this body now: try again")]
     NoMemory,
-    /// It is no body, but messages behind an upgrade.
+    /// It is no body, but messages after an upgrade.
     #[error("messages on an upgraded connection are not read for that: name it in the request")]
     Upgraded,
     /// Its content encoding is unknown or its bytes are not valid.

@@ -15,7 +15,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 }
 
 /// Replaces a file as a whole, and is back when that is on the disk: whoever is killed
-/// leaves either the old one or the new one behind.
+/// leaves either the old one or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = with_ending(path, ".new");
     match std::fs::remove_file(&fresh) {

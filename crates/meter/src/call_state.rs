@@ -35,7 +35,7 @@ pub(crate) struct CallState {
     was_stream: Option<bool>,
     /// The body could not be read to its end.
     pub(crate) broken: bool,
-    /// Its share of own GPUs while it is under way, and what it came to behind that.
+    /// Its share of own GPUs while it is under way, and what it came to in the end.
     share: Option<GpuShare>,
     gpu_usd: Option<f64>,
     pub(crate) head_overhead: Option<Duration>,

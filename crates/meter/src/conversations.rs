@@ -1,6 +1,6 @@
 //! Sessions of agents that name none, guessed by the conversation: an agent sends all of it again
 //! with each turn, so a call that begins with all texts of an earlier call continues it. Only
-//! hashes of the texts are kept, with a salt that each process draws anew.
+//! hashes of the texts are kept, with a salt that each process draws for itself.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};

@@ -222,7 +222,7 @@ impl Meter {
         }
     }
 
-    /// `upstream` has started anew, as its own metrics tell: its next calls warm it up.
+    /// `upstream` has restarted, as its own metrics say: its next calls warm it up.
     pub fn upstream_restarted(&self, upstream: &str) {
         self.shared.route_stats.restarted(upstream);
     }

@@ -8,7 +8,7 @@ use tokengauge_wire::is_gemini_live;
 
 /// Characters of a template at most.
 const MAX_PATH: usize = 200;
-/// Words of a path behind which comes the name of a model.
+/// Words of a path after which comes the name of a model.
 const BEFORE_MODELS: [&str; 4] = ["models", "model", "deployments", "engines"];
 /// Characters that a word of a path has at most: what is longer is an id.
 const MAX_WORD: usize = 32;

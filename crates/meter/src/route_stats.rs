@@ -49,7 +49,7 @@ impl RouteStats {
             || at.saturating_duration_since(since) < measure.warm_up_for
     }
 
-    /// The upstream could not be reached, or has started anew.
+    /// The upstream could not be reached, or has restarted.
     pub(crate) fn unreachable(&self) {
         *self.state.up.lock() = Up::default();
     }
@@ -131,7 +131,7 @@ impl AllRouteStats {
         Arc::clone(stats)
     }
 
-    /// The upstream has started anew: its next calls are its first.
+    /// The upstream has restarted: its next calls are its first.
     pub(crate) fn restarted(&self, upstream: &str) {
         let all_stats = self.all();
         let stats = all_stats.iter().find(|stats| &*stats.upstream == upstream);

@@ -13,7 +13,7 @@ const MAX_SEGMENTS: usize = 360;
 /// Stalls of one generation that are kept one by one; the others are only counted.
 const MAX_STALLED: usize = 16;
 
-/// Running token counts behind a frame that carried generated text.
+/// Running token counts after a frame that carried generated text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Running {
     /// Tokens of all channels so far.
@@ -104,7 +104,7 @@ pub(crate) struct Timeline {
 #[derive(Debug, Default)]
 struct AgentBlocked {
     all: Duration,
-    /// The part of it behind the last frame with generated text.
+    /// The part of it after the last frame with generated text.
     since: Duration,
     /// The part of it between the first of them and the last.
     decoding: Duration,
@@ -195,7 +195,7 @@ impl Timeline {
     }
 
     /// The speed within a stream of `total` tokens that took longer than one segment; empty
-    /// for others. The tokens add up to those behind the first frame.
+    /// for others. The tokens add up to those after the first frame.
     pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
         let Some(span) = self.all.filter(|span| span.duration() > SEGMENT) else {
             return Vec::new();

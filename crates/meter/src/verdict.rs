@@ -29,7 +29,7 @@ pub(crate) struct Facts {
 
 /// How the call ended. What the proxy failed with comes first; then the upstream's
 /// own word (status, error event); then how the body ended. An agent that leaves
-/// behind the terminator has the whole response.
+/// after the terminator has the whole response.
 pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outcome {
     let refused = facts.status.is_some_and(|status| status >= 400);
     match end {

@@ -49,7 +49,7 @@ impl Worker {
         Worker { queue }
     }
 
-    /// Queues a job behind all others; gives it back where too many wait.
+    /// Queues a job after all others; gives it back where too many wait.
     pub(crate) fn queue(&self, job: Job) -> Result<(), Job> {
         match self.queue.try_send(Message::Job(job)) {
             Err(

@@ -29,7 +29,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
-    /// The headers behind its body.
+    /// The headers after its body.
     pub trailers: HeaderMap,
 }
 

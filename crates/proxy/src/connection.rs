@@ -84,7 +84,7 @@ impl Http1 {
         }
     }
 
-    /// Lets go of an ended connection, which says what it still knows as it goes.
+    /// Releases an ended connection, which says what it still knows as it goes.
     pub fn close(&mut self) {
         self.connection = None;
     }

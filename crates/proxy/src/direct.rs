@@ -86,7 +86,7 @@ impl SharedSocket {
     /// Ready when the agent has left while the server, polled just before, reads nothing.
     /// The server would hold a buffer to see it for as long as it writes an answer. What the
     /// agent sent ahead is kept for the server: unread, it would make the connection's end a
-    /// reset. Behind that, nothing is known. A server that is amid a long body goes first: it
+    /// reset. After that, nothing is known. A server that is amid a long body goes first: it
     /// reads more at a time.
     pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_left(cx)

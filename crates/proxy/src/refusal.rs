@@ -21,7 +21,7 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
     response
 }
 
-/// The same, where the request's body says who sent it: it is noted behind the answer.
+/// The same, where the request's body says who sent it: it is noted after the answer.
 pub(super) fn refuse_unread(call: Call, failure: &Failure, rest: UnreadBody) -> Response<Body> {
     let (response, end) = (reply(&call, failure), end(&call, failure));
     rest.read(call, now(), end);

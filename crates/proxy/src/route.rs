@@ -61,7 +61,7 @@ pub(super) fn climbs(route: &Route, path: &str) -> bool {
     for (written, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/")] {
         path = path.replace(written, meant);
     }
-    // What stands behind `;` is a parameter of its segment.
+    // What stands after `;` is a parameter of its segment.
     let mut segments = path.split('/').map(|segment| segment.split(';').next());
     segments.any(|segment| segment == Some(".."))
 }

@@ -136,7 +136,7 @@ impl Simulator {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(10_000);
-        // A client that leaves, or a fault that was asked for: the truth tells of both.
+        // A client that leaves, or a fault that was asked for: the truth has both.
         let _ = builder
             .serve_connection_with_upgrades(TokioIo::new(socket), service)
             .await;

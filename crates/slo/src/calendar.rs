@@ -30,7 +30,7 @@ impl Calendar {
     }
 
     /// Follows the wall clock. Gives by how many seconds it was set, where it was:
-    /// what is dated must then be dated anew, so that it keeps its age.
+    /// what is dated must then be dated again, so that it keeps its age.
     pub fn follow(&mut self, now: Instant, wall: SystemTime) -> Option<i64> {
         let jump = since_1970(wall) - self.seconds(now);
         *self = Calendar::new(now, wall);

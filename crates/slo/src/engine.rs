@@ -49,7 +49,7 @@ pub struct State {
 /// What of a stream's segment is worth a speed.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Tokens behind the first frame that a speed needs.
+    /// Tokens after the first frame that a speed needs.
     min_output_tokens: u64,
     /// A faster segment was held back upstream.
     buffered_above: f64,
@@ -111,7 +111,7 @@ impl Slos {
 
     /// Counts for other `objectives` from `now` on. What was counted under a judgement
     /// that did not change goes on; the counts of an objective that goes wait in case it
-    /// comes back. Names those whose counts began anew.
+    /// comes back. Names those whose counts started again.
     pub fn change(
         &self,
         objectives: &[Arc<Objective>],

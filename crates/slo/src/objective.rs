@@ -93,7 +93,7 @@ pub enum Sli {
     OutputTps(f64),
     /// Speed with queue and prefill included, tokens per second, at least.
     TotalTps(f64),
-    /// Time to the first token behind reasoning, at most.
+    /// Time to the first token after reasoning, at most.
     TimeToFirstAnswer(f64),
     /// End to end, at most.
     Duration(f64),

@@ -1,5 +1,5 @@
 //! What survives a restart: a file that is replaced as a whole, so that whoever is
-//! killed leaves either the old one or the new one behind.
+//! killed leaves either the old one or the new one.
 
 use super::engine::Slos;
 use super::tracker::{KeptTracker, Tracker};

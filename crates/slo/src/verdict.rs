@@ -62,7 +62,7 @@ impl Events {
 pub struct Finished<'a> {
     /// Its record.
     pub record: &'a CallRecord,
-    /// Tokens behind the first frame and the seconds they took, where there is a speed.
+    /// Tokens after the first frame and the seconds they took, where there is a speed.
     pub decode: Option<(u64, f64)>,
     /// Latencies by token.
     pub inter_token: Option<&'a InterToken>,

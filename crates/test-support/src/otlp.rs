@@ -198,7 +198,7 @@ impl Receiver {
     }
 }
 
-/// The empty message of a gRPC answer, and its status behind it.
+/// The empty message of a gRPC answer, and its status after it.
 fn trailed(status: u8) -> http_body_util::combinators::BoxBody<Bytes, Infallible> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from(u16::from(status)));

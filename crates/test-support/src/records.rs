@@ -1,5 +1,5 @@
-//! Call records as agents at work leave them behind: sessions of several calls, a few
-//! models behind a few upstreams, some reasoning, some errors. Always the same ones.
+//! Call records as agents at work leave them: sessions of several calls, a few
+//! models on a few upstreams, some reasoning, some errors. Always the same ones.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

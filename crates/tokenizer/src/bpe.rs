@@ -30,7 +30,7 @@ pub(super) fn count(piece: &[u8]) -> u64 {
 #[derive(Clone)]
 pub(super) struct Beginnings([Beginning; LONGEST]);
 
-/// The last token of the beginning of one length, and behind it the number of its tokens in
+/// The last token of the beginning of one length, and after it the number of its tokens in
 /// [`COUNT_BITS`] bits; 0 if nothing is known.
 type Beginning = u32;
 

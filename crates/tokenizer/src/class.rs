@@ -1,4 +1,4 @@
-//! The classes of characters that the splitting expression tells apart.
+//! The classes of characters that the splitting expression distinguishes.
 
 /// Code points in a block of the class table.
 pub const BLOCK: usize = 128;

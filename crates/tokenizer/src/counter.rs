@@ -19,7 +19,7 @@ pub struct Counter {
     text: Text,
 }
 
-/// The part of a counter behind the UTF-8.
+/// The part of a counter after the UTF-8.
 #[derive(Clone, Default)]
 struct Text {
     settled: u64,

@@ -67,14 +67,14 @@ impl Pending {
     }
 
     /// Appends the rest of the first piece, which is all of it: gives its tokens
-    /// and starts anew.
+    /// and starts again.
     pub(super) fn finish(&mut self, text: &[u8]) -> u64 {
         let tokens = self.append(text, self.len + text.len());
         self.clear();
         tokens
     }
 
-    /// Starts anew.
+    /// Starts again.
     pub(super) fn clear(&mut self) {
         (self.len, self.long) = (0, None);
     }

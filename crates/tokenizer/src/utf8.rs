@@ -25,7 +25,7 @@ impl Utf8 {
                 Err(error) if error.error_len().is_none() => {
                     (self.len, bytes) = (self.len + 1, rest);
                 }
-                // The new byte does not go on with the character: it is looked at anew.
+                // The new byte does not go on with the character: it is looked at again.
                 Err(_) => self.finish(&mut text),
             }
         }

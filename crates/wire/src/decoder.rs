@@ -49,7 +49,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for the body behind `head`.
+    /// A decoder for the body after `head`.
     pub fn new(
         dialect: impl Into<&'static Registration>,
         head: &ResponseHead<'_>,

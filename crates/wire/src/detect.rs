@@ -180,7 +180,7 @@ impl<'a> GoogleMethod<'a> {
     }
 }
 
-/// A request of OpenAI's that stands behind `prefix`: Azure's names a deployment.
+/// A request of OpenAI's that stands after `prefix`: Azure's names a deployment.
 pub(super) fn behind_deployment(found: Detected, prefix: &[&str]) -> Detected {
     match prefix {
         // Docker Model Runner's `/engines/v1/...`: the model is in the body.

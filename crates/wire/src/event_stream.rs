@@ -8,7 +8,7 @@ use frame::{Frame, Prelude};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// What is read of a piece at once, behind the beginning of a frame.
+/// What is read of a piece at once, after the beginning of a frame.
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// Cuts a stream into its frames.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
-/// Segments of transcripts stand behind those of the model's parts.
+/// Segments of transcripts stand after those of the model's parts.
 const TRANSCRIPT: u32 = 1 << 20;
 
 /// What the program knows of the dialect.
@@ -33,7 +33,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     ..Registration::new::<GeminiLive>(Dialect::GeminiLive)
 };
 
-/// Whether this is Gemini Live's method, which is the end of a path of Vertex or behind a dot.
+/// Whether this is Gemini Live's method, which is the end of a path of Vertex or after a dot.
 /// With `Constrained` it takes tokens of short life.
 pub fn is_gemini_live(last: &str) -> bool {
     let method = last.rsplit('.').next().unwrap_or(last);

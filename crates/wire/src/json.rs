@@ -52,7 +52,7 @@ pub fn arguments(value: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// The index behind the string literal that begins at `start`.
+/// The index after the string literal that begins at `start`.
 pub fn string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = bytes

@@ -24,9 +24,9 @@ enum Position {
     Element,
     /// In a string of an element.
     Text,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     Escape,
-    /// Behind the array's `]`.
+    /// After the array's `]`.
     After,
 }
 
@@ -42,7 +42,7 @@ impl JsonArray {
         }
     }
 
-    /// Whether an element ends before or with `byte`, and the position behind it.
+    /// Whether an element ends before or with `byte`, and the position after it.
     fn step(&mut self, byte: u8) -> (Position, End) {
         match (self.position, byte) {
             (Position::Before, b'[') => (Position::Between, End::No),

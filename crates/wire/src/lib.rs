@@ -90,7 +90,7 @@ pub static DIALECTS: Dialects = Dialects::new(&[
     &cohere::COHERE_V2,
     &bedrock::CONVERSE,
     &bedrock::INVOKE,
-    // Takes whatever is behind `/conversations/`.
+    // Takes whatever is after `/conversations/`.
     &mistral_conversations::REGISTRATION,
     &openai_media::REGISTRATION,
     &embeddings::RERANK,

@@ -6,7 +6,7 @@ use super::detect::{detect, percent_decoded, segments};
 use super::request::word;
 use http::{HeaderMap, Method, Uri};
 
-/// Segments of a path that a model's name stands behind.
+/// Segments of a path that a model's name stands after.
 const BEFORE_NAMES: [&str; 5] = ["models", "tunedmodels", "model", "deployments", "engines"];
 /// Segments that are never part of a name: what is asked of the model.
 const BEHIND_NAMES: [&str; 20] = [
@@ -82,7 +82,7 @@ impl HeadModels {
     }
 }
 
-/// What stands behind each word of a path that names stand behind.
+/// What stands after each word of a path that names stand after.
 fn in_path(path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, segment) in path.iter().enumerate() {
@@ -94,7 +94,7 @@ fn in_path(path: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name at the beginning of what is behind `word`. Those of deployments and engines have
+/// The name at the beginning of what is after `word`. Those of deployments and engines have
 /// no slashes.
 fn behind(word: &str, rest: &[&str]) -> Option<String> {
     let ends = |segment: &&str| is_version(segment) || is_behind_names(segment);

@@ -17,7 +17,7 @@ use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment};
 
 /// Texts distinguished in one response; later ones are taken for copies.
 const MAX_SEEN: usize = 4096;
-/// Parts of an output item distinguished: content first, summaries behind.
+/// Parts of an output item distinguished: content first, summaries after.
 const PARTS: u32 = 1024;
 /// Where the summaries' places begin.
 const SUMMARIES: u32 = 512;

@@ -104,7 +104,7 @@ struct StreamOptions<'a> {
 }
 
 /// What agents put into metadata. Anthropic's `user_id` often holds the session too:
-/// behind `_session_`, or as an object, written as a string or not.
+/// after `_session_`, or as an object, written as a string or not.
 #[derive(Deserialize)]
 struct Metadata<'a> {
     #[serde(borrow, alias = "userId", alias = "user")]

@@ -1,5 +1,5 @@
 //! Server-sent events: lines of `field: value` that end in LF, CRLF or CR, an
-//! empty line behind each event. Read as the HTML standard says, and a little
+//! empty line after each event. Read as the HTML standard says, and a little
 //! beyond: an event counts that no empty line follows, as do errors outside `data`.
 
 use super::framing::{Item, Splitter};

@@ -27,7 +27,7 @@ pub(super) enum Store {
     Ledger(Arc<Reader>),
 }
 
-/// A part of the time that calls are kept of; it ends behind its beginning.
+/// A part of the time that calls are kept of; it ends after its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) since: SystemTime,

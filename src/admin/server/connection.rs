@@ -113,7 +113,7 @@ impl Connection {
                 (end, Verdict::Fine(until)) => end.map_or(until, |end| end.min(until)),
             };
             tokio::select! {
-                // Operators who break off are nobody's fault.
+                // Operators who break off are at no fault.
                 _ = connection.as_mut() => return,
                 _ = ending.wait_for(|ending| *ending), if ends_by.is_none() => {
                     connection.as_mut().graceful_shutdown();

@@ -18,7 +18,7 @@ use state::{Next, State};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How long keys are waited for before the screen is drawn anew.
+/// How long keys are waited for before the screen is redrawn.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Error> {

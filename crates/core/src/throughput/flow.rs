@@ -12,7 +12,7 @@ pub struct Flow {
     first: Option<Instant>,
     /// Tokens of the first frame that are not certain yet.
     of_first: u32,
-    /// Tokens behind the first frame.
+    /// Tokens after the first frame.
     behind_first: u32,
     /// The end of the time that is counted, whole milliseconds after its request had left.
     pub counted: Option<Instant>,
@@ -28,7 +28,7 @@ pub struct Flow {
 struct Held {
     second: u64,
     tokens: u64,
-    /// Those behind the first frame, and the milliseconds that they took.
+    /// Those after the first frame, and the milliseconds that they took.
     decoded: u64,
     millis: u64,
 }

@@ -62,7 +62,7 @@ pub struct RateSeries {
 pub struct Upstream {
     /// Milliseconds of all generations together, by second.
     busy_millis: Ring,
-    /// Tokens behind first frames, and the milliseconds they took.
+    /// Tokens after first frames, and the milliseconds they took.
     decoded: Ring,
     decode_millis: Ring,
     /// The next second to be handed on; 0 before the first.

@@ -41,7 +41,7 @@ pub struct BusySecond {
     pub millis: u64,
     /// Tokens, those of whole answers included.
     pub tokens: u64,
-    /// Tokens behind first frames.
+    /// Tokens after first frames.
     pub decoded: u64,
     /// The milliseconds they took, all streams together.
     pub decode_millis: u64,
@@ -178,7 +178,7 @@ impl Upstream {
     }
 }
 
-/// Whether about as many generations were under way in a second as before and behind it, given
+/// Whether about as many generations were under way in a second as before and after it, given
 /// the milliseconds of all of them: the mean of others says nothing of the number in them.
 fn steady([before, at, after]: [u64; 3]) -> bool {
     let change = (at / 10).max(1_000);

@@ -256,7 +256,7 @@ fn tagged(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// `name/variant`; behind the last slash, so that a name may have one.
+/// `name/variant`; after the last slash, so that a name may have one.
 fn split(experiment: &str) -> (Option<String>, Option<String>) {
     match experiment.rsplit_once('/') {
         Some((name, variant)) => (clean(name), clean(variant)),

@@ -121,7 +121,7 @@ fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     keys.for_each(|word| plain(word, add));
 }
 
-/// A word as it is, and what is behind `Bearer` where nothing separates them.
+/// A word as it is, and what is after `Bearer` where nothing separates them.
 fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
     let word = trimmed(word, |byte| matches!(byte, b'"' | b'\''));
     add(word);
@@ -185,7 +185,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The keys among the protocols that a browser offers for a WebSocket, where it cannot send
-/// other headers: behind a prefix that says so, or behind `token`.
+/// other headers: after a prefix that says so, or after `token`.
 fn of_protocols(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let mut announced = false;

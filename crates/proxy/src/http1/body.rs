@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 #[derive(Debug)]
 pub(crate) struct Response<I> {
     io: I,
-    /// What came and is not read yet: behind the head, or part of a line.
+    /// What came and is not read yet: after the head, or part of a line.
     ahead: BytesMut,
     /// Nothing of `ahead` was looked at yet.
     fresh: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
-    /// What is wrong behind all that was read.
+    /// What is wrong after all that was read.
     broken: Option<Broken>,
     reusable: bool,
 }

@@ -35,7 +35,7 @@ enum Position {
 pub struct Read {
     /// The content, framing removed.
     pub payload: Bytes,
-    /// The part that is whole: what lies behind it is to be shown again with what follows.
+    /// The part that is whole: what lies after it is to be shown again with what follows.
     pub whole: usize,
     /// The part before the last size line: it may leave as it came.
     pub content: usize,
@@ -52,7 +52,7 @@ impl Chunked {
     /// Reads what has come. A size line or a trailer section that is not whole stays unread.
     ///
     /// # Errors
-    /// [`Broken`] where it is not the chunked coding: nothing behind that place can be read.
+    /// [`Broken`] where it is not the chunked coding: nothing after that place can be read.
     pub fn read(&mut self, raw: &[u8]) -> Result<Read, Broken> {
         let (read, broken) = self.read_until_broken(raw);
         broken.map_or(Ok(read), Err)

@@ -57,7 +57,7 @@ impl HeadsControl {
         self.stage.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Interim responses since the last call of this, with heads written anew; not `100 Continue`.
+    /// Interim responses since the last call of this, with heads rewritten; not `100 Continue`.
     pub fn interim(&self) -> Vec<Bytes> {
         std::mem::take(&mut *self.locked())
     }
@@ -159,7 +159,7 @@ impl<I: AsyncRead + Unpin> HeadReader<I> {
     }
 }
 
-/// Where a head ends: behind the first empty line that follows a line with something in it.
+/// Where a head ends: after the first empty line that follows a line with something in it.
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let start = bytes
         .iter()

@@ -1,4 +1,4 @@
-//! Interim responses (RFC 9110 §15.2), written anew: what an upstream sends of its own framing,
+//! Interim responses (RFC 9110 §15.2), rewritten: what an upstream sends of its own framing,
 //! or in a form that readers understand differently, does not reach the agent.
 
 use crate::headers;

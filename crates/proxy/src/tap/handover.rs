@@ -15,7 +15,7 @@ impl Handover {
         Handover { agent, gave: None }
     }
 
-    /// The server got a frame to write, behind the head where it is the first.
+    /// The server got a frame to write, after the head where it is the first.
     pub fn gave(&mut self) {
         self.gave = Some(self.agent.writes());
     }

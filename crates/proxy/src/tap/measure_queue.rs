@@ -53,7 +53,7 @@ pub(super) struct MeasureQueue {
     /// The server had its turn to write them.
     pub written: bool,
     slowest: Duration,
-    /// How long the agent took nothing behind the last frame.
+    /// How long the agent took nothing after the last frame.
     pub agent_blocked: Duration,
     /// Frames in a row that took too long to measure.
     slow: u32,
@@ -111,7 +111,7 @@ impl MeasureQueue {
     pub fn keep(&mut self, frame: Frame) {
         self.written = false;
         self.seen += 1;
-        // Whatever came behind a gap would be read as if there were none.
+        // Whatever came after a gap would be read as if there were none.
         let behind_a_gap = self.skipped.frames > 0;
         let too_much = self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty();
         if behind_a_gap || too_much {

@@ -1,5 +1,5 @@
 //! What a receiver was sent, and so what it has to be sent next. There is no queue:
-//! what could not be sent is worked out anew, so that nothing piles up.
+//! what could not be sent is worked out again, so that nothing piles up.
 
 use crate::Notice;
 use serde::{Deserialize, Serialize};

@@ -48,7 +48,7 @@ impl Subject<'_> {
 
     /// `increase()` estimates what came between its first sample and the one before, so
     /// the difference is taken where there is one. It is not for a proxy that is new,
-    /// gone or started anew: for these the estimate stands.
+    /// gone or restarted: for these the estimate stands.
     ///
     /// A scrape is stored when it ends, under the time of its beginning, and in a remote
     /// storage later still. One that is under way at an evaluation would be missed by it,
@@ -67,7 +67,7 @@ impl Subject<'_> {
         )
     }
 
-    /// In one group, so that alerts are evaluated behind what they look at.
+    /// In one group, so that alerts are evaluated after what they look at.
     fn rest(&self) -> Group {
         let mut rules = self.recordings();
         let burns = [Severity::Page, Severity::Ticket].into_iter();

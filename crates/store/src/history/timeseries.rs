@@ -23,7 +23,7 @@ struct Step {
 
 /// The points of `calls` by their start, in steps of whole `step`s since 1970, from the first
 /// call to the last. `seconds` are streamed and spread tokens by second where these are known,
-/// which go on behind the last call's start; else the tokens of the calls lie evenly where they
+/// which go on after the last call's start; else the tokens of the calls lie evenly where they
 /// were generated.
 pub fn timeseries<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,

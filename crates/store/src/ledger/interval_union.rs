@@ -95,7 +95,7 @@ mod tests {
         }
         assert_eq!(busy.length(), 400);
         assert_eq!(busy.spans.len(), MAX_SPANS);
-        // The gaps behind the forgotten ones fill up; those before do not.
+        // The gaps after the forgotten ones fill up; those before do not.
         busy.add(0, 994);
         let forgotten = 100 - MAX_SPANS as i64;
         assert_eq!(

@@ -35,7 +35,7 @@ impl Store {
     /// One step at `now`, in milliseconds since 1970. Says whether more is to be done.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then open it anew.
+    /// Where the file cannot be written to; then reopen it.
     pub fn tidy(&mut self, now: i64, limits: &Limits) -> Result<bool, WriteError> {
         let connection = self.connection();
         let age = i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX);

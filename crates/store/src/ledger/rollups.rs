@@ -12,7 +12,7 @@ pub(super) const LEVELS: [i64; 3] = [300, 3_600, 86_400];
 /// How long the finest steps are kept, in seconds.
 pub(super) const FINE_FOR: i64 = 8 * 86_400;
 
-/// The columns of `rollups` behind its key, as [`read`] takes them.
+/// The columns of `rollups` after its key, as [`read`] takes them.
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls, priced_output_tokens, decode_tokens, \
     decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \

@@ -20,7 +20,7 @@ use tokengauge_core::throughput::Ticked;
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
 
-/// A file that is written to. After an error it must be opened anew: what it remembers
+/// A file that is written to. After an error it must be reopened: what it remembers
 /// may not have been committed.
 #[derive(Debug)]
 pub struct Store {
@@ -72,7 +72,7 @@ impl Store {
     /// Keeps a batch: all of it or nothing.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then open it anew.
+    /// Where the file cannot be written to; then reopen it.
     pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<Written, WriteError> {
         self.write_all(batch, &Ticked::default())
     }
@@ -80,7 +80,7 @@ impl Store {
     /// Keeps what is new of the throughput.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then open it anew.
+    /// Where the file cannot be written to; then reopen it.
     pub fn take(&mut self, ticked: &Ticked) -> Result<(), WriteError> {
         self.write_all(&[], ticked).map(|_| ())
     }

@@ -205,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// Lets go of the file for a moment, and says why at most once a minute.
+    /// Releases the file for a moment, and says why at most once a minute.
     fn fail(&mut self, error: &WriteError) {
         let now = (self.settings.clock)();
         self.store = None;

@@ -177,7 +177,7 @@ pub enum PhaseName {
     Connect,
     /// Until the request has been passed on.
     Upload,
-    /// Until the engine begins with the prompt; known where the engine tells how long the
+    /// Until the engine begins with the prompt; known where the engine says how long the
     /// prompt took.
     Queue,
     /// Until the first token.

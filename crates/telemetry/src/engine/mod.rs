@@ -139,7 +139,7 @@ struct State {
 /// What one more reading comes to.
 #[derive(Debug, Default, PartialEq)]
 struct Step {
-    /// Whether the upstream has started anew since the last one.
+    /// Whether the upstream has restarted since the last one.
     restarted: bool,
     /// Whether it counts as up.
     up: bool,

@@ -65,7 +65,7 @@ fn end_of_labels(text: &str) -> Option<usize> {
     }
 }
 
-/// Where the quote is that closes a value: not one behind a backslash.
+/// Where the quote is that closes a value: not one after a backslash.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {

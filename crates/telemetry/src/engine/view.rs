@@ -211,7 +211,7 @@ impl View {
         }
     }
 
-    /// Whether the engine has started anew since `before`: it says so, or what only rises
+    /// Whether the engine has restarted since `before`: it says so, or what only rises
     /// has fallen.
     pub(super) fn restarted_since(&self, before: &View) -> bool {
         let starts = before.started.zip(self.started);

@@ -1,4 +1,4 @@
-//! Figures on the process itself, as Linux tells them under `/proc/self`.
+//! Figures on the process itself, as Linux has them under `/proc/self`.
 
 use std::fs;
 

@@ -18,7 +18,7 @@ pub const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
 /// another span.
 const LARGEST_GAP: i32 = 2;
 
-/// All series of `registry`, each family behind its length. `classic` histograms have their
+/// All series of `registry`, each family after its length. `classic` histograms have their
 /// bounds of the table in addition to the native buckets.
 pub fn render(registry: &Registry, classic: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 * 1024);

@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(gauge(&names::RUNTIME_ALIVE_TASKS), 1.0);
         stop.send(()).expect("it waits");
         let _ = task.await;
-        // A worker lets go of a task a moment after its result is there.
+        // A worker releases a task a moment after its result is there.
         let end = Instant::now() + Duration::from_secs(10);
         while gauge(&names::RUNTIME_ALIVE_TASKS) != 0.0 {
             assert!(Instant::now() < end, "the task is still alive");

@@ -37,7 +37,7 @@ pub fn encode(coding: &str, body: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// Encodes one piece and flushes it, as servers do behind every event.
+/// Encodes one piece and flushes it, as servers do after every event.
 pub fn piece(encoder: &mut dyn EncodeV2, body: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::new();
     let mut input = PartialBuffer::new(body);

@@ -7,7 +7,7 @@ use tokengauge_core::call::Dialect;
 
 /// Gives every prompt text of a request body, in its order: messages, instructions,
 /// tool results, and the definitions of tools as JSON. Nothing is copied; what comes
-/// behind a section that cannot be read is not given.
+/// after a section that cannot be read is not given.
 pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) {
     if dialect == Dialect::Unknown {
         return;

@@ -33,7 +33,7 @@ struct Open {
     file: Option<u64>,
 }
 
-/// What tells a file from another of the same name.
+/// What distinguishes a file from another of the same name.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;

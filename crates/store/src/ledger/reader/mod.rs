@@ -168,7 +168,7 @@ impl Reader {
     }
 
     /// The calls that match, the newest first. A page may have fewer rows than the limit
-    /// and still not be the last: only `next_cursor` tells.
+    /// and still not be the last: only `next_cursor` says so.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].

@@ -220,7 +220,7 @@ fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     }
 }
 
-/// Goes on behind the row that a cursor names.
+/// Goes on after the row that a cursor names.
 fn after(
     conditions: &mut Where,
     cursor: &str,

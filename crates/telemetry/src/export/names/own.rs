@@ -1,4 +1,4 @@
-//! What the proxy tells of itself.
+//! What the proxy reports of itself.
 
 use super::families;
 

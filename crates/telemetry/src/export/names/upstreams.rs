@@ -3,7 +3,7 @@
 use super::families;
 
 families! {
-    /// 1 where the upstream's own metrics can be read, 0 where nobody listens or three readings in a
+    /// 1 where the upstream's own metrics can be read, 0 where nothing listens or three readings in a
     /// row failed.
     UPSTREAM_UP: Gauge[Upstream] = "tokengauge_upstream_up", Count;
     /// 1, with what `[upstream.facts]` says of the upstream as labels: to be joined by `upstream`.

@@ -119,7 +119,7 @@ const SERVER_DURATION: usize = 4;
 const SERVER_FIRST_TOKEN: usize = 5;
 const SERVER_PER_TOKEN: usize = 6;
 
-/// What tells series apart.
+/// What distinguishes series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     operation: &'static str,

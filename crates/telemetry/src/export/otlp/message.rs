@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-/// What the process tells of itself under names that the conventions have.
+/// What the process reports of itself under names that the conventions have.
 const PROCESS: &[(&str, &str, &str)] = &[
     ("process_cpu_seconds_total", "process.cpu.time", "s"),
     (
