@@ -36,10 +36,10 @@ impl Lenient {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let bodies: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let theirs = Arc::clone(&bodies);
+        let accepting = Arc::clone(&bodies);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let bodies = Arc::clone(&theirs);
+                let bodies = Arc::clone(&accepting);
                 let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
                     let bodies = Arc::clone(&bodies);
                     async move {

@@ -40,11 +40,11 @@ impl Process {
             .spawn()
             .expect("started");
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let theirs = Arc::clone(&lines);
+        let written = Arc::clone(&lines);
         let mut stderr = BufReader::new(child.stderr.take().expect("piped")).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = stderr.next_line().await {
-                theirs.lock().expect("no panic").push(line);
+                written.lock().expect("no panic").push(line);
             }
         });
         let mut process = Process {

@@ -176,10 +176,10 @@ impl Proxy {
             .context("the built binary")?;
         let stderr = child.stderr.take().context("piped")?;
         let log: Arc<Mutex<Vec<String>>> = Arc::default();
-        let theirs = Arc::clone(&log);
+        let written = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut lines = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut lines = written.lock().unwrap_or_else(PoisonError::into_inner);
                 // What it says at the start is looked for; later the newest lines count.
                 if lines.len() > 2000 {
                     lines.drain(100..1000);

@@ -49,10 +49,10 @@ impl Sink {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let sink = Arc::new(Sink::default());
-        let theirs = Arc::clone(&sink);
+        let accepting = Arc::clone(&sink);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&theirs).serve(stream));
+                tokio::spawn(Arc::clone(&accepting).serve(stream));
             }
         });
         Ok((sink, address))

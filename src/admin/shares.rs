@@ -56,13 +56,13 @@ impl Shares {
 
     fn of(&self, source: Option<Source>) -> Arc<Semaphore> {
         let mut sources = self.sources.lock();
-        if let Some(theirs) = sources.get(&source).and_then(Weak::upgrade) {
-            return theirs;
+        if let Some(places) = sources.get(&source).and_then(Weak::upgrade) {
+            return places;
         }
-        sources.retain(|_, theirs| theirs.strong_count() > 0);
-        let theirs = Arc::new(Semaphore::new(self.each));
-        sources.insert(source, Arc::downgrade(&theirs));
-        theirs
+        sources.retain(|_, places| places.strong_count() > 0);
+        let places = Arc::new(Semaphore::new(self.each));
+        sources.insert(source, Arc::downgrade(&places));
+        places
     }
 }
 

@@ -114,9 +114,9 @@ mod tests {
         const ONE: [u8; 4] = [127, 0, 0, 1];
         const OTHER: [u8; 4] = [127, 0, 0, 2];
         let brake = Arc::new(Brake::default());
-        let theirs = Arc::clone(&brake);
+        let of_slow = Arc::clone(&brake);
         let slow = move || {
-            let brake = Arc::clone(&theirs);
+            let brake = Arc::clone(&of_slow);
             async move { brake.wait() }
         };
         let quick = || get(|| async { "quick" });

@@ -106,23 +106,23 @@ impl Objectives {
             stop: Vec::new(),
             threads: Vec::new(),
         };
-        let (theirs, meter) = (Arc::clone(slos), Arc::clone(meter));
+        let (objectives, meter) = (Arc::clone(slos), Arc::clone(meter));
         started.thread("slo", move |stop| {
             every(LOOK_EVERY, &stop, || {
                 let now = Instant::now();
-                theirs.tick(now, SystemTime::now(), &meter);
+                objectives.tick(now, SystemTime::now(), &meter);
                 let quotas = &meter.accounting().quotas;
                 if !quotas.is_empty() {
-                    quotas.follow(&theirs.paging(now));
+                    quotas.follow(&objectives.paging(now));
                 }
             });
         });
         if let Some(store) = store {
-            let (store, theirs) = (Arc::clone(store), Arc::clone(slos));
+            let (store, objectives) = (Arc::clone(store), Arc::clone(slos));
             started.thread("slo-state", move |stop| {
-                keep(&store, &theirs);
-                every(KEEP_EVERY, &stop, || keep(&store, &theirs));
-                keep(&store, &theirs);
+                keep(&store, &objectives);
+                every(KEEP_EVERY, &stop, || keep(&store, &objectives));
+                keep(&store, &objectives);
             });
         }
         started

@@ -34,34 +34,38 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         meter,
     } = sources;
     // The forwarder holds the exporter, by way of the meter: not the other way round.
-    let theirs = Arc::downgrade(forwarder);
+    let weak_forwarder = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {
         let panics = registry.series(&names::OBSERVER_PANICS, &());
-        let count = theirs.upgrade().map(|theirs| theirs.observer_panics());
+        let count = weak_forwarder
+            .upgrade()
+            .map(|forwarder| forwarder.observer_panics());
         panics.absolute(count.unwrap_or(0));
     });
-    let theirs = Arc::downgrade(forwarder);
+    let weak_forwarder = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {
-        let upstreams = theirs.upgrade().map(|theirs| theirs.upstreams());
+        let upstreams = weak_forwarder
+            .upgrade()
+            .map(|forwarder| forwarder.upstreams());
         for upstream in upstreams.unwrap_or_default() {
             connections(registry, &upstream);
         }
     });
-    let theirs = Arc::clone(slos);
-    prometheus.before_scrape(move |registry, now| slo::refresh(registry, &theirs, now));
-    let theirs = Arc::clone(event_bus);
-    prometheus.before_scrape(move |registry, _| operators::refresh(registry, &theirs));
-    let theirs = Arc::clone(budgets);
+    let slos = Arc::clone(slos);
+    prometheus.before_scrape(move |registry, now| slo::refresh(registry, &slos, now));
+    let event_bus = Arc::clone(event_bus);
+    prometheus.before_scrape(move |registry, _| operators::refresh(registry, &event_bus));
+    let budgets = Arc::clone(budgets);
     prometheus.before_scrape(move |registry, _| {
         cost::budgets(
             registry,
-            &theirs,
+            &budgets,
             whole_seconds_since_1970(SystemTime::now()),
         );
     });
-    let theirs = Arc::downgrade(meter);
+    let weak_meter = Arc::downgrade(meter);
     prometheus.before_scrape(move |registry, _| {
-        if let Some(meter) = theirs.upgrade() {
+        if let Some(meter) = weak_meter.upgrade() {
             let accounting = meter.accounting();
             cost::gpus(registry, &accounting.prices);
             cost::facts(registry, &meter.measure());

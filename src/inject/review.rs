@@ -240,9 +240,9 @@ async fn respond(injector: Arc<Injector>, request: Request, by: InjectBy) -> Res
         Err(refused) => return refused,
     };
     let _turn = injector.turns.wait(source).await;
-    let theirs = Arc::clone(&injector);
+    let reviewer = Arc::clone(&injector);
     // It may take long, and others' health checks are not to wait for it.
-    let answer = tokio::task::spawn_blocking(move || answer(&theirs, &body, by));
+    let answer = tokio::task::spawn_blocking(move || answer(&reviewer, &body, by));
     let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
     answer.await.unwrap_or_else(|_| failed())
 }

@@ -261,10 +261,10 @@ impl Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let does = Arc::new(Mutex::new(ordinary as Does));
-        let theirs = Arc::clone(&does);
+        let accepting = Arc::clone(&does);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                tokio::spawn(serve(End::new(tcp), Arc::clone(&theirs)));
+                tokio::spawn(serve(End::new(tcp), Arc::clone(&accepting)));
             }
         });
         Backend { address, does }

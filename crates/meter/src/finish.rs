@@ -32,8 +32,8 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
         conclude(context, state, at, &end, None);
         return;
     }
-    let theirs = Arc::clone(context);
-    let job = move |runs_on| later(&theirs, state, at, &end, runs_on);
+    let owned = Arc::clone(context);
+    let job = move |runs_on| later(&owned, state, at, &end, runs_on);
     if let Err(refused) = context.shared.worker.queue(Box::new(job)) {
         context.shared.tally.body_skipped();
         refused(RunsOn::Traffic);

@@ -34,8 +34,8 @@ impl Subscribers {
     fn with_queue(all: Vec<Arc<dyn Subscriber>>, length: usize) -> Subscribers {
         let all: Arc<[Arc<dyn Subscriber>]> = all.into();
         let (queue, messages) = sync_channel(length);
-        let theirs = Arc::clone(&all);
-        let run = move || deliver(&theirs, &messages);
+        let subscribers = Arc::clone(&all);
+        let run = move || deliver(&subscribers, &messages);
         if let Err(error) = background::spawn("findings", Work::Steady, run) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }

@@ -84,10 +84,10 @@ impl Receiver {
             address: listener.local_addr().expect("an address"),
             received: Arc::default(),
         };
-        let theirs = receiver.clone();
+        let accepting = receiver.clone();
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let receiver = theirs.clone();
+                let receiver = accepting.clone();
                 let answer = service_fn(move |request| {
                     let receiver = receiver.clone();
                     async move { Ok::<_, Infallible>(receiver.answer(request, manners).await) }

@@ -55,10 +55,10 @@ impl Shares {
         let own = self.total / (2 * self.members.len().max(1));
         let (mut open, mut set_apart) = (0, 0);
         for member in self.members.iter().filter_map(Weak::upgrade) {
-            let theirs = member.open();
-            open += theirs;
+            let of_member = member.open();
+            open += of_member;
             if !std::ptr::eq(&*member, asking) {
-                set_apart += own.saturating_sub(theirs);
+                set_apart += own.saturating_sub(of_member);
             }
         }
         open + set_apart < self.total

@@ -65,8 +65,8 @@ impl Store {
             if !self.file.lock()? {
                 return Ok(false);
             }
-            let theirs: SavedSpending = self.file.read()?.unwrap_or_default();
-            budgets.resume(&theirs.since(&self.read), now);
+            let saved: SavedSpending = self.file.read()?.unwrap_or_default();
+            budgets.resume(&saved.since(&self.read), now);
         }
         self.file.write(&budgets.kept(now))
     }

@@ -85,16 +85,16 @@ impl Metrics {
 
     /// From now on the series go out, every interval.
     pub(super) fn begin(self: &Arc<Self>, series: Arc<Prometheus>, meter: Arc<Meter>) {
-        let theirs = Arc::clone(self);
+        let exporter = Arc::clone(self);
         let task = self.runtime.spawn(async move {
-            let mut ticks = tokio::time::interval(theirs.interval);
+            let mut ticks = tokio::time::interval(exporter.interval);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             // The first comes at once, when there is nothing to tell.
             ticks.tick().await;
             loop {
                 tokio::select! {
-                    _ = ticks.tick() => theirs.send().await,
-                    () = theirs.client.closed() => break,
+                    _ = ticks.tick() => exporter.send().await,
+                    () = exporter.client.closed() => break,
                 };
             }
         });
