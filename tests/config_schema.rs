@@ -54,7 +54,7 @@ url = "http://127.0.0.1:1"
 "#;
 
 fn validator() -> Validator {
-    jsonschema::draft202012::new(json_schema()).expect("a schema")
+    jsonschema::draft202012::new(&json_schema()).expect("a schema")
 }
 
 /// A text of TOML as the validator reads it.
@@ -88,10 +88,10 @@ fn the_reference_is_what_the_command_prints() {
 
 #[test]
 fn the_published_schema_is_what_the_command_prints() {
-    let now = serde_json::to_string_pretty(json_schema()).expect("JSON") + "\n";
+    let now = serde_json::to_string_pretty(&json_schema()).expect("JSON") + "\n";
     compare("proxy-config.schema.json", now);
     assert!(EXAMPLE.starts_with("#:schema ./proxy-config.schema.json\n"));
-    jsonschema::draft202012::meta::validate(json_schema()).expect("a schema of draft 2020-12");
+    jsonschema::draft202012::meta::validate(&json_schema()).expect("a schema of draft 2020-12");
 }
 
 #[test]
@@ -106,7 +106,8 @@ fn the_document_of_the_contributor_shows_a_key_as_it_is() {
     let row = "| `max_models` | integer, at most 10000 | `200` | Distinct model names that become \
                labels; the rest are `other`. |\n";
     assert!(reference().contains(row));
-    let schema = &json_schema()["properties"]["measure"]["properties"]["max_models"];
+    let schema = json_schema();
+    let schema = &schema["properties"]["measure"]["properties"]["max_models"];
     assert_eq!(
         (&schema["default"], &schema["maximum"]),
         (&200.into(), &10_000.into())
@@ -155,11 +156,11 @@ fn keys(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
 }
 
 /// Every key of the schema, with dots, and its schema.
-fn schema_keys<'a>(prefix: &str, schema: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+fn schema_keys(prefix: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
     let table = [schema, &schema["items"]];
     let table = table.iter().find(|one| one["properties"].is_object());
     let Some(properties) = table.and_then(|table| table["properties"].as_object()) else {
-        return found.push((prefix.to_owned(), schema));
+        return found.push((prefix.to_owned(), schema.clone()));
     };
     for (key, schema) in properties {
         let dot = if prefix.is_empty() { "" } else { "." };
@@ -167,9 +168,9 @@ fn schema_keys<'a>(prefix: &str, schema: &'a Value, found: &mut Vec<(String, &'a
     }
 }
 
-fn all_keys() -> Vec<(String, &'static Value)> {
+fn all_keys() -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    schema_keys("", json_schema(), &mut found);
+    schema_keys("", &json_schema(), &mut found);
     found
 }
 
@@ -215,7 +216,8 @@ fn every_key_has_a_text_and_facts_are_those_of_upstreams() {
             "{key}: {text}"
         );
     }
-    let facts = &json_schema()["properties"]["upstream"]["items"]["properties"]["facts"];
+    let schema = json_schema();
+    let facts = &schema["properties"]["upstream"]["items"]["properties"]["facts"];
     let facts = facts["properties"].as_object().expect("facts");
     assert!(facts.keys().eq(UpstreamFacts::NAMES));
 }

@@ -19,7 +19,7 @@ pub(super) fn problems(text: &str) -> Vec<Problem> {
         found: Vec::new(),
     };
     if let Ok(table) = DeTable::parse(text) {
-        check.table(schema(), table.get_ref());
+        check.table(&schema(), table.get_ref());
     }
     check.found
 }

@@ -6,13 +6,14 @@ use super::schema::schema;
 use serde_json::Value;
 
 /// The JSON Schema of the configuration file, draft 2020-12.
-pub fn json_schema() -> &'static Value {
+pub fn json_schema() -> Value {
     schema()
 }
 
 /// The reference as Markdown.
 pub fn reference() -> String {
-    let keys = properties(schema());
+    let schema = schema();
+    let keys = properties(&schema);
     let is_section = |schema: &Value| table_of(schema).is_some();
     let mut text = String::from("### At the top of the file\n\n");
     text += HEAD;

@@ -14,9 +14,10 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::marker::PhantomData;
-use std::sync::LazyLock;
 
-static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+/// The schema of the whole file. It is made for each use: half a megabyte that a running proxy
+/// needs only while it reads its configuration.
+pub(super) fn schema() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings
@@ -32,11 +33,6 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         }
     }
     schema
-});
-
-/// The schema of the whole file.
-pub(super) fn schema() -> &'static Value {
-    &SCHEMA
 }
 
 /// Takes out `null`, which TOML does not have, and the names of Rust's types; descriptions
