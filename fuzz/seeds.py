@@ -10,12 +10,9 @@ import zlib
 root = pathlib.Path(__file__).resolve().parent.parent
 out = pathlib.Path(sys.argv[1])
 
-# The order of the lists in src/wire.rs.
-DIALECTS = (
-    "openai_chat openai_completions openai_responses openai_realtime anthropic anthropic_complete gemini "
-    "bedrock_converse bedrock_invoke ollama cohere_v1 cohere_v2 tgi gemini_interactions gemini_live "
-    "mistral_conversations lm_studio llama_cpp engine_generate openai_media embeddings rerank"
-).split()
+# In the order of the enum, as the targets number them; the last two have no fixtures.
+VARIANTS = re.findall(r"^    (\w+),$", (root / "crates/core/src/dialect.rs").read_text().split("pub enum Dialect {")[1].split("\n}")[0], re.M)
+DIALECTS = [re.sub(r"(?<!^)(?=[A-Z])", "_", variant).lower() for variant in VARIANTS]
 KINDS = {".sse": 0, ".ndjson": 1, ".json": 2}
 
 

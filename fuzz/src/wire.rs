@@ -4,31 +4,8 @@
 use tokengauge::call::{Dialect, Event};
 use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead, SocketRequest, SocketRequests};
 
-pub const DIALECTS: [Dialect; 23] = [
-    Dialect::OpenaiChat,
-    Dialect::OpenaiCompletions,
-    Dialect::OpenaiResponses,
-    Dialect::OpenaiRealtime,
-    Dialect::Anthropic,
-    Dialect::AnthropicComplete,
-    Dialect::Gemini,
-    Dialect::BedrockConverse,
-    Dialect::BedrockInvoke,
-    Dialect::Ollama,
-    Dialect::CohereV1,
-    Dialect::CohereV2,
-    Dialect::Tgi,
-    Dialect::GeminiInteractions,
-    Dialect::GeminiLive,
-    Dialect::MistralConversations,
-    Dialect::LmStudio,
-    Dialect::LlamaCpp,
-    Dialect::EngineGenerate,
-    Dialect::OpenaiMedia,
-    Dialect::Embeddings,
-    Dialect::Rerank,
-    Dialect::Unknown,
-];
+pub const DIALECTS: &[Dialect] = Dialect::ALL;
+
 /// How a body says what it is: by its head, or by who reads it.
 const KINDS: [Kind; 12] = [
     Kind::Head(Some("text/event-stream")),

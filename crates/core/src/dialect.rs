@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
     JsonSchema,
     Serialize,
     Deserialize,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
@@ -72,4 +73,12 @@ pub enum Dialect {
     /// Records with it are written, not read, and no configuration names it.
     #[serde(skip_deserializing)]
     Custom,
+}
+
+impl Dialect {
+    /// All of them, in the order above, but [`Dialect::Custom`], which is the last.
+    pub const ALL: &[Dialect] = match <Dialect as strum::VariantArray>::VARIANTS.split_last() {
+        Some((Dialect::Custom, all)) => all,
+        _ => panic!("the last one is not `Custom`"),
+    };
 }
