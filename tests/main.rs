@@ -100,7 +100,7 @@ mod slo_config;
 mod slo_counting;
 mod slo_openslo;
 mod slo_throughput;
-mod soak_judge;
+mod soak_verify;
 mod supply;
 #[cfg(target_os = "linux")]
 mod threads;

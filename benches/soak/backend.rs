@@ -1,7 +1,7 @@
-//! Who is behind the proxy, and remembers every byte of it: the simulator, whose truth
-//! is known, and a rogue that does what no HTTP server would.
+//! The backends behind the proxy, which record every byte they send: the simulator, which
+//! reports a ground truth, and a rogue backend that violates HTTP.
 
-use crate::judge::Written;
+use crate::verify::SentCall;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,24 +11,24 @@ use tokengauge::sim::{Profile, Seen, Setup, Simulator, Witness};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// What was written for each call that is not settled.
+/// What the backends sent for each call that is not verified yet, by the call's id.
 #[derive(Clone, Default)]
-pub struct Book(Arc<Mutex<HashMap<String, Written>>>);
+pub struct SentCalls(Arc<Mutex<HashMap<String, SentCall>>>);
 
-impl Book {
-    /// Looks at what was written for a call, or changes it.
-    pub fn with<T>(&self, id: &str, look: impl FnOnce(&mut Written) -> T) -> T {
+impl SentCalls {
+    /// Reads or changes what was sent for a call.
+    pub fn with<T>(&self, id: &str, access: impl FnOnce(&mut SentCall) -> T) -> T {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        look(calls.entry(id.to_owned()).or_default())
+        access(calls.entry(id.to_owned()).or_default())
     }
 
-    /// Takes a call out.
-    pub fn take(&self, id: &str) -> Written {
+    /// Removes a call, and returns what was sent for it.
+    pub fn take(&self, id: &str) -> SentCall {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.remove(id).unwrap_or_default()
     }
 
-    /// Calls that reached the backend and that nobody asked about.
+    /// Calls that reached a backend and were never taken.
     pub fn unclaimed(&self) -> Vec<String> {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let reached = calls.iter().filter(|(_, written)| written.begun > 0);
@@ -36,20 +36,20 @@ impl Book {
     }
 }
 
-/// Where the parts of the backend listen.
+/// The addresses of the backends.
 #[derive(Clone, Copy, Debug)]
 pub struct Backend {
     pub simulator: SocketAddr,
     pub rogue: SocketAddr,
-    /// Nobody listens there.
-    pub nobody: SocketAddr,
+    /// A port on which connections are refused.
+    pub closed: SocketAddr,
 }
 
 /// Starts the backend. The recordings are in `bodies`.
-pub async fn start(book: &Book, bodies: &Path) -> anyhow::Result<Backend> {
-    let book_of_simulator = book.clone();
+pub async fn start(sent_calls: &SentCalls, bodies: &Path) -> anyhow::Result<Backend> {
+    let simulated = sent_calls.clone();
     let witness = Witness::new(move |id, seen| {
-        book_of_simulator.with(id, |written| match seen {
+        simulated.with(id, |written| match seen {
             Seen::Began => written.begun += 1,
             Seen::Body(bytes) => written.bytes.extend_from_slice(bytes),
             Seen::Ended(truth) => written.truths.push(truth.clone()),
@@ -63,44 +63,46 @@ pub async fn start(book: &Book, bodies: &Path) -> anyhow::Result<Backend> {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let rogue = TcpListener::bind("127.0.0.1:0").await?;
-    let nobody = TcpSocket::new_v4()?;
-    nobody.bind(([127, 0, 0, 1], 0).into())?;
+    let closed = TcpSocket::new_v4()?;
+    closed.bind(([127, 0, 0, 1], 0).into())?;
     let backend = Backend {
         simulator: listener.local_addr()?,
         rogue: rogue.local_addr()?,
-        nobody: nobody.local_addr()?,
+        closed: closed.local_addr()?,
     };
-    // Bound and never listening: nobody else can come to listen there.
-    std::mem::forget(nobody);
+    // It stays bound without listening, so that no other process can listen there.
+    std::mem::forget(closed);
     tokio::spawn(simulator.serve(listener, std::future::pending()));
-    let book = book.clone();
+    let sent_calls = sent_calls.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = rogue.accept().await {
-            tokio::spawn(misbehave(stream, book.clone()));
+            tokio::spawn(misbehave(stream, sent_calls.clone()));
         }
     });
     Ok(backend)
 }
 
-/// A request as the rogue reads it: which behaviour, and whose call.
-struct Asked {
+/// A request to the rogue backend: the behaviour that is requested, and the call's id.
+struct RogueRequest {
     behaviour: String,
     id: String,
 }
 
 /// Answers requests until a behaviour ends the connection.
-async fn misbehave(mut stream: TcpStream, book: Book) -> std::io::Result<()> {
+async fn misbehave(mut stream: TcpStream, sent_calls: SentCalls) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    while let Some(asked) = asked(&mut stream).await? {
-        if asked.behaviour == "metrics" {
+    while let Some(request) = read_request(&mut stream).await? {
+        if request.behaviour == "metrics" {
             engine_metrics(&mut stream).await?;
             continue;
         }
-        book.with(&asked.id, |written| written.begun += 1);
+        sent_calls.with(&request.id, |written| written.begun += 1);
         let body = |bytes: &[u8]| {
-            book.with(&asked.id, |written| written.bytes.extend_from_slice(bytes));
+            sent_calls.with(&request.id, |written| {
+                written.bytes.extend_from_slice(bytes)
+            });
         };
-        match asked.behaviour.as_str() {
+        match request.behaviour.as_str() {
             "garbage" => return stream.write_all(b"\x16\x03 this is no HTTP\r\n\r\n").await,
             "hang-up" => return Ok(()),
             "short" => {
@@ -134,7 +136,7 @@ async fn misbehave(mut stream: TcpStream, book: Book) -> std::io::Result<()> {
                 }
                 return Ok(());
             }
-            // "silent": until the proxy has lost patience.
+            // "silent": until the proxy's timeout.
             _ => {
                 let _ = stream.read(&mut [0; 64]).await;
                 return Ok(());
@@ -152,7 +154,7 @@ fn head(content_type: &str, length: Option<usize>) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\n{length}\r\n\r\n")
 }
 
-/// What vLLM says of itself, for the proxy's own look at its upstreams.
+/// Metrics as vLLM exposes them, which the proxy scrapes.
 async fn engine_metrics(stream: &mut TcpStream) -> std::io::Result<()> {
     let text = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 3\n\
                 # TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";
@@ -160,8 +162,8 @@ async fn engine_metrics(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(format!("{head}{text}").as_bytes()).await
 }
 
-/// Reads one request whole; none where the connection was closed between two.
-async fn asked(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
+/// Reads one request; `None` where the connection was closed between two.
+async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<RogueRequest>> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
@@ -183,13 +185,13 @@ async fn asked(stream: &mut TcpStream) -> std::io::Result<Option<Asked>> {
     let mut rest = vec![0; (end + length).saturating_sub(bytes.len())];
     stream.read_exact(&mut rest).await?;
     let path = head.split(' ').nth(1).unwrap_or_default();
-    Ok(Some(Asked {
+    Ok(Some(RogueRequest {
         behaviour: path.split('/').nth(1).unwrap_or_default().to_owned(),
         id: header("x-sim-id").unwrap_or_default(),
     }))
 }
 
-/// A chat of so many tokens: ` the` is one, beside any other.
+/// A streamed chat of so many tokens: ` the` is one token, whatever comes before and after.
 fn chat(tokens: usize, terminated: bool) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..tokens {
@@ -207,7 +209,7 @@ fn delta(text: &str) -> String {
     )
 }
 
-/// Tokens of the behaviours and recordings that have any, by name.
+/// The tokens of a behaviour or recording by its name; `None` where they are not checked.
 pub fn tokens_of(name: &str) -> Option<u64> {
     Some(match name {
         "short" => 20,
@@ -219,7 +221,7 @@ pub fn tokens_of(name: &str) -> Option<u64> {
     })
 }
 
-/// Writes the recordings that the simulator serves.
+/// Writes the recorded bodies that the simulator serves.
 pub fn record(bodies: &Path) -> anyhow::Result<()> {
     let mut invalid = chat(10, false);
     invalid.extend(

@@ -1,6 +1,6 @@
 //! The agents' side: connections, and one call over one of them.
 
-use crate::judge::{Ended, Head};
+use crate::verify::{CallEnd, ReceivedHead};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Full};
@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
-/// Nothing here takes longer, unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A response that takes longer hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An agent's connection, and the task that drives it, which ends with it.
 pub struct Connection {
@@ -60,8 +60,8 @@ impl Connection {
         })
     }
 
-    /// Whether it can be used again: one that was idle for long may be closed by the
-    /// proxy at the very moment that a request leaves, which is nobody's fault.
+    /// Whether it can be used again. One that has been idle for a second is not: the proxy
+    /// might close it while the next request is on its way.
     pub fn usable(&self) -> bool {
         let closed = match &self.sender {
             Sender::Http1(sender) => sender.is_closed(),
@@ -84,42 +84,42 @@ impl Connection {
     }
 }
 
-/// How an agent behaves while it is answered.
+/// How an agent reads the response.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
-    /// It waits so long after every piece.
+pub struct ReadBehaviour {
+    /// How long it waits after each frame.
     pub pause: Duration,
-    /// It leaves after that.
+    /// When it disconnects, from the start of the call.
     pub leaves: Option<Duration>,
 }
 
-/// What came back.
+/// The response as far as it came.
 pub struct Answer {
-    pub head: Option<Head>,
+    pub head: Option<ReceivedHead>,
     pub body: Vec<u8>,
-    pub ended: Ended,
-    /// Why it is broken.
+    pub ended: CallEnd,
+    /// Why it is truncated.
     pub why: String,
 }
 
-/// Sends a request, and reads its answer as `manner` says.
+/// Sends a request, and reads its answer as `reading` says.
 pub async fn ask(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
-    manner: Manner,
+    reading: ReadBehaviour,
 ) -> Answer {
-    let limit = manner.leaves.unwrap_or(PATIENCE);
+    let limit = reading.leaves.unwrap_or(TIMEOUT);
     let end = tokio::time::Instant::now() + limit;
     let mut answer = Answer {
         head: None,
         body: Vec::new(),
-        ended: Ended::Left,
+        ended: CallEnd::Cancelled,
         why: String::new(),
     };
-    let read = timeout_at(end, read(connection, request, manner, &mut answer)).await;
-    if read.is_err() && manner.leaves.is_none() {
-        answer.ended = Ended::Broken;
-        answer.why = format!("nothing more within {PATIENCE:?}");
+    let read = timeout_at(end, read(connection, request, reading, &mut answer)).await;
+    if read.is_err() && reading.leaves.is_none() {
+        answer.ended = CallEnd::Truncated;
+        answer.why = format!("nothing more within {TIMEOUT:?}");
     }
     connection.used = Instant::now();
     answer
@@ -128,13 +128,13 @@ pub async fn ask(
 async fn read(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
-    manner: Manner,
+    reading: ReadBehaviour,
     answer: &mut Answer,
 ) {
     let response = match connection.send(request).await {
         Ok(response) => response,
         Err(error) => {
-            answer.ended = Ended::Broken;
+            answer.ended = CallEnd::Truncated;
             answer.why = format!("{error:?}");
             return;
         }
@@ -145,27 +145,27 @@ async fn read(
         match frame {
             Ok(frame) => answer.body.extend(frame.into_data().unwrap_or_default()),
             Err(error) => {
-                answer.ended = Ended::Broken;
+                answer.ended = CallEnd::Truncated;
                 answer.why = format!("{error:?}");
                 return;
             }
         }
-        if !manner.pause.is_zero() {
-            sleep(manner.pause).await;
+        if !reading.pause.is_zero() {
+            sleep(reading.pause).await;
         }
     }
-    answer.ended = Ended::Whole;
+    answer.ended = CallEnd::Complete;
 }
 
-fn head(response: &Response<Incoming>) -> Head {
+fn head(response: &Response<Incoming>) -> ReceivedHead {
     let text = |name: &str| {
         let value = response.headers().get(name)?;
         value.to_str().ok().map(str::to_owned)
     };
-    Head {
+    ReceivedHead {
         status: response.status().as_u16(),
         content_type: text("content-type"),
         encoding: text("content-encoding"),
-        ours: text("x-tokengauge-error").is_some(),
+        from_proxy: text("x-tokengauge-error").is_some(),
     }
 }

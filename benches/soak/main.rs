@@ -1,87 +1,87 @@
 //! Half an hour of mixed traffic with faults: `cargo bench --bench soak`.
 //!
 //! The real binary runs with everything on that production has: a ledger, a call log,
-//! objectives, quotas, budgets, OTLP, an engine's metrics. Agents of a seed call it in
-//! every dialect, over HTTP/1.1, HTTP/2 and WebSocket; backends, agents and receivers
-//! fail in every way of [`kinds::Fate`]. Each call is checked: its bytes are those that
-//! the backend wrote, its record has the tokens that the backend's truth says, it is in
-//! the call log once and in the ledger once. At the end memory has not grown, and file
-//! descriptors, tasks and gauges are back where they were. What is violated is said in a
-//! sentence, and the exit code is 1.
+//! objectives, quotas, budgets, OTLP, an engine's metrics. Agents call it in every dialect,
+//! over HTTP/1.1, HTTP/2 and WebSocket, with random numbers from a seed; backends, agents
+//! and receivers fail as [`scenarios::Scenario`] lists. Each call is verified: its bytes are
+//! those that the backend sent, its record has the tokens of the backend's ground truth, and
+//! it is once in the call log and once in the ledger. At the end memory has not grown, and
+//! file descriptors, tasks and gauges are back at their values of before. Each violation is
+//! printed as a sentence; if there is one, the exit code is 1.
 
-mod around;
 mod backend;
+mod background;
 mod client;
-mod judge;
-mod kinds;
-mod past;
+mod final_checks;
+mod otlp_receiver;
 mod proxy;
 mod random;
 mod realtime;
 mod records;
 mod report;
-mod rest;
-mod sink;
+mod scenarios;
+mod seed_ledger;
 mod traffic;
+mod verify;
 
-use backend::{Backend, Book};
+use backend::{Backend, SentCalls};
 use clap::Parser;
-use judge::memory;
-use kinds::{FATES, SHAPES};
+use otlp_receiver::{OtlpReceiver, ReceiverMode};
 use proxy::Proxy;
 use random::Random;
 use records::{Inbox, Records};
-use report::{End, Report};
-use sink::{Mood, Sink};
+use report::{Report, RunSummary};
+use scenarios::{ENDPOINTS, SCENARIOS};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use traffic::Shared;
+use verify::memory;
 
-/// Mixed traffic with faults; everything that goes wrong is said, with exit code 1.
+/// Mixed traffic with faults; prints everything that goes wrong, with exit code 1.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How long; under 2 minutes not every kind of call comes
+    /// Length of the run; under 2 minutes not every scenario occurs
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// What all dice follow from [default: another one each time]
+    /// Seed of all random numbers [default: another one each time]
     #[arg(long)]
     seed: Option<u64>,
-    /// Agents at work at the same time
+    /// Agents at the same time
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1000))]
     agents: u64,
     /// Falsify one thing, which must be found: bytes, tokens, record, memory or descriptors
     #[arg(long = "break", value_name = "WHAT")]
     broken: Option<String>,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Traffic of every kind before anything is compared: pools, rings, lazily opened files
-/// and the allocator's arenas have what they need then.
+/// Traffic before the first figures are taken, until pools, rings, lazily opened files and
+/// the allocator's arenas are filled.
 const WARM_UP: Duration = Duration::from_secs(15);
 
-/// Calls that the ledger has before a run: more than its page caches hold, where the run
-/// is long enough for their filling up to be taken for a leak.
-fn past(minutes: f64) -> usize {
+/// Calls in the ledger before the run: more than its page caches hold where the run is so
+/// long that filling them would look like a leak.
+fn seeded_calls(minutes: f64) -> usize {
     if minutes >= 10.0 { 300_000 } else { 10_000 }
 }
 
 /// What memory may grow by in the second half of a run, in KB a minute.
 ///
-/// What is bounded is full by then: `recent_calls` after some ten seconds, the queues of
-/// OTLP in the first bad mood of its receiver, the labels of metrics once every kind of
-/// call has come, the page caches of the ledger (8 MB for its writer, 16 MB for each of
-/// four readers) by its past. The allocator's share of bodies of a megabyte, which come at
-/// random, takes some ten minutes to settle: three are too short to tell it from a leak
-/// of less than 10 KB a call.
+/// Everything bounded is full by then: `recent_calls` after some ten seconds, the queues of
+/// OTLP once its receiver has failed, the labels of metrics once every scenario has
+/// occurred, the page caches of the ledger (8 MB for its writer, 16 MB for each of four
+/// readers) from the start. The allocator needs some ten minutes with random bodies of a
+/// megabyte until its memory is stable: in three minutes that cannot be distinguished from
+/// a leak of less than 10 KB a call.
 fn bound(minutes: f64) -> f64 {
     match minutes {
         20.0.. => 1000.0,
         2.0.. => 12_000.0,
-        // Nothing can be known yet.
+        // Too short for any conclusion.
         _ => 50_000.0,
     }
 }
@@ -94,8 +94,8 @@ fn main() -> anyhow::Result<ExitCode> {
         "seed {seed}, {} minutes, {} agents",
         options.minutes, options.agents
     );
-    // The backend has a thread of its own: nothing of the agents' delays it.
-    let behind = runtime(1)?;
+    // The backend has a thread of its own, so that the agents do not delay it.
+    let backends = runtime(1)?;
     let load = runtime(1)?;
     let report = Arc::new(Report::new(options.broken.clone()));
     let folder = tempfile::tempdir()?;
@@ -104,36 +104,36 @@ fn main() -> anyhow::Result<ExitCode> {
     let begin = SystemTime::now();
     let ledger = folder.path().join("state/ledger.sqlite");
     std::fs::create_dir_all(folder.path().join("state"))?;
-    past::write(&ledger, past(options.minutes), begin)?;
-    let book = Book::default();
-    let backend = behind.block_on(backend::start(&book, &bodies))?;
-    let (sink, address) = behind.block_on(Sink::start())?;
+    seed_ledger::write(&ledger, seeded_calls(options.minutes), begin)?;
+    let sent_calls = SentCalls::default();
+    let backend = backends.block_on(backend::start(&sent_calls, &bodies))?;
+    let (otlp, address) = backends.block_on(OtlpReceiver::start())?;
     let mut proxy = Proxy::start(folder.path(), backend, address)?;
     let soak = Soak {
         shared: Shared {
             proxy: proxy.traffic,
-            book,
+            sent_calls,
             inbox: Inbox::default(),
             report: Arc::clone(&report),
             seed,
         },
         backend,
-        sink,
+        otlp,
         options,
     };
     let (end, records) = load.block_on(soak.run(&proxy))?;
     if !proxy.end()? {
         report.violation("the proxy did not end with 0 within 20 s of a SIGTERM".to_owned());
     }
-    rest::ledger(folder.path(), begin, &records, &report)?;
+    final_checks::ledger(folder.path(), begin, &records, &report)?;
     report.print(&end);
-    let well = report.violations() == 0;
-    if !well {
+    let passed = report.violations() == 0;
+    if !passed {
         let log = proxy.log();
         let newest = &log[log.len().saturating_sub(15)..];
-        println!("the proxy's last words:\n{}", newest.join("\n"));
+        println!("the end of the proxy's log:\n{}", newest.join("\n"));
     }
-    Ok(if well {
+    Ok(if passed {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -150,48 +150,48 @@ fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
 struct Soak {
     shared: Shared,
     backend: Backend,
-    sink: Arc<Sink>,
+    otlp: Arc<OtlpReceiver>,
     options: Options,
 }
 
 impl Soak {
-    async fn run(&self, proxy: &Proxy) -> anyhow::Result<(End, Records)> {
+    async fn run(&self, proxy: &Proxy) -> anyhow::Result<(RunSummary, Records)> {
         let report = &self.shared.report;
         let records = Records::open(&proxy.folder.join("calls.jsonl"))?;
         let records = Arc::new(Mutex::new(records));
         let sweeper = self.sweep(Arc::clone(&records));
         self.traffic(0, WARM_UP).await;
-        around::look_everywhere(proxy.admin, report).await;
-        let before = rest::reached(proxy, None).await?;
+        background::query_all_endpoints(proxy.admin, report).await;
+        let before = final_checks::wait_until_idle(proxy, None).await?;
         let warmed = report.calls();
-        println!("warmed up with {warmed} calls; at rest: {before:?}");
+        println!("warmed up with {warmed} calls; idle: {before:?}");
 
         let took = Duration::from_secs_f64(self.options.minutes * 60.0);
         let began = Instant::now();
         let samples = Arc::new(Mutex::new(Vec::new()));
-        let beside = self.beside(proxy, began, &samples);
+        let background = self.spawn_background(proxy, began, &samples);
         tokio::select! {
             () = self.traffic(1, took) => {}
             // It never ends; it borrows the proxy, which a task could not.
-            () = around::changes(proxy, self.backend, self.random(1), Arc::clone(report)) => {}
+            () = background::reload_configuration(proxy, self.backend, self.random(1), Arc::clone(report)) => {}
         }
         let took = began.elapsed();
-        drop(beside);
-        self.sink.feel(Mood::Well);
-        self.settle(&records).await;
+        drop(background);
+        self.otlp.set_mode(ReceiverMode::Healthy);
+        self.verify(&records).await;
         sweeper.abort();
-        let behind = rest::reached(proxy, Some(&before)).await?;
-        let end = End {
+        let after = final_checks::wait_until_idle(proxy, Some(&before)).await?;
+        let end = RunSummary {
             took,
             seed: self.shared.seed,
             memory: memory(&samples.lock().unwrap_or_else(PoisonError::into_inner)),
             bound: bound(self.options.minutes),
-            rest: (before, behind),
+            idle_gauges: (before, after),
         };
         let _ = sweeper.await;
         let records = Arc::into_inner(records).and_then(|records| records.into_inner().ok());
         let records = records.ok_or_else(|| anyhow::anyhow!("the records were lost"))?;
-        self.judge(proxy, &end, &records).await?;
+        self.check(proxy, &end, &records).await?;
         Ok((end, records))
     }
 
@@ -209,8 +209,8 @@ impl Soak {
         .await;
     }
 
-    /// Everything beside the calls; it ends with what is given.
-    fn beside(
+    /// Starts the load other than the calls; it ends when the set is dropped.
+    fn spawn_background(
         &self,
         proxy: &Proxy,
         began: Instant,
@@ -218,17 +218,21 @@ impl Soak {
     ) -> JoinSet<()> {
         let (admin, report) = (proxy.admin, &self.shared.report);
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&self.sink).live(Duration::from_secs(8)));
-        tasks.spawn(around::scrapes(admin, Arc::clone(report)));
-        tasks.spawn(around::looks(admin, self.random(2), Arc::clone(report)));
+        tasks.spawn(Arc::clone(&self.otlp).cycle_modes(Duration::from_secs(8)));
+        tasks.spawn(background::scrape_metrics(admin, Arc::clone(report)));
+        tasks.spawn(background::query_api(
+            admin,
+            self.random(2),
+            Arc::clone(report),
+        ));
         for number in [3, 4] {
-            tasks.spawn(around::listens(
+            tasks.spawn(background::subscribe_events(
                 admin,
                 self.random(number),
                 Arc::clone(report),
             ));
             let random = self.random(number + 10);
-            tasks.spawn(around::says_nothing(
+            tasks.spawn(background::open_slow_connections(
                 proxy.traffic,
                 random,
                 Arc::clone(report),
@@ -239,11 +243,11 @@ impl Soak {
         tasks
     }
 
-    /// Holds records against calls while they come.
+    /// Starts to verify records as they are written.
     fn sweep(&self, records: Arc<Mutex<Records>>) -> tokio::task::JoinHandle<()> {
         let Shared {
             inbox,
-            book,
+            sent_calls,
             report,
             ..
         } = self.shared.clone();
@@ -251,41 +255,48 @@ impl Soak {
             loop {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Err(error) = records.sweep(&inbox, &book, &report) {
+                if let Err(error) = records.sweep(&inbox, &sent_calls, &report) {
                     report.once(&format!("the call log cannot be read: {error}"));
                 }
             }
         })
     }
 
-    /// Waits until every call is settled, one way or the other.
-    async fn settle(&self, records: &Mutex<Records>) {
-        let unsettled = || {
+    /// Waits until every call is verified or its record is given up.
+    async fn verify(&self, records: &Mutex<Records>) {
+        let unverified = || {
             let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-            records.unsettled()
+            records.unverified()
         };
         tokio::time::sleep(Duration::from_secs(1)).await;
-        while unsettled() > 0 {
+        while unverified() > 0 {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// What only the end can tell.
-    async fn judge(&self, proxy: &Proxy, end: &End, records: &Records) -> anyhow::Result<()> {
+    /// Checks what can only be checked after the run.
+    async fn check(
+        &self,
+        proxy: &Proxy,
+        end: &RunSummary,
+        records: &Records,
+    ) -> anyhow::Result<()> {
         let report = &self.shared.report;
-        rest::counters(proxy, records, report).await?;
-        rest::sink(&self.sink, report);
-        let (before, mut behind) = end.rest.clone();
+        final_checks::counters(proxy, records, report).await?;
+        final_checks::otlp(&self.otlp, report);
+        let (before, mut after) = end.idle_gauges.clone();
         if report.breaks("descriptors") {
-            behind
+            after
                 .entry("open files".to_owned())
                 .and_modify(|files| *files += 1.0);
         }
-        for back in judge::not_back(&before, &behind) {
-            report.violation(back);
+        for higher in verify::not_restored(&before, &after) {
+            report.violation(higher);
         }
-        for id in self.shared.book.unclaimed() {
-            report.violation(format!("the backend got call {id}, which nobody settled"));
+        for id in self.shared.sent_calls.unclaimed() {
+            report.violation(format!(
+                "the backend got call {id}, which no agent reported"
+            ));
         }
         match end.memory {
             None => report.violation("too short to tell whether memory grows".to_owned()),
@@ -295,26 +306,26 @@ impl Soak {
             )),
             _ => {}
         }
-        let beside = [
+        let background = [
             "scrapes",
-            around::ANSWERS,
+            background::API_RESPONSES,
             "configurations",
             "wrong configurations",
             "listeners to events",
             "slow connections closed",
         ];
-        let kinds = FATES.iter().map(|(fate, _)| fate.name());
+        let kinds = SCENARIOS.iter().map(|(scenario, _)| scenario.name());
         let kinds = kinds
-            .chain(SHAPES.iter().map(|shape| shape.name))
-            .chain(beside);
+            .chain(ENDPOINTS.iter().map(|endpoint| endpoint.name))
+            .chain(background);
         for kind in report.missing(kinds) {
-            report.violation(format!("nothing of this kind came at all: {kind}"));
+            report.violation(format!("this never occurred: {kind}"));
         }
         Ok(())
     }
 }
 
-/// Looks at the proxy's memory every two seconds.
+/// Samples the proxy's memory every two seconds.
 async fn sample(process: u32, began: Instant, leak: bool, samples: Arc<Mutex<Vec<(f64, f64)>>>) {
     loop {
         let at = began.elapsed().as_secs_f64();

@@ -1,5 +1,5 @@
-//! The real binary as a process, set up as in production, and what Linux and its own
-//! metrics say of it.
+//! The real binary as a process, configured as in production, and its figures from `/proc`
+//! and from its metrics.
 
 use crate::backend::Backend;
 use anyhow::Context;
@@ -36,7 +36,7 @@ pub fn configuration(folder: &Path, backend: Backend, generation: u64) -> String
     let Backend {
         simulator,
         rogue,
-        nobody,
+        closed,
     } = backend;
     let state = folder.join("state");
     let state = state.display();
@@ -76,8 +76,8 @@ url = "http://{rogue}"
 idle_for = "2s"
 timeouts.head = "1s"
 [[upstream]]
-name = "nobody"
-url = "http://{nobody}"
+name = "closed"
+url = "http://{closed}"
 eject_for = "1s"
 [[route]]
 path = "/one"
@@ -101,8 +101,8 @@ strip = true
 path = "/silent"
 upstream = "silent"
 [[route]]
-path = "/nobody"
-upstream = "nobody"
+path = "/closed"
+upstream = "closed"
 strip = true
 [[route]]
 name = "generation-{generation}"

@@ -1,9 +1,9 @@
-//! An agent that talks over a WebSocket: several turns on one connection.
+//! A Realtime session over a WebSocket: several turns on one connection.
 
-use crate::judge::{Done, Ended, Head, Known, mismatch};
-use crate::kinds::Fate;
 use crate::random::Random;
+use crate::scenarios::Scenario;
 use crate::traffic::{Plan, Shared};
+use crate::verify::{CallEnd, Expected, ReceivedCall, ReceivedHead, mismatch};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,35 +13,39 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Talks for one to three turns; leaves in the last where that is its fate.
+/// Runs a session of one to three turns; in [`Scenario::RealtimeLeft`] it disconnects within
+/// the last.
 pub async fn converse(
     shared: &Shared,
     plan: &Plan,
     session: &str,
     random: &mut Random,
-) -> (Done, String) {
+) -> (ReceivedCall, String) {
     let turns = random.between(1, 3);
-    let leaves = (plan.fate == Fate::RealtimeLeft).then(|| random.between(1, 12));
+    let leaves = (plan.scenario == Scenario::RealtimeLeft).then(|| random.between(1, 12));
     let mut heard = Vec::new();
     let talked = timeout(
         Duration::from_secs(60),
         talk(shared, plan, session, turns, leaves, &mut heard),
     );
     let (ended, why) = match talked.await {
-        Ok(Ok(())) if leaves.is_some() => (Ended::Left, String::new()),
-        Ok(Ok(())) => (Ended::Whole, String::new()),
-        Ok(Err(error)) => (Ended::Broken, format!("{error:#}")),
-        Err(_) => (Ended::Broken, "nothing more within a minute".to_owned()),
+        Ok(Ok(())) if leaves.is_some() => (CallEnd::Cancelled, String::new()),
+        Ok(Ok(())) => (CallEnd::Complete, String::new()),
+        Ok(Err(error)) => (CallEnd::Truncated, format!("{error:#}")),
+        Err(_) => (
+            CallEnd::Truncated,
+            "nothing more within a minute".to_owned(),
+        ),
     };
     let mismatch = shared
-        .book
+        .sent_calls
         .with(&plan.id, |written| mismatch(&written.bytes, &heard));
-    let done = Done {
-        known: Known::Realtime,
+    let done = ReceivedCall {
+        expected: Expected::Realtime,
         sent: 0,
-        head: Some(Head {
+        head: Some(ReceivedHead {
             status: 101,
-            ..Head::default()
+            ..ReceivedHead::default()
         }),
         received: heard.len() as u64,
         mismatch,
@@ -98,7 +102,7 @@ async fn say(socket: &mut WebSocketStream<TcpStream>, event: &Value) -> anyhow::
     Ok(socket.send(Message::text(event.to_string())).await?)
 }
 
-/// The type of the next event; what belongs to a turn is kept, a line each.
+/// The type of the next event. Events of a turn are appended to `heard`, a line each.
 async fn hear(
     socket: &mut WebSocketStream<TcpStream>,
     heard: &mut Vec<u8>,
@@ -111,7 +115,7 @@ async fn hear(
             continue;
         };
         let event: Value = serde_json::from_str(&text)?;
-        // Those that the simulator says outside of a turn have an id of their own.
+        // Events of the simulator outside of a turn have these ids.
         let of_session = ["event_session", "event_item"].map(Value::from);
         if !of_session.contains(&event["event_id"]) {
             heard.extend_from_slice(text.as_bytes());

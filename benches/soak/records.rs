@@ -1,8 +1,8 @@
-//! The call log as it grows, held against what agents and backend know of each call.
+//! Follows the call log, and verifies each record against what agent and backend saw.
 
-use crate::backend::Book;
-use crate::judge::{Done, lagged, verify};
-use crate::report::{LAGGED, Report, Settled};
+use crate::backend::SentCalls;
+use crate::report::{LAGGED, Report, VerifiedCall};
+use crate::verify::{ReceivedCall, lagged, verify};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,36 +11,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokengauge::call::{CallRecord, TpsUnavailable};
 
-/// So long a call is looked at after its end, for one record too many.
-const MOMENT: Duration = Duration::from_millis(500);
-/// So long one is waited for that may be or not: on a busy machine an agent's leaving is
-/// seen late.
-const LINGER: Duration = Duration::from_secs(15);
-/// Whoever has not been recorded after this is lost.
-const LOST: Duration = Duration::from_secs(60);
+/// How long to wait after a call's end for a record too many.
+const EXTRA_RECORD_WAIT: Duration = Duration::from_millis(500);
+/// How long to wait for a record that a call may or may not have: on a busy machine the
+/// proxy sees late that an agent has disconnected.
+const OPTIONAL_RECORD_WAIT: Duration = Duration::from_secs(15);
+/// A record that has not come after this is missing.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A call that an agent is through with.
-pub struct Over {
+/// A call that has ended for its agent.
+pub struct EndedCall {
     pub id: String,
-    pub done: Done,
-    /// For tables and complaints.
-    pub fate: &'static str,
-    pub shape: &'static str,
+    pub received: ReceivedCall,
+    /// These three are for tables and messages.
+    pub scenario: &'static str,
+    pub endpoint: &'static str,
     pub what: String,
     pub at: Instant,
 }
 
-/// What a record says of itself, briefly: what the ledger must hold.
+/// The figures of a record that are compared with the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct RecordSummary {
     pub output: Option<u64>,
     pub response: u64,
     pub outcome: tokengauge::call::Outcome,
 }
 
-impl Brief {
-    pub fn of(record: &CallRecord) -> Brief {
-        Brief {
+impl RecordSummary {
+    pub fn of(record: &CallRecord) -> RecordSummary {
+        RecordSummary {
             output: record.tokens.normalised.output,
             response: record.bytes.response,
             outcome: record.outcome,
@@ -53,27 +53,27 @@ pub struct Records {
     log: BufReader<File>,
     rest: Vec<u8>,
     waiting: HashMap<String, Vec<CallRecord>>,
-    over: Vec<Over>,
-    settled: HashSet<String>,
-    /// Every record there was, by its id.
-    pub briefs: HashMap<String, Brief>,
-    /// Tokens that records have.
+    ended: Vec<EndedCall>,
+    verified: HashSet<String>,
+    /// Every record of the call log, by its id.
+    pub summaries: HashMap<String, RecordSummary>,
+    /// Output tokens of all records.
     pub output: u64,
-    /// Response bytes of calls that turned out unreadable: what came before was counted, and
-    /// their records have nothing.
+    /// Response bytes of calls that could not be parsed: tokens before the error were
+    /// counted, but are not in the records.
     pub unreadable: u64,
 }
 
-/// Where agents put what they are through with.
+/// Where agents put calls that have ended.
 #[derive(Clone, Default)]
-pub struct Inbox(Arc<Mutex<Vec<Over>>>);
+pub struct Inbox(Arc<Mutex<Vec<EndedCall>>>);
 
 impl Inbox {
-    pub fn put(&self, over: Over) {
-        self.lock().push(over);
+    pub fn put(&self, call: EndedCall) {
+        self.lock().push(call);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Over>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EndedCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,37 +84,45 @@ impl Records {
             log: BufReader::new(File::open(log)?),
             rest: Vec::new(),
             waiting: HashMap::new(),
-            over: Vec::new(),
-            settled: HashSet::new(),
-            briefs: HashMap::new(),
+            ended: Vec::new(),
+            verified: HashSet::new(),
+            summaries: HashMap::new(),
             output: 0,
             unreadable: 0,
         })
     }
 
-    /// Calls that are not settled.
-    pub fn unsettled(&self) -> usize {
-        self.over.len()
+    /// How many calls are not verified yet.
+    pub fn unverified(&self) -> usize {
+        self.ended.len()
     }
 
-    /// Reads what is new, and settles what can be.
-    pub fn sweep(&mut self, inbox: &Inbox, book: &Book, report: &Report) -> anyhow::Result<()> {
-        self.over.append(&mut inbox.lock());
+    /// Reads new records, and verifies the calls that are complete.
+    pub fn sweep(
+        &mut self,
+        inbox: &Inbox,
+        sent_calls: &SentCalls,
+        report: &Report,
+    ) -> anyhow::Result<()> {
+        self.ended.append(&mut inbox.lock());
         self.read(report)?;
         let now = Instant::now();
-        for over in std::mem::take(&mut self.over) {
-            let waited = now.duration_since(over.at);
-            let records = self.waiting.get(&over.id).map_or(0, Vec::len);
-            let (told, (fewest, most)) = book.with(&over.id, |written| {
-                (over.done.told(written), over.done.records(written))
+        for call in std::mem::take(&mut self.ended) {
+            let waited = now.duration_since(call.at);
+            let records = self.waiting.get(&call.id).map_or(0, Vec::len);
+            let (finished, (fewest, most)) = sent_calls.with(&call.id, |written| {
+                (
+                    call.received.backend_finished(written),
+                    call.received.records(written),
+                )
             });
-            let all = records >= most && waited > MOMENT;
-            let enough = records >= fewest && waited > LINGER;
-            let ready = told && (all || enough);
-            if ready || waited > LOST {
-                self.settle(&over, book, report);
+            let all = records >= most && waited > EXTRA_RECORD_WAIT;
+            let enough = records >= fewest && waited > OPTIONAL_RECORD_WAIT;
+            let ready = finished && (all || enough);
+            if ready || waited > RECORD_TIMEOUT {
+                self.verify(&call, sent_calls, report);
             } else {
-                self.over.push(over);
+                self.ended.push(call);
             }
         }
         Ok(())
@@ -148,8 +156,8 @@ impl Records {
             record.tokens.normalised.output = record.tokens.normalised.output.map(|n| n + 1);
         }
         if self
-            .briefs
-            .insert(record.id.clone(), Brief::of(&record))
+            .summaries
+            .insert(record.id.clone(), RecordSummary::of(&record))
             .is_some()
         {
             report.violation(format!("record {} is in the call log twice", record.id));
@@ -161,7 +169,7 @@ impl Records {
         let Some(trace) = record.trace_id.clone() else {
             return report.violation(format!("a record of no call: {record:?}"));
         };
-        if self.settled.contains(&trace) {
+        if self.verified.contains(&trace) {
             return report.violation(format!("one more record of call {trace}: {record:?}"));
         }
         if report.breaks("record") {
@@ -170,33 +178,33 @@ impl Records {
         self.waiting.entry(trace).or_default().push(record);
     }
 
-    fn settle(&mut self, over: &Over, book: &Book, report: &Report) {
-        let mut records = self.waiting.remove(&over.id).unwrap_or_default();
+    fn verify(&mut self, call: &EndedCall, sent_calls: &SentCalls, report: &Report) {
+        let mut records = self.waiting.remove(&call.id).unwrap_or_default();
         records.sort_by(|one, next| one.id.cmp(&next.id));
-        let mut written = book.take(&over.id);
+        let mut written = sent_calls.take(&call.id);
         written.truths.sort_by_key(|truth| truth.turn);
-        let (wrong, tokens) = verify(&over.done, &written, &records);
-        self.settled.insert(over.id.clone());
+        let (wrong, tokens) = verify(&call.received, &written, &records);
+        self.verified.insert(call.id.clone());
         for wrong in &wrong {
             report.violation(format!(
                 "{} ({}, {}) {}: {wrong}",
-                over.id, over.fate, over.shape, over.what
+                call.id, call.scenario, call.endpoint, call.what
             ));
         }
         if records.iter().any(lagged) {
             report.count(LAGGED);
         }
-        report.settled(Settled {
-            fate: over.fate,
-            shape: over.shape,
+        report.add_verified(VerifiedCall {
+            scenario: call.scenario,
+            endpoint: call.endpoint,
             outcome: records.first().map(|record| record.outcome),
-            bytes: over.done.received,
+            bytes: call.received.received,
             tokens,
             frames: records.iter().map(|record| record.frames).sum(),
         });
     }
 
-    /// Records that nobody's call has.
+    /// Records that belong to no call.
     pub fn unclaimed(&self) -> impl Iterator<Item = &CallRecord> {
         self.waiting.values().flatten()
     }

@@ -1,6 +1,6 @@
-//! What is counted, what went wrong, and the tables at the end.
+//! Counts, violations, and the tables at the end.
 
-use crate::judge::Memory;
+use crate::verify::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,24 +9,25 @@ use tokengauge::call::Outcome;
 /// Violations that are printed; all are counted.
 const PRINTED: usize = 60;
 
-/// Calls that the meter had no time for, and said so.
+/// Counts calls whose record says that the meter lagged.
 pub const LAGGED: &str = "calls not measured in time";
 
-/// What the run comes to.
+/// The results of the run.
 #[derive(Default)]
 pub struct Report {
-    sums: Mutex<Sums>,
-    /// What is falsified on purpose, once, to see that it is found.
+    totals: Mutex<Totals>,
+    /// What to falsify once on purpose, to test that it is found.
     broken: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
-struct Sums {
+struct Totals {
     violations: u64,
-    told: BTreeSet<String>,
+    /// Names of violations that are reported once only.
+    reported_once: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
-    fates: BTreeMap<&'static str, Row>,
-    shapes: BTreeMap<&'static str, Row>,
+    scenarios: BTreeMap<&'static str, Row>,
+    endpoints: BTreeMap<&'static str, Row>,
     all: Row,
 }
 
@@ -40,35 +41,37 @@ struct Row {
     frames: u64,
 }
 
-/// A call that has been judged.
-pub struct Settled {
-    pub fate: &'static str,
-    pub shape: &'static str,
+/// A call that has been verified.
+pub struct VerifiedCall {
+    pub scenario: &'static str,
+    pub endpoint: &'static str,
     pub outcome: Option<Outcome>,
     pub bytes: u64,
     pub tokens: u64,
     pub frames: u64,
 }
 
-/// What is said at the end beside the calls.
-pub struct End {
+/// Figures of the whole run.
+pub struct RunSummary {
     pub took: Duration,
     pub seed: u64,
     pub memory: Option<Memory>,
+    /// The greatest slope that memory may have, in KB a minute.
     pub bound: f64,
-    pub rest: (BTreeMap<String, f64>, BTreeMap<String, f64>),
+    /// Gauges of the idle proxy before and after the run.
+    pub idle_gauges: (BTreeMap<String, f64>, BTreeMap<String, f64>),
 }
 
 impl Report {
     /// A report that falsifies `broken` once.
     pub fn new(broken: Option<String>) -> Report {
         Report {
-            sums: Mutex::default(),
+            totals: Mutex::default(),
             broken: Mutex::new(broken),
         }
     }
 
-    /// Whether this is to be falsified now: true once.
+    /// Whether `what` is to be falsified now; true only once.
     pub fn breaks(&self, what: &str) -> bool {
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         broken.take_if(|broken| broken == what).is_some()
@@ -90,11 +93,11 @@ impl Report {
         }
     }
 
-    /// A violation that would come again and again.
+    /// Reports a violation only the first time, where it would repeat.
     pub fn once(&self, what: &str) {
-        // The figure in it may rise; the name of it stays.
+        // What is before ` is ` identifies it; the figure after it may change.
         let name = what.split(" is ").next().unwrap_or(what).to_owned();
-        if self.lock().told.insert(name) {
+        if self.lock().reported_once.insert(name) {
             self.violation(what.to_owned());
         }
     }
@@ -107,39 +110,42 @@ impl Report {
         self.lock().all.calls
     }
 
-    pub fn settled(&self, settled: Settled) {
+    pub fn add_verified(&self, call: VerifiedCall) {
         let mut sums = self.lock();
-        let Sums {
-            fates, shapes, all, ..
+        let Totals {
+            scenarios,
+            endpoints,
+            all,
+            ..
         } = &mut *sums;
-        let fate = fates.entry(settled.fate).or_default();
-        let shape = shapes.entry(settled.shape).or_default();
-        for row in [fate, shape, all] {
-            row.add(&settled);
+        let scenario = scenarios.entry(call.scenario).or_default();
+        let endpoint = endpoints.entry(call.endpoint).or_default();
+        for row in [scenario, endpoint, all] {
+            row.add(&call);
         }
     }
 
-    /// Kinds of `expected` that did not come at all.
+    /// The scenarios, endpoints and counts of `expected` that did not occur.
     pub fn missing(&self, expected: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
         let sums = self.lock();
         let came = |name: &&str| {
-            sums.fates.contains_key(name)
-                || sums.shapes.contains_key(name)
+            sums.scenarios.contains_key(name)
+                || sums.endpoints.contains_key(name)
                 || sums.counts.contains_key(name)
         };
         expected.filter(|name| !came(name)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn print(&self, end: &End) {
+    pub fn print(&self, end: &RunSummary) {
         let sums = self.lock();
-        table("what became of them", &sums.fates, &sums.all);
-        table("dialects", &sums.shapes, &sums.all);
+        table("scenarios", &sums.scenarios, &sums.all);
+        table("dialects", &sums.endpoints, &sums.all);
         let seconds = end.took.as_secs_f64();
-        println!("\n{:<34}{:>12}", "beside them", "");
+        println!("\n{:<34}{:>12}", "other events", "");
         for (what, count) in &sums.counts {
             println!("{what:<34}{count:>12}");
         }
@@ -170,23 +176,24 @@ impl Report {
             let tenths = memory.tenths.map(|mean| format!("{:.1}", mean / 1000.0));
             println!("{:<34}{}", "resident in each tenth, MB", tenths.join(" "));
         }
-        println!("\n{:<58}{:>10}{:>10}", "at rest", "before", "behind");
-        for (name, before) in &end.rest.0 {
-            let behind = end.rest.1.get(name).copied().unwrap_or(0.0);
-            println!("{name:<58}{before:>10}{behind:>10}");
+        println!("\n{:<58}{:>10}{:>10}", "idle", "before", "after");
+        let (before, after) = &end.idle_gauges;
+        for (name, before) in before {
+            let after = after.get(name).copied().unwrap_or(0.0);
+            println!("{name:<58}{before:>10}{after:>10}");
         }
         println!("\n{} violations", sums.violations);
     }
 }
 
 impl Row {
-    fn add(&mut self, settled: &Settled) {
+    fn add(&mut self, call: &VerifiedCall) {
         self.calls += 1;
-        let outcome = settled.outcome.map_or("no record", Outcome::as_str);
+        let outcome = call.outcome.map_or("no record", Outcome::as_str);
         *self.outcomes.entry(outcome).or_default() += 1;
-        self.bytes += settled.bytes;
-        self.tokens += settled.tokens;
-        self.frames += settled.frames;
+        self.bytes += call.bytes;
+        self.tokens += call.tokens;
+        self.frames += call.frames;
     }
 
     fn line(&self, name: &str) -> String {

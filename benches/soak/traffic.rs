@@ -1,13 +1,13 @@
-//! Agents: each makes one call after the other, of a kind that its seed says.
+//! Agents, each of which makes one call after the other, with scenarios from its seed.
 
-use crate::backend::{Book, tokens_of};
-use crate::client::{Answer, Connection, Manner, ask};
-use crate::judge::{Done, Ended, Known, mismatch, without_usage};
-use crate::kinds::{FATES, Fate, SHAPES, Shape};
+use crate::backend::{SentCalls, tokens_of};
+use crate::client::{Answer, Connection, ReadBehaviour, ask};
 use crate::random::Random;
 use crate::realtime;
-use crate::records::{Inbox, Over};
+use crate::records::{EndedCall, Inbox};
 use crate::report::Report;
+use crate::scenarios::{ENDPOINTS, Endpoint, SCENARIOS, Scenario};
+use crate::verify::{CallEnd, Expected, ReceivedCall, mismatch, without_usage};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::Full;
@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 #[derive(Clone)]
 pub struct Shared {
     pub proxy: SocketAddr,
-    pub book: Book,
+    pub sent_calls: SentCalls,
     pub inbox: Inbox,
     pub report: Arc<Report>,
     pub seed: u64,
 }
 
-/// Lets `agents` work until `end`, and waits for their last calls. `phase` sets their
-/// seeds apart from those of another phase.
+/// Runs `agents` agents until `end`, and waits for their last calls. Their seeds depend on
+/// `phase`, so that those of two phases differ.
 pub async fn run(shared: &Shared, phase: u64, agents: u64, end: Instant) {
     let mut tasks = JoinSet::new();
     for number in 0..agents {
@@ -39,8 +39,8 @@ pub async fn run(shared: &Shared, phase: u64, agents: u64, end: Instant) {
         let agent = Agent {
             shared: shared.clone(),
             number,
-            // Every kind comes early, whatever the dice say.
-            next: (number as usize * FATES.len() / agents as usize) % FATES.len(),
+            // Every scenario occurs early, whatever the random numbers are.
+            next: (number as usize * SCENARIOS.len() / agents as usize) % SCENARIOS.len(),
             random,
             http1: None,
             http2: None,
@@ -67,25 +67,28 @@ struct Agent {
     session: String,
 }
 
-/// One call as it is going to be made.
+/// A call that is going to be made.
 pub struct Plan {
     pub id: String,
-    pub fate: Fate,
-    pub shape: &'static Shape,
+    pub scenario: Scenario,
+    pub endpoint: &'static Endpoint,
     pub path: String,
-    /// What the simulator is asked for.
+    /// How the simulator shall answer: the value of `x-sim`.
     pub behaviour: String,
     pub body: String,
-    pub known: Known,
-    manner: Manner,
-    way: Way,
+    pub expected: Expected,
+    reading: ReadBehaviour,
+    connection: ConnectionUse,
 }
 
-/// Over which connection.
+/// Which connection a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    StoredCall,
+enum ConnectionUse {
+    /// The agent's HTTP/1.1 connection of the call before.
+    Reused,
+    /// A new HTTP/1.1 connection.
     New,
+    /// The agent's HTTP/2 connection.
     Http2,
 }
 
@@ -95,142 +98,151 @@ impl Agent {
             if self.session.is_empty() || self.random.once_in(12) {
                 self.session = format!("session-{:016x}", self.random.bits());
             }
-            let fate = self.fate();
-            let plan = self.plan(fate);
+            let scenario = self.scenario();
+            let plan = self.plan(scenario);
             self.call(plan).await;
             let thinks = self.random.between(0, 500);
             tokio::time::sleep(Duration::from_millis(thinks)).await;
         }
     }
 
-    /// Every third is the next of the list, the others are as the dice say.
-    fn fate(&mut self) -> Fate {
+    /// The next scenario: every third is the next of the list, the others are random.
+    fn scenario(&mut self) -> Scenario {
         if self.random.once_in(3) {
-            self.next = (self.next + 1) % FATES.len();
-            return FATES[self.next].0;
+            self.next = (self.next + 1) % SCENARIOS.len();
+            return SCENARIOS[self.next].0;
         }
-        let mut at = self
-            .random
-            .between(0, FATES.iter().map(|(_, weight)| weight).sum::<u64>() - 1);
-        for (fate, weight) in FATES {
+        let mut at = self.random.between(
+            0,
+            SCENARIOS.iter().map(|(_, weight)| weight).sum::<u64>() - 1,
+        );
+        for (scenario, weight) in SCENARIOS {
             match at.checked_sub(*weight) {
                 Some(rest) => at = rest,
-                None => return *fate,
+                None => return *scenario,
             }
         }
-        Fate::Whole
+        Scenario::Complete
     }
 
-    fn plan(&mut self, fate: Fate) -> Plan {
+    fn plan(&mut self, scenario: Scenario) -> Plan {
         let random = &mut self.random;
         let id = format!("{:016x}{:016x}", random.bits(), random.bits() | 1);
-        let chat = fate.at_rogue().is_some()
-            || fate.recording().is_some()
+        let chat = scenario.rogue_behaviour().is_some()
+            || scenario.recording().is_some()
             || matches!(
-                fate,
-                Fate::Injected | Fate::Realtime | Fate::RealtimeLeft | Fate::Refused
+                scenario,
+                Scenario::Injected
+                    | Scenario::Realtime
+                    | Scenario::RealtimeLeft
+                    | Scenario::Refused
             );
-        let shape = match chat {
-            true => &SHAPES[0],
-            false => &SHAPES[random.between(0, SHAPES.len() as u64 - 1) as usize],
+        let endpoint = match chat {
+            true => &ENDPOINTS[0],
+            false => &ENDPOINTS[random.between(0, ENDPOINTS.len() as u64 - 1) as usize],
         };
-        let must_stream = chat || matches!(fate, Fate::Flood | Fate::ErrorEvent);
-        let (path, streamed) = match (shape.streamed, shape.whole) {
+        let must_stream = chat || matches!(scenario, Scenario::Flood | Scenario::ErrorEvent);
+        let (path, streamed) = match (endpoint.streamed, endpoint.whole) {
             (Some(path), Some(_)) if must_stream || !random.once_in(4) => (path, true),
             (_, Some(path)) => (path, false),
             (path, None) => (path.unwrap_or_default(), true),
         };
-        let words = match fate {
-            Fate::BigPrompt => random.between(50_000, 400_000),
+        let words = match scenario {
+            Scenario::BigPrompt => random.between(50_000, 400_000),
             _ => random.between(1, 300),
         };
         let text = "word ".repeat(words as usize);
-        let mut body = (shape.body)(&text);
+        let mut body = (endpoint.body)(&text);
         body["stream"] = json!(streamed);
-        if fate == Fate::Injected
+        if scenario == Scenario::Injected
             && let Some(fields) = body.as_object_mut()
         {
             fields.remove("stream_options");
         }
-        let prefix = match fate {
-            Fate::Injected => "/injected".to_owned(),
-            Fate::Refused => "/nobody".to_owned(),
-            Fate::Silent => "/silent".to_owned(),
-            _ => match fate.at_rogue() {
+        let prefix = match scenario {
+            Scenario::Injected => "/injected".to_owned(),
+            Scenario::Refused => "/closed".to_owned(),
+            Scenario::Silent => "/silent".to_owned(),
+            _ => match scenario.rogue_behaviour() {
                 Some(behaviour) => format!("/rogue/{behaviour}"),
                 None => random.of(&["/one", "/one", "/two"]).to_owned(),
             },
         };
-        let way = match (fate, random.between(0, 5)) {
-            (Fate::AgentResets, _) | (_, 0 | 1) => Way::New,
-            (_, 2) => Way::Http2,
-            _ => Way::StoredCall,
+        let connection = match (scenario, random.between(0, 5)) {
+            (Scenario::AgentResets, _) | (_, 0 | 1) => ConnectionUse::New,
+            (_, 2) => ConnectionUse::Http2,
+            _ => ConnectionUse::Reused,
         };
         Plan {
-            known: known(fate, shape, &text),
-            behaviour: behaviour(fate, random),
-            manner: manner(fate, random),
+            expected: expected(scenario, endpoint, &text),
+            behaviour: behaviour(scenario, random),
+            reading: reading(scenario, random),
             path: format!("{prefix}{path}"),
             body: body.to_string(),
             id,
-            fate,
-            shape,
-            way,
+            scenario,
+            endpoint,
+            connection,
         }
     }
 
     async fn call(&mut self, plan: Plan) {
-        let what = format!("{} over {:?}, {}", plan.path, plan.way, plan.behaviour);
-        let (done, why) = match plan.fate {
-            Fate::Realtime | Fate::RealtimeLeft => {
+        let what = format!(
+            "{} over {:?}, {}",
+            plan.path, plan.connection, plan.behaviour
+        );
+        let (received, why) = match plan.scenario {
+            Scenario::Realtime | Scenario::RealtimeLeft => {
                 realtime::converse(&self.shared, &plan, &self.session, &mut self.random).await
             }
-            Fate::Abandoned => (self.abandon(&plan).await, String::new()),
+            Scenario::Abandoned => (self.abandon(&plan).await, String::new()),
             _ => {
                 let answer = self.ask(&plan).await;
-                (self.done(&plan, &answer), answer.why)
+                (self.received(&plan, &answer), answer.why)
             }
         };
         if let Some(hung) = why.strip_prefix("nothing more") {
             let report = &self.shared.report;
             report.violation(format!("{}: nothing more{hung}: {what}", plan.id));
         }
-        self.shared.inbox.put(Over {
-            what: format!("{what}, {:?} {why}", done.ended),
+        self.shared.inbox.put(EndedCall {
+            what: format!("{what}, {:?} {why}", received.ended),
             id: plan.id,
-            done,
-            fate: plan.fate.name(),
-            shape: plan.shape.name,
+            received,
+            scenario: plan.scenario.name(),
+            endpoint: plan.endpoint.name,
             at: Instant::now(),
         });
     }
 
     async fn ask(&mut self, plan: &Plan) -> Answer {
         let request = self.request(plan);
-        let version = match plan.way {
-            Way::Http2 => Version::HTTP_2,
+        let version = match plan.connection {
+            ConnectionUse::Http2 => Version::HTTP_2,
             _ => Version::HTTP_11,
         };
-        let kept = match plan.way {
-            Way::StoredCall => self.http1.take(),
-            Way::Http2 => self.http2.take(),
-            Way::New => None,
+        let open = match plan.connection {
+            ConnectionUse::Reused => self.http1.take(),
+            ConnectionUse::Http2 => self.http2.take(),
+            ConnectionUse::New => None,
         };
-        let mut connection = match kept.filter(Connection::usable) {
+        let mut connection = match open.filter(Connection::usable) {
             Some(connection) => connection,
             None => {
-                let resets = plan.fate == Fate::AgentResets;
+                let resets = plan.scenario == Scenario::AgentResets;
                 match Connection::open(self.shared.proxy, version, resets).await {
                     Ok(connection) => connection,
                     Err(error) => return unreached(&error),
                 }
             }
         };
-        let answer = ask(&mut connection, request, plan.manner).await;
-        // Over HTTP/1 what is left in the middle, or broken, is of no further use.
-        match plan.way {
-            Way::StoredCall if answer.ended == Ended::Whole => self.http1 = Some(connection),
-            Way::Http2 => self.http2 = Some(connection),
+        let answer = ask(&mut connection, request, plan.reading).await;
+        // An HTTP/1.1 connection whose response was not read to its end cannot be used again.
+        match plan.connection {
+            ConnectionUse::Reused if answer.ended == CallEnd::Complete => {
+                self.http1 = Some(connection)
+            }
+            ConnectionUse::Http2 => self.http2 = Some(connection),
             _ => {}
         }
         answer
@@ -238,7 +250,7 @@ impl Agent {
 
     fn request(&self, plan: &Plan) -> Request<Full<Bytes>> {
         let mut request = Request::post(&plan.path);
-        if plan.way == Way::Http2 {
+        if plan.connection == ConnectionUse::Http2 {
             request = Request::post(format!("http://{}{}", self.shared.proxy, plan.path));
         } else {
             request = request.header("host", self.shared.proxy.to_string());
@@ -266,28 +278,31 @@ impl Agent {
             ("x-sim-id", plan.id.clone()),
             ("x-sim", plan.behaviour.clone()),
         ];
-        if let Some(recording) = plan.fate.recording() {
+        if let Some(recording) = plan.scenario.recording() {
             headers.push(("x-sim-body", recording.to_owned()));
         }
         headers
     }
 
-    fn done(&self, plan: &Plan, answer: &Answer) -> Done {
+    fn received(&self, plan: &Plan, answer: &Answer) -> ReceivedCall {
         let mut body = answer.body.clone();
-        let theirs = answer.head.as_ref().is_some_and(|head| !head.ours);
+        let theirs = answer.head.as_ref().is_some_and(|head| !head.from_proxy);
         if theirs && !body.is_empty() && self.shared.report.breaks("bytes") {
             let middle = body.len() / 2;
             body[middle] ^= 1;
         }
-        let (due, mismatch) = self.shared.book.with(&plan.id, |written| match plan.fate {
-            Fate::Injected => {
-                let due = without_usage(&written.bytes);
-                (Some(due.len() as u64), mismatch(&due, &body))
-            }
-            _ => (None, mismatch(&written.bytes, &body)),
-        });
-        Done {
-            known: plan.known.clone(),
+        let (due, mismatch) =
+            self.shared
+                .sent_calls
+                .with(&plan.id, |written| match plan.scenario {
+                    Scenario::Injected => {
+                        let due = without_usage(&written.bytes);
+                        (Some(due.len() as u64), mismatch(&due, &body))
+                    }
+                    _ => (None, mismatch(&written.bytes, &body)),
+                });
+        ReceivedCall {
+            expected: plan.expected.clone(),
             sent: plan.body.len() as u64,
             head: answer.head.clone(),
             received: body.len() as u64,
@@ -297,8 +312,8 @@ impl Agent {
         }
     }
 
-    /// Announces a body, sends half of it, and leaves.
-    async fn abandon(&mut self, plan: &Plan) -> Done {
+    /// Sends a head and half of the body, and disconnects.
+    async fn abandon(&mut self, plan: &Plan) -> ReceivedCall {
         let mut head = format!(
             "POST {} HTTP/1.1\r\nhost: soak\r\ncontent-length: {}\r\n",
             plan.path,
@@ -308,22 +323,22 @@ impl Agent {
             head += &format!("{name}: {value}\r\n");
         }
         let half = &plan.body[..plan.body.len() / 2];
-        let stay = Duration::from_millis(self.random.between(0, 200));
+        let wait = Duration::from_millis(self.random.between(0, 200));
         if let Ok(mut stream) = TcpStream::connect(self.shared.proxy).await {
             // Whether it got that far shows in the record.
             let _ = stream
                 .write_all(format!("{head}\r\n{half}").as_bytes())
                 .await;
-            let _ = tokio::time::timeout(stay, stream.read(&mut [0; 1024])).await;
+            let _ = tokio::time::timeout(wait, stream.read(&mut [0; 1024])).await;
         }
-        Done {
-            known: plan.known.clone(),
+        ReceivedCall {
+            expected: plan.expected.clone(),
             sent: half.len() as u64,
             head: None,
             received: 0,
             mismatch: None,
             due: None,
-            ended: Ended::Left,
+            ended: CallEnd::Cancelled,
         }
     }
 }
@@ -332,46 +347,50 @@ fn unreached(error: &std::io::Error) -> Answer {
     Answer {
         head: None,
         body: Vec::new(),
-        ended: Ended::Broken,
+        ended: CallEnd::Truncated,
         why: format!("no connection to the proxy: {error}"),
     }
 }
 
-fn known(fate: Fate, shape: &Shape, text: &str) -> Known {
-    let fixed = |outcome, name: &str| Known::Fixed {
+fn expected(scenario: Scenario, endpoint: &Endpoint, text: &str) -> Expected {
+    let fixed = |outcome, name: &str| Expected::Fixed {
         outcome,
         output: tokens_of(name),
     };
-    match fate {
-        Fate::Realtime | Fate::RealtimeLeft => Known::Realtime,
-        Fate::Garbage | Fate::HangUp | Fate::Short => {
-            fixed(Outcome::UpstreamReset, fate.at_rogue().unwrap_or_default())
-        }
-        Fate::Interim | Fate::Bare => fixed(Outcome::Complete, fate.at_rogue().unwrap_or_default()),
-        Fate::Silent => fixed(Outcome::Timeout, ""),
-        Fate::Refused => fixed(Outcome::Unreachable, ""),
-        Fate::InvalidText | Fate::BrokenGzip | Fate::Trickle | Fate::GiantEvent => {
-            fixed(Outcome::Complete, fate.recording().unwrap_or_default())
+    match scenario {
+        Scenario::Realtime | Scenario::RealtimeLeft => Expected::Realtime,
+        Scenario::Garbage | Scenario::HangUp | Scenario::Short => fixed(
+            Outcome::UpstreamReset,
+            scenario.rogue_behaviour().unwrap_or_default(),
+        ),
+        Scenario::Interim | Scenario::Bare => fixed(
+            Outcome::Complete,
+            scenario.rogue_behaviour().unwrap_or_default(),
+        ),
+        Scenario::Silent => fixed(Outcome::Timeout, ""),
+        Scenario::Refused => fixed(Outcome::Unreachable, ""),
+        Scenario::InvalidText | Scenario::BrokenGzip | Scenario::Trickle | Scenario::GiantEvent => {
+            fixed(Outcome::Complete, scenario.recording().unwrap_or_default())
         }
         // The simulator counts a token every four bytes.
-        _ if shape.vectors && shape.name != "rerank" => Known::Simulated {
+        _ if endpoint.vectors && endpoint.name != "rerank" => Expected::Simulated {
             input: Some((text.len() as u64).div_ceil(4)),
         },
-        _ => Known::Simulated { input: None },
+        _ => Expected::Simulated { input: None },
     }
 }
 
-/// How the simulated model behaves.
-fn behaviour(fate: Fate, random: &mut Random) -> String {
+/// The value of `x-sim`: how the simulated model behaves.
+fn behaviour(scenario: Scenario, random: &mut Random) -> String {
     let tokens = random.between(8, 140);
-    let mut settings = match fate {
-        Fate::Flood => format!(
+    let mut settings = match scenario {
+        Scenario::Flood => format!(
             "ttft=1ms,gap=0ms,tokens={},burst=16",
             random.between(2000, 5000)
         ),
-        Fate::Trickle => "ttft=1ms,gap=0ms,cut=1".to_owned(),
-        Fate::InvalidText => "ttft=1ms,gap=1ms,cut=random".to_owned(),
-        Fate::BrokenGzip | Fate::GiantEvent => "ttft=1ms,gap=1ms".to_owned(),
+        Scenario::Trickle => "ttft=1ms,gap=0ms,cut=1".to_owned(),
+        Scenario::InvalidText => "ttft=1ms,gap=1ms,cut=random".to_owned(),
+        Scenario::BrokenGzip | Scenario::GiantEvent => "ttft=1ms,gap=1ms".to_owned(),
         _ => format!(
             "ttft={}ms,gap=exp:{}ms,tokens={tokens},per_frame={}",
             random.between(1, 300),
@@ -379,14 +398,14 @@ fn behaviour(fate: Fate, random: &mut Random) -> String {
             random.between(1, 4)
         ),
     };
-    if fate.recording().is_some() {
+    if scenario.recording().is_some() {
         return settings;
     }
     let tools = random.of(&["", "", "", ",tool=12", ",tool=9x2"]);
     settings += tools;
     settings += random.of(&["", "", "", ",reasoning=20"]);
-    if fate != Fate::Injected {
-        // The proxy takes usage out of what it can read.
+    if scenario != Scenario::Injected {
+        // The proxy can remove usage only from what is not compressed.
         settings += random.of(&["", "", "", ",gzip"]);
     }
     settings += random.of(&[
@@ -402,21 +421,21 @@ fn behaviour(fate: Fate, random: &mut Random) -> String {
         ",head=50ms",
     ]);
     let at = random.between(1, tokens);
-    settings += &match fate {
-        Fate::ErrorEvent => format!(",error=@{at}"),
-        Fate::Reset => format!(",reset=@{at}"),
-        Fate::Close => format!(",close=@{at}"),
-        Fate::Status => format!(",status={}", random.of(&[400, 401, 429, 500, 503, 529])),
+    settings += &match scenario {
+        Scenario::ErrorEvent => format!(",error=@{at}"),
+        Scenario::Reset => format!(",reset=@{at}"),
+        Scenario::Close => format!(",close=@{at}"),
+        Scenario::Status => format!(",status={}", random.of(&[400, 401, 429, 500, 503, 529])),
         _ => String::new(),
     };
     settings
 }
 
-fn manner(fate: Fate, random: &mut Random) -> Manner {
-    let leaves = matches!(fate, Fate::Leaves | Fate::AgentResets);
-    Manner {
-        pause: match fate {
-            Fate::SlowReader => Duration::from_millis(random.between(10, 80)),
+fn reading(scenario: Scenario, random: &mut Random) -> ReadBehaviour {
+    let leaves = matches!(scenario, Scenario::Leaves | Scenario::AgentResets);
+    ReadBehaviour {
+        pause: match scenario {
+            Scenario::SlowReader => Duration::from_millis(random.between(10, 80)),
             _ => Duration::ZERO,
         },
         leaves: leaves.then(|| Duration::from_millis(random.between(0, 1200))),

@@ -1,10 +1,11 @@
-//! What must hold when the traffic is over: everything is back, every sum is right.
+//! Checks after the traffic: gauges are back at their idle values, counters equal the sums
+//! of the records, the ledger equals the call log.
 
-use crate::around::{ANSWERS, TOO_LATE};
+use crate::background::{API_RESPONSES, API_TIMEOUTS};
+use crate::otlp_receiver::OtlpReceiver;
 use crate::proxy::{self, Proxy, scrape, sum};
-use crate::records::{Brief, Records};
+use crate::records::{RecordSummary, Records};
 use crate::report::{LAGGED, Report};
-use crate::sink::Sink;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -12,11 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 
-/// Idle connections are kept for 2 s, and blocking threads for 10 s; a turn of an
-/// exporter that was refused is over then, too.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Longer than idle connections (2 s) and blocking threads (10 s) live, and than an
+/// exporter retries.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Gauges that are 0 when nothing is under way.
+/// Gauges that are 0 when the proxy is idle.
 const GAUGES: &[&str] = &[
     "tokengauge_streams_in_flight",
     "tokengauge_streams_stalled",
@@ -24,36 +25,36 @@ const GAUGES: &[&str] = &[
     "tokengauge_event_listeners",
 ];
 
-/// Waits until the proxy is at rest: back to `before`, or without one until its figures
-/// have stayed the same for longer than anything idle is kept.
-pub async fn reached(
+/// Waits until the proxy is idle: until its gauges are at `before` again or, without it,
+/// until they have not changed for longer than idle resources are kept. Returns the gauges.
+pub async fn wait_until_idle(
     proxy: &Proxy,
     before: Option<&BTreeMap<String, f64>>,
 ) -> anyhow::Result<BTreeMap<String, f64>> {
-    let end = Instant::now() + PATIENCE;
-    let (mut figures, mut since) = (look(proxy).await?, Instant::now());
+    let end = Instant::now() + TIMEOUT;
+    let (mut figures, mut since) = (idle_gauges(proxy).await?, Instant::now());
     while Instant::now() < end {
-        let rested = match before {
-            Some(before) => crate::judge::not_back(before, &figures).is_empty(),
+        let idle = match before {
+            Some(before) => crate::verify::not_restored(before, &figures).is_empty(),
             None => since.elapsed() > Duration::from_secs(12),
         };
-        if rested {
+        if idle {
             break;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let now = look(proxy).await?;
+        let now = idle_gauges(proxy).await?;
         if now != figures {
             (figures, since) = (now, Instant::now());
         }
     }
-    if before.is_some_and(|before| !crate::judge::not_back(before, &figures).is_empty()) {
+    if before.is_some_and(|before| !crate::verify::not_restored(before, &figures).is_empty()) {
         let open = proxy::descriptors(proxy.id());
         println!("open in the proxy: {open:#?}");
     }
     Ok(figures)
 }
 
-async fn look(proxy: &Proxy) -> anyhow::Result<BTreeMap<String, f64>> {
+async fn idle_gauges(proxy: &Proxy) -> anyhow::Result<BTreeMap<String, f64>> {
     let series = scrape(proxy.admin).await?;
     let mut figures = BTreeMap::new();
     for gauge in GAUGES {
@@ -70,48 +71,48 @@ async fn look(proxy: &Proxy) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(figures)
 }
 
-/// The proxy's own sums are those of the records.
+/// Compares the proxy's counters with the sums of the records.
 pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyhow::Result<()> {
     let series = scrape(proxy.admin).await?;
-    let many = records.briefs.len() as f64;
+    let many = records.summaries.len() as f64;
     for metric in [
         "tokengauge_requests_total",
         "tokengauge_ledger_records_total",
     ] {
-        let told = sum(&series, metric, &[]);
-        if told != many {
+        let value = sum(&series, metric, &[]);
+        if value != many {
             report.violation(format!(
-                "{metric} is {told}, and the call log has {many} records"
+                "{metric} is {value}, and the call log has {many} records"
             ));
         }
     }
     let labels = ["direction=\"output\"", "source=\"counted\""];
-    let told = sum(&series, "tokengauge_tokens_total", &labels);
+    let counted = sum(&series, "tokengauge_tokens_total", &labels);
     let lagged = report.counted(LAGGED);
     if lagged * 100 > report.calls() {
         report.violation(format!(
             "{lagged} calls were not measured in time, more than 1 in 100"
         ));
     }
-    // What lagged or broke was counted until then, and its record says nothing. A token has
-    // a byte at least.
+    // Tokens of calls that lagged or could not be parsed were counted up to that point, but
+    // are not in their records. A token has at least a byte.
     let most = match lagged {
         0 => (records.output + records.unreadable) as f64,
         _ => f64::INFINITY,
     };
-    if !(records.output as f64..=most).contains(&told) {
+    if !(records.output as f64..=most).contains(&counted) {
         let output = records.output;
         report.violation(format!(
-            "tokengauge_tokens_total has {told} counted output tokens, the records have {output}"
+            "tokengauge_tokens_total has {counted} counted output tokens, the records have {output}"
         ));
     }
     for record in records.unclaimed() {
         report.violation(format!("a record of no call: {record:?}"));
     }
-    let (late, answered) = (report.counted(TOO_LATE), report.counted(ANSWERS));
+    let (late, answered) = (report.counted(API_TIMEOUTS), report.counted(API_RESPONSES));
     if late * 20 > answered {
         report.violation(format!(
-            "{late} questions to the API ran out of time, {answered} did not"
+            "{late} requests to the API timed out, {answered} did not"
         ));
     }
     for (result, kind) in [
@@ -119,40 +120,41 @@ pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyh
         ("refused", "wrong configurations"),
     ] {
         let label = format!("result=\"{result}\"");
-        let told = sum(&series, "tokengauge_config_reloads_total", &[&label]);
+        let reloads = sum(&series, "tokengauge_config_reloads_total", &[&label]);
         let written = report.counted(kind);
         // The last may have come too late to be found.
-        if told + 1.0 < written as f64 {
+        if reloads + 1.0 < written as f64 {
             report.violation(format!(
-                "{told} configurations were {result} of {written} {kind}"
+                "{reloads} configurations were {result} of {written} {kind}"
             ));
         }
     }
     Ok(())
 }
 
-/// The receiver got what it was well for, and was asked in every mood.
-pub fn sink(sink: &Sink, report: &Report) {
-    let asked = sink
-        .asked
+/// The OTLP receiver got requests in every mode, and items of every signal.
+pub fn otlp(receiver: &OtlpReceiver, report: &Report) {
+    let requests = receiver
+        .requests
         .each_ref()
-        .map(|asked| asked.load(Ordering::Relaxed));
-    let got = [&sink.spans, &sink.logs, &sink.metrics].map(|got| got.load(Ordering::Relaxed));
+        .map(|requests| requests.load(Ordering::Relaxed));
+    let items = [&receiver.spans, &receiver.logs, &receiver.metrics]
+        .map(|items| items.load(Ordering::Relaxed));
     println!(
-        "OTLP: asked when well, slow, refusing, away: {asked:?}; spans, logs, metrics got: {got:?}"
+        "OTLP requests when healthy, slow, unavailable, closed: {requests:?}; spans, logs, metrics received: {items:?}"
     );
-    if asked.contains(&0) || got.contains(&0) {
+    if requests.contains(&0) || items.contains(&0) {
         report.violation(format!(
-            "the OTLP receiver missed something: {asked:?}, {got:?}"
+            "the OTLP receiver missed something: {requests:?}, {items:?}"
         ));
     }
-    let unreadable = sink.unreadable.load(Ordering::Relaxed);
+    let unreadable = receiver.unreadable.load(Ordering::Relaxed);
     if unreadable > 0 {
         report.violation(format!("{unreadable} OTLP messages could not be read"));
     }
 }
 
-/// The ledger has every record of the call log once, with the same figures.
+/// The ledger has every record of the call log exactly once, with the same figures.
 pub fn ledger(
     folder: &Path,
     begin: SystemTime,
@@ -168,28 +170,33 @@ pub fn ledger(
         .arg(&exported)
         .output()?;
     anyhow::ensure!(export.status.success(), "the ledger's export: {export:?}");
-    let mut kept = std::collections::HashMap::new();
+    let mut stored = std::collections::HashMap::new();
     for line in std::fs::read_to_string(&exported)?.lines() {
         let record: CallRecord = serde_json::from_str(line)?;
-        if kept.insert(record.id.clone(), Brief::of(&record)).is_some() {
+        if stored
+            .insert(record.id.clone(), RecordSummary::of(&record))
+            .is_some()
+        {
             report.violation(format!("record {} is in the ledger twice", record.id));
         }
     }
-    for (id, brief) in &records.briefs {
-        match kept.remove(id) {
-            Some(kept) if kept == *brief => {}
-            Some(kept) => report.violation(format!(
-                "record {id} is {kept:?} in the ledger and {brief:?} in the call log"
+    for (id, summary) in &records.summaries {
+        match stored.remove(id) {
+            Some(stored) if stored == *summary => {}
+            Some(stored) => report.violation(format!(
+                "record {id} is {stored:?} in the ledger and {summary:?} in the call log"
             )),
-            None => report.violation(format!("record {id} is not in the ledger: {brief:?}")),
+            None => report.violation(format!("record {id} is not in the ledger: {summary:?}")),
         }
     }
-    for id in kept.keys() {
-        report.violation(format!("record {id} is in the ledger alone"));
+    for id in stored.keys() {
+        report.violation(format!(
+            "record {id} is in the ledger but not in the call log"
+        ));
     }
     println!(
         "ledger: {} records, each as in the call log",
-        records.briefs.len()
+        records.summaries.len()
     );
     Ok(())
 }

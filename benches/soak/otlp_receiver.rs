@@ -1,4 +1,4 @@
-//! A receiver of OTLP with moods: well, slow, refusing, away.
+//! An OTLP receiver that is healthy, slow, unavailable and closed in turn.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -17,72 +17,77 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// How it feels.
+/// How the receiver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
-    Well,
+pub enum ReceiverMode {
+    Healthy,
     /// Answers after the exporters' time limit.
     Slow,
     /// 503 with `retry-after`.
-    Refusing,
-    /// Closes what it accepts.
-    Away,
+    Unavailable,
+    /// Closes every connection that it accepts.
+    Closed,
 }
 
-const MOODS: [Mood; 4] = [Mood::Well, Mood::Slow, Mood::Refusing, Mood::Away];
+const MODES: [ReceiverMode; 4] = [
+    ReceiverMode::Healthy,
+    ReceiverMode::Slow,
+    ReceiverMode::Unavailable,
+    ReceiverMode::Closed,
+];
 
-/// The receiver, and what it got.
+/// The receiver, and how much it received.
 #[derive(Default)]
-pub struct Sink {
-    mood: AtomicU8,
-    /// Requests, by mood.
-    pub asked: [AtomicU64; 4],
+pub struct OtlpReceiver {
+    mode: AtomicU8,
+    /// Requests, by mode; for `Closed`, connections.
+    pub requests: [AtomicU64; 4],
     pub spans: AtomicU64,
     pub logs: AtomicU64,
     pub metrics: AtomicU64,
-    /// Messages that are none.
+    /// Bodies that are not the OTLP message of their path.
     pub unreadable: AtomicU64,
 }
 
-impl Sink {
-    pub async fn start() -> anyhow::Result<(Arc<Sink>, SocketAddr)> {
+impl OtlpReceiver {
+    pub async fn start() -> anyhow::Result<(Arc<OtlpReceiver>, SocketAddr)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let sink = Arc::new(Sink::default());
-        let accepting = Arc::clone(&sink);
+        let receiver = Arc::new(OtlpReceiver::default());
+        let accepting = Arc::clone(&receiver);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(Arc::clone(&accepting).serve(stream));
             }
         });
-        Ok((sink, address))
+        Ok((receiver, address))
     }
 
-    pub fn feel(&self, mood: Mood) {
-        self.mood.store(mood as u8, Ordering::Relaxed);
+    pub fn set_mode(&self, mode: ReceiverMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Another mood every few seconds, for ever.
-    pub async fn live(self: Arc<Self>, every: Duration) {
+    /// Changes to the next mode after each `every`, without end.
+    pub async fn cycle_modes(self: Arc<Self>, every: Duration) {
         loop {
-            for mood in MOODS {
-                self.feel(mood);
+            for mode in MODES {
+                self.set_mode(mode);
                 tokio::time::sleep(every).await;
             }
         }
     }
 
-    fn mood(&self) -> Mood {
-        MOODS[usize::from(self.mood.load(Ordering::Relaxed))]
+    fn mode(&self) -> ReceiverMode {
+        MODES[usize::from(self.mode.load(Ordering::Relaxed))]
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream) {
-        if self.mood() == Mood::Away {
-            self.asked[Mood::Away as usize].fetch_add(1, Ordering::Relaxed);
+        if self.mode() == ReceiverMode::Closed {
+            self.requests[ReceiverMode::Closed as usize].fetch_add(1, Ordering::Relaxed);
             return;
         }
         let answer = service_fn(|request| self.answer(request));
-        // An exporter that lost patience has gone.
+        // An exporter that timed out has closed the connection.
         let _ = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), answer)
             .await;
@@ -92,8 +97,8 @@ impl Sink {
         &self,
         request: Request<Incoming>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
-        let mood = self.mood();
-        self.asked[mood as usize].fetch_add(1, Ordering::Relaxed);
+        let mode = self.mode();
+        self.requests[mode as usize].fetch_add(1, Ordering::Relaxed);
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await;
         let body = body.map(|body| body.to_bytes()).unwrap_or_default();
@@ -103,10 +108,10 @@ impl Sink {
             "content-type",
             http::HeaderValue::from_static("application/x-protobuf"),
         );
-        match mood {
-            Mood::Well => self.take(&path, body),
-            Mood::Slow => tokio::time::sleep(Duration::from_millis(2500)).await,
-            Mood::Refusing | Mood::Away => {
+        match mode {
+            ReceiverMode::Healthy => self.count(&path, body),
+            ReceiverMode::Slow => tokio::time::sleep(Duration::from_millis(2500)).await,
+            ReceiverMode::Unavailable | ReceiverMode::Closed => {
                 headers.insert("retry-after", http::HeaderValue::from_static("1"));
                 *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
             }
@@ -114,7 +119,7 @@ impl Sink {
         Ok(response)
     }
 
-    fn take(&self, path: &str, body: Bytes) {
+    fn count(&self, path: &str, body: Bytes) {
         let (counter, items) = match path {
             "/v1/traces" => (&self.spans, spans(body)),
             "/v1/logs" => (&self.logs, logs(body)),

@@ -1,18 +1,21 @@
-//! The kinds of calls: every dialect, and everything that becomes of a call.
+//! What calls are made: the endpoint of each dialect, and scenarios, which are mostly faults.
 
 use serde_json::{Value, json};
 
-/// A way to ask, and where.
-pub struct Shape {
+/// An endpoint of a dialect, and the request body for it.
+pub struct Endpoint {
     pub name: &'static str,
+    /// The path for a streamed response; `None` where it does not stream.
     pub streamed: Option<&'static str>,
+    /// The path for a response that is not streamed.
     pub whole: Option<&'static str>,
+    /// The request body, from the prompt.
     pub body: fn(&str) -> Value,
-    /// Where vectors or an order are asked for: texts that the provider counts.
+    /// Whether it is for embeddings or reranking: only the provider's input count is checked.
     pub vectors: bool,
 }
 
-const fn shape(name: &'static str, path: &'static str, body: fn(&str) -> Value) -> Shape {
+const fn endpoint(name: &'static str, path: &'static str, body: fn(&str) -> Value) -> Endpoint {
     two(name, path, path, body)
 }
 
@@ -21,8 +24,8 @@ const fn two(
     streamed: &'static str,
     whole: &'static str,
     body: fn(&str) -> Value,
-) -> Shape {
-    Shape {
+) -> Endpoint {
+    Endpoint {
         name,
         streamed: Some(streamed),
         whole: Some(whole),
@@ -31,8 +34,8 @@ const fn two(
     }
 }
 
-const fn vectors(name: &'static str, path: &'static str, body: fn(&str) -> Value) -> Shape {
-    Shape {
+const fn vectors(name: &'static str, path: &'static str, body: fn(&str) -> Value) -> Endpoint {
+    Endpoint {
         name,
         streamed: None,
         whole: Some(path),
@@ -46,7 +49,7 @@ fn messages(model: &str, text: &str) -> Value {
     json!({"model": model, "messages": [{"role": "user", "content": text}], "tools": tools})
 }
 
-fn asking(mut body: Value) -> Value {
+fn with_usage(mut body: Value) -> Value {
     body["stream_options"] = json!({"include_usage": true});
     body
 }
@@ -55,23 +58,23 @@ fn prompt(text: &str) -> Value {
     json!({"prompt": text, "max_tokens": 500})
 }
 
-/// The first is what the kinds of trouble speak that are of one dialect.
-pub const SHAPES: &[Shape] = &[
-    shape("openai_chat", "/v1/chat/completions", |text| {
-        asking(messages("gpt-soak", text))
+/// The first is used by all scenarios that are of one dialect.
+pub const ENDPOINTS: &[Endpoint] = &[
+    endpoint("openai_chat", "/v1/chat/completions", |text| {
+        with_usage(messages("gpt-soak", text))
     }),
-    shape("mistral", "/v1/chat/completions", |text| {
+    endpoint("mistral", "/v1/chat/completions", |text| {
         messages("magistral-1", text)
     }),
-    shape("openai_completions", "/v1/completions", |text| {
-        asking(json!({"model": "babbage-soak", "prompt": text}))
+    endpoint("openai_completions", "/v1/completions", |text| {
+        with_usage(json!({"model": "babbage-soak", "prompt": text}))
     }),
-    shape(
+    endpoint(
         "openai_responses",
         "/v1/responses",
         |text| json!({"model": "gpt-soak", "input": text}),
     ),
-    shape(
+    endpoint(
         "anthropic",
         "/v1/messages",
         |text| json!({"model": "claude-soak", "max_tokens": 900, "messages": [{"role": "user", "content": text}]}),
@@ -118,22 +121,22 @@ pub const SHAPES: &[Shape] = &[
         "/model/meta.llama-1/invoke",
         prompt,
     ),
-    shape(
+    endpoint(
         "ollama_chat",
         "/api/chat",
         |text| json!({"model": "llama-soak", "messages": [{"role": "user", "content": text}]}),
     ),
-    shape(
+    endpoint(
         "ollama_generate",
         "/api/generate",
         |text| json!({"model": "llama-soak", "prompt": text}),
     ),
-    shape(
+    endpoint(
         "cohere_v1",
         "/v1/chat",
         |text| json!({"model": "command-soak", "message": text}),
     ),
-    shape("cohere_v2", "/v2/chat", |text| {
+    endpoint("cohere_v2", "/v2/chat", |text| {
         messages("command-soak", text)
     }),
     two(
@@ -168,22 +171,22 @@ fn contents(text: &str) -> Value {
     json!({"contents": [{"role": "user", "parts": [{"text": text}]}]})
 }
 
-/// What becomes of a call.
+/// How a call goes: mostly which side fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fate {
-    /// It is answered.
-    Whole,
+pub enum Scenario {
+    /// Nothing fails.
+    Complete,
     /// The agent reads slowly.
     SlowReader,
     /// The prompt has up to 2 MB.
     BigPrompt,
-    /// Thousands of tokens at once.
+    /// Thousands of tokens without pauses.
     Flood,
-    /// The proxy asks for usage, and takes it out again.
+    /// The proxy requests usage for the agent, and removes it from the response.
     Injected,
     /// A Realtime session of several turns.
     Realtime,
-    /// A Realtime session that the agent leaves in a turn.
+    /// A Realtime session that the agent closes within a turn.
     RealtimeLeft,
     /// An error inside a 200.
     ErrorEvent,
@@ -193,11 +196,11 @@ pub enum Fate {
     Close,
     /// A status of 400 and above.
     Status,
-    /// The agent leaves, at any time.
+    /// The agent closes its connection, at any time.
     Leaves,
     /// The agent resets its connection, at any time.
     AgentResets,
-    /// The agent leaves in the middle of its request.
+    /// The agent closes its connection in the middle of its request.
     Abandoned,
     /// Bytes that are no UTF-8.
     InvalidText,
@@ -207,11 +210,11 @@ pub enum Fate {
     Trickle,
     /// One event of a megabyte.
     GiantEvent,
-    /// What is not HTTP comes back.
+    /// The upstream sends what is not HTTP.
     Garbage,
-    /// The upstream hangs up before it answers.
+    /// The upstream closes the connection before it answers.
     HangUp,
-    /// Fewer bytes than the length says.
+    /// Fewer bytes than `content-length` says.
     Short,
     /// Interim responses before the answer.
     Interim,
@@ -219,91 +222,91 @@ pub enum Fate {
     Bare,
     /// The upstream never answers.
     Silent,
-    /// Nobody listens there.
+    /// The upstream's port is closed.
     Refused,
 }
 
-/// How often each comes, in a hundred and something.
-pub const FATES: &[(Fate, u64)] = &[
-    (Fate::Whole, 100),
-    (Fate::SlowReader, 6),
-    (Fate::BigPrompt, 4),
-    (Fate::Flood, 3),
-    (Fate::Injected, 8),
-    (Fate::Realtime, 6),
-    (Fate::RealtimeLeft, 3),
-    (Fate::ErrorEvent, 10),
-    (Fate::Reset, 10),
-    (Fate::Close, 8),
-    (Fate::Status, 10),
-    (Fate::Leaves, 12),
-    (Fate::AgentResets, 8),
-    (Fate::Abandoned, 4),
-    (Fate::InvalidText, 3),
-    (Fate::BrokenGzip, 3),
-    (Fate::Trickle, 3),
-    (Fate::GiantEvent, 3),
-    (Fate::Garbage, 3),
-    (Fate::HangUp, 3),
-    (Fate::Short, 3),
-    (Fate::Interim, 3),
-    (Fate::Bare, 3),
-    (Fate::Silent, 3),
-    (Fate::Refused, 3),
+/// The scenarios with their weights.
+pub const SCENARIOS: &[(Scenario, u64)] = &[
+    (Scenario::Complete, 100),
+    (Scenario::SlowReader, 6),
+    (Scenario::BigPrompt, 4),
+    (Scenario::Flood, 3),
+    (Scenario::Injected, 8),
+    (Scenario::Realtime, 6),
+    (Scenario::RealtimeLeft, 3),
+    (Scenario::ErrorEvent, 10),
+    (Scenario::Reset, 10),
+    (Scenario::Close, 8),
+    (Scenario::Status, 10),
+    (Scenario::Leaves, 12),
+    (Scenario::AgentResets, 8),
+    (Scenario::Abandoned, 4),
+    (Scenario::InvalidText, 3),
+    (Scenario::BrokenGzip, 3),
+    (Scenario::Trickle, 3),
+    (Scenario::GiantEvent, 3),
+    (Scenario::Garbage, 3),
+    (Scenario::HangUp, 3),
+    (Scenario::Short, 3),
+    (Scenario::Interim, 3),
+    (Scenario::Bare, 3),
+    (Scenario::Silent, 3),
+    (Scenario::Refused, 3),
 ];
 
-impl Fate {
-    /// The words for it in tables.
+impl Scenario {
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Fate::Whole => "answered",
-            Fate::SlowReader => "agent reads slowly",
-            Fate::BigPrompt => "prompt of up to 2 MB",
-            Fate::Flood => "thousands of tokens at once",
-            Fate::Injected => "usage asked for by the proxy",
-            Fate::Realtime => "realtime session",
-            Fate::RealtimeLeft => "realtime, agent leaves",
-            Fate::ErrorEvent => "error event",
-            Fate::Reset => "upstream resets",
-            Fate::Close => "upstream closes in mid-stream",
-            Fate::Status => "status of 400 and above",
-            Fate::Leaves => "agent leaves",
-            Fate::AgentResets => "agent resets",
-            Fate::Abandoned => "agent leaves while it asks",
-            Fate::InvalidText => "bytes that are no UTF-8",
-            Fate::BrokenGzip => "broken gzip",
-            Fate::Trickle => "a byte a frame",
-            Fate::GiantEvent => "an event of a megabyte",
-            Fate::Garbage => "what is not HTTP",
-            Fate::HangUp => "upstream hangs up",
-            Fate::Short => "fewer bytes than announced",
-            Fate::Interim => "interim responses",
-            Fate::Bare => "body without length",
-            Fate::Silent => "upstream never answers",
-            Fate::Refused => "nobody listens",
+            Scenario::Complete => "answered",
+            Scenario::SlowReader => "agent reads slowly",
+            Scenario::BigPrompt => "prompt of up to 2 MB",
+            Scenario::Flood => "thousands of tokens at once",
+            Scenario::Injected => "usage asked for by the proxy",
+            Scenario::Realtime => "realtime session",
+            Scenario::RealtimeLeft => "realtime, agent leaves",
+            Scenario::ErrorEvent => "error event",
+            Scenario::Reset => "upstream resets",
+            Scenario::Close => "upstream closes in mid-stream",
+            Scenario::Status => "status of 400 and above",
+            Scenario::Leaves => "agent leaves",
+            Scenario::AgentResets => "agent resets",
+            Scenario::Abandoned => "agent leaves while it asks",
+            Scenario::InvalidText => "bytes that are no UTF-8",
+            Scenario::BrokenGzip => "broken gzip",
+            Scenario::Trickle => "a byte a frame",
+            Scenario::GiantEvent => "an event of a megabyte",
+            Scenario::Garbage => "what is not HTTP",
+            Scenario::HangUp => "upstream hangs up",
+            Scenario::Short => "fewer bytes than announced",
+            Scenario::Interim => "interim responses",
+            Scenario::Bare => "body without length",
+            Scenario::Silent => "upstream never answers",
+            Scenario::Refused => "connection refused",
         }
     }
 
-    /// The first part of the path at the rogue, for those that go there.
-    pub fn at_rogue(self) -> Option<&'static str> {
+    /// The first segment of the path at the rogue backend, for scenarios that use it.
+    pub fn rogue_behaviour(self) -> Option<&'static str> {
         Some(match self {
-            Fate::Garbage => "garbage",
-            Fate::HangUp => "hang-up",
-            Fate::Short => "short",
-            Fate::Interim => "interim",
-            Fate::Bare => "bare",
-            Fate::Silent => "silent",
+            Scenario::Garbage => "garbage",
+            Scenario::HangUp => "hang-up",
+            Scenario::Short => "short",
+            Scenario::Interim => "interim",
+            Scenario::Bare => "bare",
+            Scenario::Silent => "silent",
             _ => return None,
         })
     }
 
-    /// The recording that is served, for those that are one.
+    /// The recorded body that the simulator serves, for scenarios that need one.
     pub fn recording(self) -> Option<&'static str> {
         Some(match self {
-            Fate::InvalidText => "invalid-text",
-            Fate::BrokenGzip => "broken-gzip",
-            Fate::Trickle => "trickle",
-            Fate::GiantEvent => "giant-event",
+            Scenario::InvalidText => "invalid-text",
+            Scenario::BrokenGzip => "broken-gzip",
+            Scenario::Trickle => "trickle",
+            Scenario::GiantEvent => "giant-event",
             _ => return None,
         })
     }

@@ -1,5 +1,5 @@
-//! Everything that goes on beside the calls: Prometheus scrapes, people look at the API,
-//! the configuration changes, somebody opens connections and says nothing.
+//! Load other than the calls: Prometheus scrapes, requests to the API and its event
+//! stream, configuration reloads, and slow connections.
 
 use crate::backend::Backend;
 use crate::proxy::{self, Proxy, configuration};
@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Where people look.
-const PATHS: &[&str] = &[
+/// Paths of the admin API that are requested at random.
+const API_PATHS: &[&str] = &[
     "/api/v1/calls?limit=50",
     "/api/v1/calls?since=1m&outcome=complete&limit=100",
     "/api/v1/sessions?since=1h&sort=cost&limit=20",
@@ -30,14 +30,14 @@ const PATHS: &[&str] = &[
     "/",
 ];
 
-/// What the API answered.
-pub const ANSWERS: &str = "API answers";
-/// What it gave up on.
-pub const TOO_LATE: &str = "API questions out of time";
+/// Counts responses of the API with status 200.
+pub const API_RESPONSES: &str = "API answers";
+/// Counts requests that the API ended with 503 at its time limit.
+pub const API_TIMEOUTS: &str = "API timeouts";
 
-/// Counters that say the proxy lost or broke something: none may move. The limits that
-/// they stand for are far from what this traffic needs.
-pub const NEVER: &[(&str, &[&str])] = &[
+/// Counters of losses, panics and refusals, which must stay 0: the limits behind them are
+/// far above what this traffic needs.
+pub const ZERO_COUNTERS: &[(&str, &[&str])] = &[
     ("tokengauge_meter_panics_total", &[]),
     ("tokengauge_observer_panics_total", &[]),
     ("tokengauge_meter_dropped_calls_total", &[]),
@@ -53,12 +53,12 @@ pub const NEVER: &[(&str, &[&str])] = &[
 ];
 
 /// Scrapes every five seconds, as Prometheus does.
-pub async fn scrapes(admin: SocketAddr, report: Arc<Report>) {
+pub async fn scrape_metrics(admin: SocketAddr, report: Arc<Report>) {
     loop {
         match proxy::scrape(admin).await {
             Ok(series) => {
                 report.count("scrapes");
-                for (metric, labels) in NEVER {
+                for (metric, labels) in ZERO_COUNTERS {
                     let value = proxy::sum(&series, metric, labels);
                     if value > 0.0 {
                         report.once(&format!("{metric} {labels:?} is {value}"));
@@ -71,43 +71,44 @@ pub async fn scrapes(admin: SocketAddr, report: Arc<Report>) {
     }
 }
 
-/// Asks the API for something every second or two.
-pub async fn looks(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
+/// Requests one of [`API_PATHS`] every second or two.
+pub async fn query_api(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
     loop {
-        let path = random.of(PATHS);
-        look(admin, path, &report).await;
+        let path = random.of(API_PATHS);
+        query(admin, path, &report).await;
         sleep(Duration::from_millis(random.between(500, 2500))).await;
     }
 }
 
-/// Asks for everything at once, so that whatever is opened for it is open.
-pub async fn look_everywhere(admin: SocketAddr, report: &Arc<Report>) {
-    let mut looks = tokio::task::JoinSet::new();
-    for path in PATHS.iter().chain(PATHS) {
+/// Requests every path twice at once, so that connections and files that are opened lazily
+/// are open before anything is compared.
+pub async fn query_all_endpoints(admin: SocketAddr, report: &Arc<Report>) {
+    let mut requests = tokio::task::JoinSet::new();
+    for path in API_PATHS.iter().chain(API_PATHS) {
         let report = Arc::clone(report);
-        looks.spawn(async move { look(admin, path, &report).await });
+        requests.spawn(async move { query(admin, path, &report).await });
     }
-    looks.join_all().await;
+    requests.join_all().await;
 }
 
-async fn look(admin: SocketAddr, path: &str, report: &Report) {
+async fn query(admin: SocketAddr, path: &str, report: &Report) {
     match proxy::ask(admin, path).await {
         Ok((200, body)) => {
             let json = path.starts_with("/api/");
             if json && serde_json::from_str::<serde::de::IgnoredAny>(&body).is_err() {
                 report.violation(format!("{path} is no JSON: {body:.200}"));
             }
-            report.count(ANSWERS);
+            report.count(API_RESPONSES);
         }
         // A busy machine may need longer than the limit of 5 s; one of many at most.
-        Ok((503, body)) if body.contains("took longer") => report.count(TOO_LATE),
+        Ok((503, body)) if body.contains("took longer") => report.count(API_TIMEOUTS),
         Ok((status, body)) => report.violation(format!("{path} answers {status}: {body:.200}")),
         Err(error) => report.violation(format!("{path}: {error:#}")),
     }
 }
 
-/// Listens to events for a while, leaves, and comes back.
-pub async fn listens(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
+/// Subscribes to the event stream for a while, disconnects, and subscribes again.
+pub async fn subscribe_events(admin: SocketAddr, mut random: Random, report: Arc<Report>) {
     loop {
         let stay = Duration::from_millis(random.between(500, 8000));
         let read = timeout(stay, async {
@@ -131,33 +132,40 @@ pub async fn listens(admin: SocketAddr, mut random: Random, report: Arc<Report>)
     }
 }
 
-/// Opens connections, sends half a request head or nothing, and waits to be thrown out.
-pub async fn says_nothing(proxy: SocketAddr, mut random: Random, report: Arc<Report>) {
+/// Opens connections, sends a part of a request head or nothing, and waits until the proxy
+/// closes them.
+pub async fn open_slow_connections(proxy: SocketAddr, mut random: Random, report: Arc<Report>) {
     loop {
         let half = "POST /one/v1/chat/completions HTTP/1.1\r\nhost: soak\r\nx-slow: ";
-        let said = &half[..random.between(0, half.len() as u64) as usize];
+        let part = &half[..random.between(0, half.len() as u64) as usize];
         // The limit on a head is 10 s.
-        let thrown_out = timeout(Duration::from_secs(40), async {
+        let closed = timeout(Duration::from_secs(40), async {
             let mut stream = TcpStream::connect(proxy).await?;
-            for byte in said.as_bytes() {
+            for byte in part.as_bytes() {
                 stream.write_all(&[*byte]).await?;
                 sleep(Duration::from_millis(100)).await;
             }
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).await
         });
-        match thrown_out.await {
+        match closed.await {
             Ok(_) => report.count("slow connections closed"),
             Err(_) => report.violation(format!(
-                "a connection that said {said:?} is open after 40 s"
+                "a connection that sent {part:?} is open after 40 s"
             )),
         }
         sleep(Duration::from_millis(random.between(100, 1500))).await;
     }
 }
 
-/// Changes the configuration: mostly to one that can be used, by signal or by file.
-pub async fn changes(proxy: &Proxy, backend: Backend, mut random: Random, report: Arc<Report>) {
+/// Writes a new configuration every few seconds, one in four of them invalid. Two of three
+/// are announced by SIGHUP; the proxy finds the others by watching the file.
+pub async fn reload_configuration(
+    proxy: &Proxy,
+    backend: Backend,
+    mut random: Random,
+    report: Arc<Report>,
+) {
     for generation in 1.. {
         sleep(Duration::from_millis(random.between(8_000, 14_000))).await;
         let file = proxy.folder.join("proxy.toml");
@@ -169,7 +177,7 @@ pub async fn changes(proxy: &Proxy, backend: Backend, mut random: Random, report
         if let Err(error) = std::fs::write(&file, text) {
             report.violation(format!("{}: {error}", file.display()));
         }
-        // What is not signalled is found within five seconds.
+        // The proxy looks at the file every five seconds.
         if generation % 3 != 0 {
             proxy.hang_up();
         }

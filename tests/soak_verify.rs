@@ -1,13 +1,16 @@
-//! The judge of the soak (`benches/soak`) refuses what it is there to refuse.
+//! The checks of the soak test (`benches/soak`) find what is wrong.
 
-#[path = "../benches/soak/judge.rs"]
+#[path = "../benches/soak/verify.rs"]
 #[allow(dead_code, missing_docs)]
-mod judge;
+mod verify;
 
-use judge::{Done, Ended, Head, Known, Written, memory, mismatch, not_back, slope, verify};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tokengauge::call::{CallRecord, Outcome};
+use verify::{
+    CallEnd, Expected, ReceivedCall, ReceivedHead, SentCall, memory, mismatch, not_restored, slope,
+    verify,
+};
 
 /// The record of a chat of 40 tokens that came in 30 bytes.
 fn record(changes: &[(&str, Value)]) -> CallRecord {
@@ -33,59 +36,60 @@ fn record(changes: &[(&str, Value)]) -> CallRecord {
     serde_json::from_value(record).expect("a record")
 }
 
-fn done() -> Done {
-    Done {
-        known: Known::Fixed {
+fn done() -> ReceivedCall {
+    ReceivedCall {
+        expected: Expected::Fixed {
             outcome: Outcome::Complete,
             output: Some(40),
         },
         sent: 10,
-        head: Some(Head {
+        head: Some(ReceivedHead {
             status: 200,
-            ..Head::default()
+            ..ReceivedHead::default()
         }),
         received: 30,
         mismatch: None,
         due: None,
-        ended: Ended::Whole,
+        ended: CallEnd::Complete,
     }
 }
 
-fn written() -> Written {
-    Written {
+fn written() -> SentCall {
+    SentCall {
         bytes: vec![b'x'; 30],
         begun: 1,
         truths: Vec::new(),
     }
 }
 
-fn wrong(done: &Done, written: &Written, records: &[CallRecord]) -> Vec<String> {
+fn wrong(done: &ReceivedCall, written: &SentCall, records: &[CallRecord]) -> Vec<String> {
     verify(done, written, records).0
 }
 
 #[test]
-fn a_call_in_which_all_agrees_is_right() {
+fn a_call_without_differences_passes() {
     let (wrong, tokens) = verify(&done(), &written(), &[record(&[])]);
     assert_eq!((wrong, tokens), (Vec::new(), 40));
 }
 
 #[test]
 fn one_byte_one_token_one_record_or_another_outcome_is_wrong() {
-    let told = |done: &Done, records: &[CallRecord]| wrong(done, &written(), records).len();
-    let flipped = Done {
+    let found =
+        |done: &ReceivedCall, records: &[CallRecord]| wrong(done, &written(), records).len();
+    let flipped = ReceivedCall {
         mismatch: Some(7),
         ..done()
     };
-    let short = Done {
+    let short = ReceivedCall {
         received: 29,
         ..done()
     };
-    let torn = Done {
-        ended: Ended::Broken,
+    let torn = ReceivedCall {
+        ended: CallEnd::Truncated,
         ..done()
     };
     for done in [flipped, short, torn] {
-        assert!(told(&done, &[record(&[])]) > 0, "{done:?}");
+        assert!(found(&done, &[record(&[])]) > 0, "{done:?}");
     }
     for change in [
         ("/tokens/normalised/output", json!(41)),
@@ -96,14 +100,14 @@ fn one_byte_one_token_one_record_or_another_outcome_is_wrong() {
         ("/bytes/request", json!(9)),
     ] {
         let records = [record(std::slice::from_ref(&change))];
-        assert!(told(&done(), &records) > 0, "{change:?}");
+        assert!(found(&done(), &records) > 0, "{change:?}");
     }
-    assert!(told(&done(), &[]) > 0, "no record");
+    assert!(found(&done(), &[]) > 0, "no record");
     assert!(
-        told(&done(), &[record(&[]), record(&[])]) > 0,
+        found(&done(), &[record(&[]), record(&[])]) > 0,
         "two records"
     );
-    let twice = Written {
+    let twice = SentCall {
         begun: 2,
         ..written()
     };
@@ -123,10 +127,10 @@ fn what_lagged_has_no_counts() {
 
 #[test]
 fn an_agent_that_left_before_the_head_may_have_no_record() {
-    let left = Done {
+    let left = ReceivedCall {
         head: None,
         received: 0,
-        ended: Ended::Left,
+        ended: CallEnd::Cancelled,
         ..done()
     };
     assert!(wrong(&left, &written(), &[]).is_empty());
@@ -141,19 +145,19 @@ fn tokens_of_a_torn_stream_are_those_in_the_bytes_that_went_through() {
         .concat()
         .into_bytes();
     let forwarded = event(" the").len() * 2 + 5;
-    let written = Written { bytes, ..written() };
-    let torn = Done {
-        known: Known::Fixed {
+    let written = SentCall { bytes, ..written() };
+    let torn = ReceivedCall {
+        expected: Expected::Fixed {
             outcome: Outcome::UpstreamReset,
             output: None,
         },
-        head: Some(Head {
+        head: Some(ReceivedHead {
             status: 200,
             content_type: Some("text/event-stream".to_owned()),
-            ..Head::default()
+            ..ReceivedHead::default()
         }),
         received: forwarded as u64,
-        ended: Ended::Broken,
+        ended: CallEnd::Truncated,
         ..done()
     };
     let with = |tokens: u64| {
@@ -191,13 +195,13 @@ fn a_slope_is_that_of_the_line_and_of_the_second_half() {
     );
     assert_eq!((memory.first, memory.most), (0.0, 3000.0));
     assert_eq!((memory.tenths[0], memory.tenths[9]), (250.0, 3000.0));
-    assert_eq!(judge::memory(&line[..6]), None);
+    assert_eq!(verify::memory(&line[..6]), None);
 }
 
 #[test]
-fn what_is_one_more_than_before_is_not_back() {
+fn a_gauge_one_higher_than_before_is_not_restored() {
     let figures = |files: f64| BTreeMap::from([("open files".to_owned(), files)]);
-    assert!(not_back(&figures(9.0), &figures(9.0)).is_empty());
-    assert!(not_back(&figures(9.0), &figures(8.0)).is_empty());
-    assert_eq!(not_back(&figures(9.0), &figures(10.0)).len(), 1);
+    assert!(not_restored(&figures(9.0), &figures(9.0)).is_empty());
+    assert!(not_restored(&figures(9.0), &figures(8.0)).is_empty());
+    assert_eq!(not_restored(&figures(9.0), &figures(10.0)).len(), 1);
 }

@@ -1,5 +1,5 @@
-//! What is judged, apart from how it is come by: `tests/soak_judge.rs` holds these
-//! functions against what they must refuse.
+//! Checks of what was observed, without any I/O, so that `tests/soak_verify.rs` can test
+//! that they find what is wrong.
 
 use std::collections::BTreeMap;
 use tokengauge::call::{CallRecord, Dialect, Event, Outcome, Segment, TpsUnavailable, Usage};
@@ -8,78 +8,81 @@ use tokengauge::wire::{Decoder, Limits, ResponseHead};
 
 /// How a call ended for its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum CallEnd {
     /// The body came to its end.
-    Whole,
-    /// It broke off.
-    Broken,
-    /// The agent left, or tore the connection.
-    Left,
+    Complete,
+    /// The response broke off.
+    Truncated,
+    /// The agent closed or reset the connection.
+    Cancelled,
 }
 
-/// What is known beforehand of a call's end.
+/// What is known beforehand of a call's outcome.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Known {
-    /// The simulator's truth says how it went.
+pub enum Expected {
+    /// The simulator's ground truth has the outcome.
     Simulated {
         /// The input tokens that a provider of vectors reports.
         input: Option<u64>,
     },
-    /// A body or a behaviour of our own.
+    /// A recorded body, or a behaviour of the rogue backend.
     Fixed {
         /// How the call ends.
         outcome: Outcome,
         /// Output tokens of its text.
         output: Option<u64>,
     },
-    /// A Realtime session: a record a turn.
+    /// A Realtime session, which has one record per turn.
     Realtime,
 }
 
 /// The response head, as far as it decides how the body is read.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct ReceivedHead {
     pub status: u16,
     pub content_type: Option<String>,
     pub encoding: Option<String>,
-    /// The proxy answered in the backend's place.
-    pub ours: bool,
+    /// The proxy answered instead of the backend.
+    pub from_proxy: bool,
 }
 
-/// What an agent had of its call.
+/// A call as its agent saw it.
 #[derive(Clone, Debug)]
-pub struct Done {
-    pub known: Known,
+pub struct ReceivedCall {
+    pub expected: Expected,
     /// Bytes of the request body.
     pub sent: u64,
-    /// `None` where the agent left before.
-    pub head: Option<Head>,
+    /// `None` where none came before the call ended.
+    pub head: Option<ReceivedHead>,
+    /// Bytes of the response body.
     pub received: u64,
-    /// The first byte that is not the backend's.
+    /// The offset of the first byte that differs from the backend's.
     pub mismatch: Option<u64>,
-    /// Bytes that the agent was to get, where that is not all that the backend wrote.
+    /// Bytes that the agent should receive, where the proxy removes some of the backend's.
     pub due: Option<u64>,
-    pub ended: Ended,
+    pub ended: CallEnd,
 }
 
-/// What the backend did for a call.
+/// A call as the backend saw it.
 #[derive(Clone, Debug, Default)]
-pub struct Written {
+pub struct SentCall {
+    /// The response body.
     pub bytes: Vec<u8>,
-    /// How often the call reached it; in Realtime the turns.
+    /// How often the call reached the backend; for Realtime the number of turns.
     pub begun: u32,
+    /// The simulator's ground truth, one per turn.
     pub truths: Vec<Truth>,
 }
 
-/// Where `received` departs from the beginning of `written`.
+/// The offset at which `received` differs from the beginning of `written`.
 pub fn mismatch(written: &[u8], received: &[u8]) -> Option<u64> {
     let same = written.iter().zip(received).take_while(|(a, b)| a == b);
     let same = same.count();
     (same < received.len()).then_some(same as u64)
 }
 
-/// What the agent gets of a stream whose usage the proxy asked for in its stead: all but
-/// the event that carries nothing else, and the member that says `null` in the others.
+/// A stream without the usage that the proxy requested for the agent: without the event
+/// that has only usage, and without `"usage":null` in the others.
 pub fn without_usage(written: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(written);
     let events = text.split_inclusive("\n\n");
@@ -88,34 +91,40 @@ pub fn without_usage(written: &[u8]) -> Vec<u8> {
     kept.collect::<String>().into_bytes()
 }
 
-impl Done {
-    /// How many records there must be: from, to.
-    pub fn records(&self, written: &Written) -> (usize, usize) {
+impl ReceivedCall {
+    /// The least and the greatest number of records that the call may have.
+    pub fn records(&self, written: &SentCall) -> (usize, usize) {
         let complete = |truth: &&Truth| truth.outcome == Ending::Complete;
-        match (&self.known, self.ended, &self.head) {
-            (Known::Realtime, Ended::Whole, _) => (written.begun as usize, written.begun as usize),
-            (Known::Realtime, ..) => {
-                // A turn that was under way when the agent left may not have got that far.
-                let told = written.truths.iter().filter(complete).count();
-                (told.saturating_sub(1), (written.begun as usize).max(1))
+        match (&self.expected, self.ended, &self.head) {
+            (Expected::Realtime, CallEnd::Complete, _) => {
+                (written.begun as usize, written.begun as usize)
             }
-            // Whoever leaves before the head may leave before the proxy has read the request.
-            (_, Ended::Left, None) => (0, 1),
+            (Expected::Realtime, ..) => {
+                // The turn that the agent left in may have no record.
+                let turns = written.truths.iter().filter(complete).count();
+                (turns.saturating_sub(1), (written.begun as usize).max(1))
+            }
+            // An agent that leaves before the head may leave before the proxy has read its request.
+            (_, CallEnd::Cancelled, None) => (0, 1),
             _ => (1, 1),
         }
     }
 
-    /// Whether the backend has said all it will say.
-    pub fn told(&self, written: &Written) -> bool {
-        match self.known {
-            Known::Fixed { .. } => true,
+    /// Whether the backend has reported the ground truth of every turn.
+    pub fn backend_finished(&self, written: &SentCall) -> bool {
+        match self.expected {
+            Expected::Fixed { .. } => true,
             _ => written.truths.len() == written.begun as usize,
         }
     }
 }
 
-/// Everything that is wrong with a call, and the tokens that were held against the truth.
-pub fn verify(done: &Done, written: &Written, records: &[CallRecord]) -> (Vec<String>, u64) {
+/// Everything that is wrong with a call, and how many tokens were checked.
+pub fn verify(
+    done: &ReceivedCall,
+    written: &SentCall,
+    records: &[CallRecord],
+) -> (Vec<String>, u64) {
     let mut wrong = bytes(done, written);
     let (fewest, most) = done.records(written);
     if !(fewest..=most).contains(&records.len()) {
@@ -123,36 +132,37 @@ pub fn verify(done: &Done, written: &Written, records: &[CallRecord]) -> (Vec<St
         wrong.push(format!("{many} records in place of {fewest} to {most}"));
     }
     let mut tokens = 0;
-    if done.known == Known::Realtime {
+    if done.expected == Expected::Realtime {
         for (record, truth) in records.iter().zip(&written.truths) {
-            let left = done.ended == Ended::Left && record.outcome == Outcome::ClientCancelled;
+            let left =
+                done.ended == CallEnd::Cancelled && record.outcome == Outcome::ClientCancelled;
             if truth.outcome == Ending::Complete && record.outcome == Outcome::Complete {
-                tokens += counts(record, truth, &mut wrong);
+                tokens += verify_counts(record, truth, &mut wrong);
             } else if !left {
                 wrong.push(format!("turn {:?} is {:?}", truth.turn, record.outcome));
             }
         }
     } else if let Some(record) = records.first() {
-        tokens += one(done, written, record, &mut wrong);
+        tokens += verify_record(done, written, record, &mut wrong);
     }
     (wrong, tokens)
 }
 
-fn bytes(done: &Done, written: &Written) -> Vec<String> {
+fn bytes(done: &ReceivedCall, written: &SentCall) -> Vec<String> {
     let mut wrong = Vec::new();
-    let ours = done.head.as_ref().is_some_and(|head| head.ours);
-    if let Some(at) = done.mismatch.filter(|_| !ours) {
+    let from_proxy = done.head.as_ref().is_some_and(|head| head.from_proxy);
+    if let Some(at) = done.mismatch.filter(|_| !from_proxy) {
         wrong.push(format!("byte {at} of the answer is not what was written"));
     }
     let due = done.due.unwrap_or(written.bytes.len() as u64);
-    if done.ended == Ended::Whole && !ours && done.received != due {
+    if done.ended == CallEnd::Complete && !from_proxy && done.received != due {
         let received = done.received;
         wrong.push(format!(
             "the answer came whole with {received} of {due} bytes"
         ));
     }
-    let turns = done.known == Known::Realtime;
-    if done.ended == Ended::Broken && !may_break(done, written) {
+    let turns = done.expected == Expected::Realtime;
+    if done.ended == CallEnd::Truncated && !may_break(done, written) {
         wrong.push("the answer broke off, and the backend did not".to_owned());
     }
     if written.begun > 1 && !turns {
@@ -161,23 +171,28 @@ fn bytes(done: &Done, written: &Written) -> Vec<String> {
     wrong
 }
 
-/// Whether the backend breaks this answer off.
-fn may_break(done: &Done, written: &Written) -> bool {
+/// Whether the backend truncates this response.
+fn may_break(done: &ReceivedCall, written: &SentCall) -> bool {
     let torn = |truth: &Truth| matches!(truth.outcome, Ending::Reset | Ending::Closed);
-    match &done.known {
-        Known::Fixed { outcome, .. } => *outcome == Outcome::UpstreamReset,
+    match &done.expected {
+        Expected::Fixed { outcome, .. } => *outcome == Outcome::UpstreamReset,
         _ => written.truths.iter().any(torn),
     }
 }
 
-/// A record that says itself that it has no counts, for want of time: a slow machine may
-/// do that to it, and the proxy must then say nothing rather than something wrong.
+/// Whether the record has no counts because the meter lagged: that may happen on a slow
+/// machine, and then there must be no number rather than a wrong one.
 pub fn lagged(record: &CallRecord) -> bool {
     record.tps.unavailable == Some(TpsUnavailable::Lagged)
 }
 
-/// A call that has one record.
-fn one(done: &Done, written: &Written, record: &CallRecord, wrong: &mut Vec<String>) -> u64 {
+/// Checks a call that has one record.
+fn verify_record(
+    done: &ReceivedCall,
+    written: &SentCall,
+    record: &CallRecord,
+    wrong: &mut Vec<String>,
+) -> u64 {
     let mut outcomes = outcomes(done, written);
     if lagged(record) {
         // An error inside a 200 may be among what was not read.
@@ -193,18 +208,18 @@ fn one(done: &Done, written: &Written, record: &CallRecord, wrong: &mut Vec<Stri
     if record.status != Some(head.status) {
         wrong.push(format!("status {:?}, not {}", record.status, head.status));
     }
-    if head.ours {
+    if head.from_proxy {
         return 0;
     }
     let forwarded = record.bytes.response;
     let rewritten = done.due.is_some();
-    if done.ended == Ended::Whole && record.bytes.request != done.sent && !rewritten {
+    if done.ended == CallEnd::Complete && record.bytes.request != done.sent && !rewritten {
         let (recorded, sent) = (record.bytes.request, done.sent);
         wrong.push(format!("recorded {recorded} request bytes of {sent}"));
     }
     let most = written.bytes.len() as u64;
     let fits = match done.ended {
-        Ended::Whole => forwarded == done.received || rewritten && forwarded == most,
+        CallEnd::Complete => forwarded == done.received || rewritten && forwarded == most,
         _ => (done.received..=most).contains(&forwarded),
     };
     if !fits {
@@ -223,10 +238,10 @@ fn one(done: &Done, written: &Written, record: &CallRecord, wrong: &mut Vec<Stri
         }
         return 0;
     }
-    match (&done.known, written.truths.first()) {
-        (Known::Simulated { input }, Some(truth)) if record.outcome == Outcome::Complete => {
-            if done.ended == Ended::Left && truth.outcome != Ending::Complete {
-                return prefix(head, written, record, wrong);
+    match (&done.expected, written.truths.first()) {
+        (Expected::Simulated { input }, Some(truth)) if record.outcome == Outcome::Complete => {
+            if done.ended == CallEnd::Cancelled && truth.outcome != Ending::Complete {
+                return verify_prefix(head, written, record, wrong);
             }
             if let Some(input) = input {
                 if record.tokens.reported.input != Some(*input) {
@@ -238,10 +253,10 @@ fn one(done: &Done, written: &Written, record: &CallRecord, wrong: &mut Vec<Stri
             if matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank) {
                 return 0;
             }
-            counts(record, truth, wrong)
+            verify_counts(record, truth, wrong)
         }
         (
-            Known::Fixed {
+            Expected::Fixed {
                 output: Some(output),
                 ..
             },
@@ -253,14 +268,14 @@ fn one(done: &Done, written: &Written, record: &CallRecord, wrong: &mut Vec<Stri
             }
             *output
         }
-        _ => prefix(head, written, record, wrong),
+        _ => verify_prefix(head, written, record, wrong),
     }
 }
 
-/// How the call may have ended.
-fn outcomes(done: &Done, written: &Written) -> Vec<Outcome> {
-    let mut outcomes = match (&done.known, written.truths.first()) {
-        (Known::Fixed { outcome, .. }, _) => vec![*outcome],
+/// The outcomes that the record may have.
+fn outcomes(done: &ReceivedCall, written: &SentCall) -> Vec<Outcome> {
+    let mut outcomes = match (&done.expected, written.truths.first()) {
+        (Expected::Fixed { outcome, .. }, _) => vec![*outcome],
         (_, Some(truth)) => match truth.outcome {
             Ending::Complete => vec![Outcome::Complete],
             Ending::Reset | Ending::Closed => vec![Outcome::UpstreamReset],
@@ -270,19 +285,19 @@ fn outcomes(done: &Done, written: &Written) -> Vec<Outcome> {
         },
         (_, None) => vec![],
     };
-    if done.ended == Ended::Left {
+    if done.ended == CallEnd::Cancelled {
         // The agent may have left before or after the proxy was through with it.
         outcomes.extend([Outcome::ClientCancelled, Outcome::Complete]);
     }
     outcomes
 }
 
-/// Holds a complete answer's counts against the truth.
-fn counts(record: &CallRecord, truth: &Truth, wrong: &mut Vec<String>) -> u64 {
+/// Compares the counts of a complete response with the ground truth.
+fn verify_counts(record: &CallRecord, truth: &Truth, wrong: &mut Vec<String>) -> u64 {
     let ours = record.tokens.normalised;
     let ours = [ours.answer, ours.reasoning, ours.tool_call, ours.output];
     let tokens = truth.tokens.unwrap_or_default();
-    if ours != spread(tokens).map(Some) {
+    if ours != token_counts(tokens).map(Some) {
         let why = record.tps.unavailable;
         wrong.push(format!("counted {ours:?} ({why:?}), written {tokens:?}"));
     }
@@ -300,7 +315,7 @@ fn counts(record: &CallRecord, truth: &Truth, wrong: &mut Vec<String>) -> u64 {
     tokens.output
 }
 
-fn spread(tokens: TruthTokens) -> [u64; 4] {
+fn token_counts(tokens: TruthTokens) -> [u64; 4] {
     [
         tokens.answer,
         tokens.reasoning,
@@ -309,9 +324,14 @@ fn spread(tokens: TruthTokens) -> [u64; 4] {
     ]
 }
 
-/// Holds the counts of an answer that broke off against what a decoder finds in the
-/// bytes that were forwarded, read at leisure.
-fn prefix(head: &Head, written: &Written, record: &CallRecord, wrong: &mut Vec<String>) -> u64 {
+/// Compares the counts of a truncated response with what a decoder finds in the bytes that
+/// were forwarded.
+fn verify_prefix(
+    head: &ReceivedHead,
+    written: &SentCall,
+    record: &CallRecord,
+    wrong: &mut Vec<String>,
+) -> u64 {
     let Some(counted) = record.tokens.normalised.output else {
         return 0;
     };
@@ -320,7 +340,7 @@ fn prefix(head: &Head, written: &Written, record: &CallRecord, wrong: &mut Vec<S
     }
     let forwarded = (record.bytes.response as usize).min(written.bytes.len());
     let complete = record.outcome == Outcome::Complete;
-    let found = decoded(record.dialect, head, &written.bytes[..forwarded], complete);
+    let found = count_tokens(record.dialect, head, &written.bytes[..forwarded], complete);
     if found != counted {
         wrong.push(format!(
             "counted {counted} tokens, but {found} are in the {forwarded} bytes that went through"
@@ -329,7 +349,7 @@ fn prefix(head: &Head, written: &Written, record: &CallRecord, wrong: &mut Vec<S
     found
 }
 
-fn decoded(dialect: Dialect, head: &Head, bytes: &[u8], to_its_end: bool) -> u64 {
+fn count_tokens(dialect: Dialect, head: &ReceivedHead, bytes: &[u8], to_its_end: bool) -> u64 {
     let response = ResponseHead {
         status: head.status,
         content_type: head.content_type.as_deref(),
@@ -364,7 +384,7 @@ pub fn slope(samples: &[(f64, f64)]) -> f64 {
     }
 }
 
-/// What became of the memory of a run.
+/// Resident memory over a run, in KB.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     pub first: f64,
@@ -377,7 +397,7 @@ pub struct Memory {
     pub slope: f64,
 }
 
-/// Looks at (seconds, kilobytes) of a run; `None` where there are too few.
+/// Summarises the samples (seconds, KB) of a run; `None` where there are fewer than 10.
 pub fn memory(samples: &[(f64, f64)]) -> Option<Memory> {
     if samples.len() < 10 {
         return None;
@@ -400,24 +420,24 @@ fn mean(samples: &[(f64, f64)], of: fn(&(f64, f64)) -> f64) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len() as f64
 }
 
-/// Threads that work for tokio where something blocks live on for 10 s, and every other
-/// second there is something to do for one of them: how many there are is a matter of luck.
-const THREADS_MORE: f64 = 4.0;
+/// How many threads more are accepted: tokio keeps a blocking thread for 10 s after its last
+/// task, so that their number varies.
+const THREADS_TOLERANCE: f64 = 4.0;
 
-/// What did not go back to where it was.
-pub fn not_back(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<String> {
+/// The gauges that are higher after the run than before, each in a sentence.
+pub fn not_restored(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<String> {
     let more = after.iter().filter(|(name, now)| {
         let then = before.get(*name).copied().unwrap_or(0.0);
-        let luck = if *name == "threads" {
-            THREADS_MORE
+        let tolerance = if *name == "threads" {
+            THREADS_TOLERANCE
         } else {
             0.0
         };
-        **now > then + luck
+        **now > then + tolerance
     });
     more.map(|(name, now)| {
         let then = before.get(name).copied().unwrap_or(0.0);
-        format!("{name} was {then} at rest before the run and is {now} behind it")
+        format!("{name} was {then} when idle before the run and is {now} after it")
     })
     .collect()
 }

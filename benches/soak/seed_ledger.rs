@@ -1,0 +1,31 @@
+//! Fills the ledger before the run, as it would be in production: its page caches are then
+//! full from the start, and do not look like a leak.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Store, StoredCall};
+use tokengauge_test_support::records::Records;
+
+/// The calls are spread over this time.
+const SPAN: Duration = Duration::from_secs(3000);
+/// The last of them is about this old; the gaps between calls are random, so it may be newer.
+const AGE_OF_LAST: Duration = Duration::from_secs(300);
+
+/// Writes `calls` calls of the last hour, none of the last minute.
+pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()> {
+    let every = SPAN.as_millis() as f64 / calls.max(1) as f64;
+    let mut records = Records::new(now - AGE_OF_LAST - SPAN, every).take(calls);
+    let mut store = Store::open(ledger)?;
+    loop {
+        let batch: Vec<CallRecord> = records.by_ref().take(1000).collect();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let calls: Vec<StoredCall<'_>> = batch
+            .iter()
+            .filter_map(|record| StoredCall::of_record(record, None))
+            .collect();
+        store.write(&calls)?;
+    }
+}
