@@ -1,9 +1,9 @@
-//! What arrives of a stream: whether its bytes are those of the backend, and whether its
-//! events come at once and one by one.
+//! Whether the bytes of a stream arrive as the backend sent them, and whether its events
+//! arrive immediately and one by one.
 
-use crate::peer::{Peer, Running};
+use crate::peer::{Peer, RunningPeer};
 use crate::run::{Environment, warm, with_peer};
-use crate::wire::{Ask, end, instants, write_event};
+use crate::wire::{StreamRequest, end, instants, write_event};
 use anyhow::ensure;
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// A first token, ten streams to warm up, and a second of events.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What came of a stream.
-struct Arrived {
+/// A stream as it arrived.
+struct ArrivedStream {
     body: Vec<u8>,
     /// When each event was sent.
     sent: Vec<u64>,
     /// Nanoseconds from the sending of the first event to its arrival.
     first_after: u64,
-    /// How often something with an event came.
+    /// How many reads had new events.
     pieces: usize,
 }
 
-/// Prints for each peer what its agents would see.
+/// Prints a row for each peer.
 pub fn print(peers: &[Peer], environment: Environment) {
     println!(
         "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",
@@ -43,17 +43,17 @@ pub fn print(peers: &[Peer], environment: Environment) {
     }
 }
 
-async fn arrived(running: &Running) -> anyhow::Result<Arrived> {
+async fn arrived(running: &RunningPeer) -> anyhow::Result<ArrivedStream> {
     warm(running).await?;
-    let ask = Ask {
+    let request = StreamRequest {
         events: EVENTS,
         interval_us: INTERVAL.as_micros() as u64,
-        ..Ask::default()
+        ..StreamRequest::default()
     };
     let (mut whole, mut first, mut pieces, mut sent) = (Vec::new(), None, 0, Vec::new());
     let mut connection = running.connect().await?;
     connection
-        .read(ask, |body, arrived| {
+        .read(request, |body, arrived| {
             let before = sent.len();
             whole.append(body);
             sent.clear();
@@ -65,7 +65,7 @@ async fn arrived(running: &Running) -> anyhow::Result<Arrived> {
         })
         .await?;
     ensure!(sent.len() == EVENTS as usize, "{} events came", sent.len());
-    Ok(Arrived {
+    Ok(ArrivedStream {
         body: whole,
         sent,
         first_after: first.unwrap_or_default(),
@@ -73,8 +73,8 @@ async fn arrived(running: &Running) -> anyhow::Result<Arrived> {
     })
 }
 
-impl Arrived {
-    /// What the backend sent, by the instants that stand in what came.
+impl ArrivedStream {
+    /// The bytes that the backend sent, made from the instants in those that arrived.
     fn original(&self) -> String {
         let mut original = String::new();
         for (index, instant) in (0..).zip(&self.sent) {
@@ -84,14 +84,14 @@ impl Arrived {
     }
 }
 
-impl std::fmt::Display for Arrived {
+impl std::fmt::Display for ArrivedStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let original = self.original();
         let untouched = match original.as_bytes() == self.body {
             true => "yes",
             false => "no",
         };
-        // Held back is what came no sooner than the event after it was sent.
+        // An event was held back if it arrived after the next one was sent.
         let first_after = Duration::from_nanos(self.first_after);
         let held = if first_after < INTERVAL { "" } else { " HELD" };
         let first = format!("{:.1} ms{held}", first_after.as_secs_f64() * 1e3);

@@ -1,16 +1,16 @@
-//! A bare, fast backend: HTTP/1.1 with keep-alive, a chunk and a write per event.
+//! A fast backend: HTTP/1.1 with keep-alive, a chunk and a write per event.
 
 use crate::process::end_with_parent;
-use crate::wire::{Ask, push_end, push_event};
+use crate::wire::{StreamRequest, push_end, push_event};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
-/// As much of a request's body is looked at.
+/// Bytes of a request's body in which the [`StreamRequest`] is searched.
 const BEGINNING: usize = 4096;
-/// As much is read of it at once.
+/// Bytes of the read buffer.
 const READ: usize = 64 * 1024;
 
 /// Serves until its parent ends. Prints its address.
@@ -31,18 +31,18 @@ pub fn serve() -> anyhow::Result<()> {
     })
 }
 
-/// Answers requests until the peer leaves; that is no error.
+/// Answers requests until the peer closes the connection, which is no error.
 async fn connection(socket: TcpStream) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut socket = BufReader::with_capacity(READ, socket);
-    while let Some(ask) = request(&mut socket).await? {
-        answer(ask, socket.get_mut()).await?;
+    while let Some(request) = request(&mut socket).await? {
+        answer(request, socket.get_mut()).await?;
     }
     Ok(())
 }
 
-/// Reads one request; none when the connection was closed between two.
-async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<Ask>> {
+/// Reads one request; `None` where the connection was closed between two.
+async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<StreamRequest>> {
     let (mut length, mut line) = (0, String::new());
     loop {
         line.clear();
@@ -71,44 +71,45 @@ async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<As
         socket.consume(read);
         left -= read;
     }
-    Ok(Some(Ask::of_body(&body).unwrap_or_default()))
+    Ok(Some(StreamRequest::of_body(&body).unwrap_or_default()))
 }
 
-async fn answer(ask: Ask, socket: &mut TcpStream) -> std::io::Result<()> {
+async fn answer(request: StreamRequest, socket: &mut TcpStream) -> std::io::Result<()> {
     let (mut scratch, mut out) = (String::new(), Vec::new());
     socket
         .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         .await?;
-    if ask.per_write > 1 {
-        for index in 0..ask.per_write {
+    if request.per_write > 1 {
+        for index in 0..request.per_write {
             push_event(index, 0, &mut scratch, &mut out);
         }
-        // The same events again and again: making them must not be what limits.
-        for _ in 0..ask.events / ask.per_write {
+        // The same events are repeated, so that making them does not limit the rate.
+        for _ in 0..request.events / request.per_write {
             socket.write_all(&out).await?;
         }
     } else {
-        pace(ask, socket, &mut scratch, &mut out).await?;
+        pace(request, socket, &mut scratch, &mut out).await?;
     }
     out.clear();
-    push_end(ask, &mut out);
+    push_end(request, &mut out);
     socket.write_all(&out).await
 }
 
 async fn pace(
-    ask: Ask,
+    request: StreamRequest,
     socket: &mut TcpStream,
     scratch: &mut String,
     out: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    let start = Instant::now() + Duration::from_micros(ask.phase_us);
-    for index in 0..ask.events {
+    let start = Instant::now() + Duration::from_micros(request.phase_us);
+    for index in 0..request.events {
         // A timer rounds up to its tick, even one that is due.
-        if ask.interval_us > 0 {
-            sleep_until(start + Duration::from_micros(ask.interval_us * u64::from(index))).await;
+        if request.interval_us > 0 {
+            sleep_until(start + Duration::from_micros(request.interval_us * u64::from(index)))
+                .await;
         }
         out.clear();
-        push_event(index, ask.per_chunk, scratch, out);
+        push_event(index, request.per_chunk, scratch, out);
         socket.write_all(out).await?;
     }
     Ok(())

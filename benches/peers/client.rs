@@ -1,6 +1,6 @@
-//! The load: streams over keep-alive connections, and what their events tell.
+//! The load client: streams over keep-alive connections, and the latencies of their events.
 
-use crate::wire::{Ask, Dechunk, now, take_instants};
+use crate::wire::{Dechunk, StreamRequest, now, take_instants};
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use std::cell::{Cell, RefCell};
@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What all streams of one run saw.
+/// Figures of all streams of one run.
 #[derive(Debug, Default)]
-pub struct Board {
-    /// Whether latencies are noted just now.
-    pub noting: Cell<bool>,
-    /// Nanoseconds from the sending of an event to its arrival, while they are noted.
+pub struct StreamStats {
+    /// Whether latencies are recorded now.
+    pub recording: Cell<bool>,
+    /// Nanoseconds from the sending of an event to its arrival, while they are recorded.
     pub latencies: RefCell<Vec<u64>>,
     /// Events that arrived.
     pub events: Cell<u64>,
@@ -24,7 +24,7 @@ pub struct Board {
 /// A keep-alive connection to a peer.
 pub struct Connection {
     socket: TcpStream,
-    /// Header lines that the peer wants besides.
+    /// Header lines that the peer needs in addition.
     headers: String,
     input: Vec<u8>,
 }
@@ -43,41 +43,51 @@ impl Connection {
         })
     }
 
-    /// Makes one request and reads its stream to the end. Gives the nanoseconds until
-    /// its first event.
-    pub async fn stream(&mut self, ask: Ask, board: &Board) -> anyhow::Result<u64> {
+    /// Makes one request and reads its stream to the end. Returns the nanoseconds until its
+    /// first event.
+    pub async fn stream(
+        &mut self,
+        request: StreamRequest,
+        stats: &StreamStats,
+    ) -> anyhow::Result<u64> {
         let (mut seen, mut first) = (0, None);
         let sent = now();
-        self.read(ask, |body, arrived| {
+        self.read(request, |body, arrived| {
             let before = seen;
-            let mut latencies = board.latencies.borrow_mut();
+            let mut latencies = stats.latencies.borrow_mut();
             take_instants(body, |instant| {
                 seen += 1;
-                if board.noting.get() {
+                if stats.recording.get() {
                     latencies.push(arrived.saturating_sub(instant));
                 }
             });
             let more = u64::from(seen - before);
-            board.events.set(board.events.get() + more);
+            stats.events.set(stats.events.get() + more);
             if first.is_none() && seen > 0 {
-                first = Some((arrived, OpenStream::on(board)));
+                first = Some((arrived, OpenStream::on(stats)));
             }
         })
         .await
         .with_context(|| format!("after {seen} events"))?;
-        ensure!(seen == ask.events, "{seen} events came of {}", ask.events);
+        ensure!(
+            seen == request.events,
+            "{seen} events came of {}",
+            request.events
+        );
         let (arrived, _) = first.context("a stream without events")?;
         Ok(arrived - sent)
     }
 
-    /// Makes one request and reads its answer to the end. Each time some of its body came,
-    /// `each` gets what it left of it so far, and when that was.
+    /// Makes one request and reads its answer to the end. After each read, `each` is called
+    /// with the bytes of the body that it has not drained yet, and the instant of the read.
     pub async fn read(
         &mut self,
-        ask: Ask,
+        request: StreamRequest,
         mut each: impl FnMut(&mut Vec<u8>, u64),
     ) -> anyhow::Result<()> {
-        self.socket.write_all(&ask.request(&self.headers)).await?;
+        self.socket
+            .write_all(&request.request(&self.headers))
+            .await?;
         let mut head = Some(Vec::new());
         let (mut dechunk, mut body, mut over) = (Dechunk::default(), Vec::new(), false);
         while !over {
@@ -101,7 +111,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes a request without a body and gives the answer to it; it closes the connection.
+    /// Makes a GET request, and returns the response. It closes the connection.
     pub async fn get(mut self, path: &str) -> anyhow::Result<String> {
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -113,7 +123,7 @@ impl Connection {
     }
 }
 
-/// Where the body begins, once the head is there; an error where it is none of success.
+/// Where the body begins, once the head is complete; an error where the status is not 200.
 fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(end) = memmem::find(head, b"\r\n\r\n") else {
         return Ok(None);
@@ -126,13 +136,13 @@ fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(end + 4))
 }
 
-/// Counts as open on the board until it is dropped.
-struct OpenStream<'a>(&'a Board);
+/// Counts as an open stream until it is dropped.
+struct OpenStream<'a>(&'a StreamStats);
 
 impl OpenStream<'_> {
-    fn on(board: &Board) -> OpenStream<'_> {
-        board.open.set(board.open.get() + 1);
-        OpenStream(board)
+    fn on(stats: &StreamStats) -> OpenStream<'_> {
+        stats.open.set(stats.open.get() + 1);
+        OpenStream(stats)
     }
 }
 

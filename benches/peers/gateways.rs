@@ -1,5 +1,5 @@
-//! The gateways beside the proxies: LiteLLM's and Portkey's, each as its makers tell to run
-//! it in production, without a database, one process, nothing logged.
+//! The gateways LiteLLM and Portkey, each configured as its documentation recommends for
+//! production: one process, without a database, without logs.
 
 use crate::wire::KEY;
 use std::net::SocketAddr;

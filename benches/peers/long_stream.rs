@@ -1,31 +1,32 @@
-//! One long stream: its thousandth event must cost what its hundred-thousandth does, and
-//! what is held for it must not grow.
+//! One long stream: its last events must cost no more CPU time than its first, and the memory
+//! for it must not grow.
 
-use crate::peer::{Peer, Running};
+use crate::peer::{Peer, RunningPeer};
 use crate::report::goal;
 use crate::run::{Environment, warm, with_peer};
 use crate::table::Table;
-use crate::wire::{Ask, take_instants};
+use crate::wire::{StreamRequest, take_instants};
 use anyhow::ensure;
 use std::time::Duration;
 
 /// Streams of so many events, and how many of them make a measurement.
 const STREAMS: [(u32, u32); 3] = [(1_000, 10), (10_000, 3), (100_000, 1)];
-/// 25,000 events a second: what proxies keep up with, so that what a part of the stream
-/// costs is spent while it passes.
+/// 25,000 events a second: proxies keep up with that, so that the CPU time of a part of the
+/// stream is used while that part passes.
 const INTERVAL_US: u64 = 40;
-/// Gateways do not keep up: the longest stream would take them a minute.
+/// Gateways do not keep up: the longest stream would take a minute.
 const LIMIT: Duration = Duration::from_secs(40);
-/// What the last tenth of the longest stream may cost more than the first. Proxies that keep
-/// nothing show 1.0 to 1.2, as beginnings are cheap; work that grew with the stream, a multiple.
+/// The greatest ratio of the CPU time of the last tenth to that of the first. Proxies that
+/// store nothing have 1.0 to 1.2, since the first events are cheap; work that grows with the
+/// stream gives a multiple.
 const GROWTH: f64 = 1.3;
-/// Kilobytes that may be there at its last event and not at its first.
+/// How many kilobytes memory may grow between the first event and the last.
 const GROWN_KB: f64 = 512.0;
 
-/// What some streams of one length cost.
+/// CPU time and memory of some streams of one length.
 #[derive(Default)]
 struct Cost {
-    /// Nanoseconds of processor and events, by tenth.
+    /// CPU time in nanoseconds and events, by tenth.
     tenths: [(u64, u64); 10],
     /// Kilobytes resident at the first event and at the last, of the last stream.
     first_kb: f64,
@@ -43,8 +44,8 @@ const COLUMNS: [(&str, usize, bool); 8] = [
     ("KB grown", 0, false),
 ];
 
-/// Prints the table, holds tokengauge's rows against the goals, and gives the rows of the
-/// longest stream.
+/// Prints the table and whether tokengauge meets the goals. Returns the rows of the longest
+/// stream.
 pub fn print(peers: &[Peer], environment: Environment, rounds: u32) -> Table {
     println!("\none long stream of 25,000 events a second");
     let (mut table, mut longest_rows) = (Table::new(&COLUMNS), Table::new(&COLUMNS));
@@ -85,7 +86,7 @@ pub fn print(peers: &[Peer], environment: Environment, rounds: u32) -> Table {
     longest_rows
 }
 
-async fn cost(running: &Running, events: u32, streams: u32) -> anyhow::Result<Cost> {
+async fn cost(running: &RunningPeer, events: u32, streams: u32) -> anyhow::Result<Cost> {
     warm(running).await?;
     let mut cost = Cost::default();
     for _ in 0..streams {
@@ -95,18 +96,18 @@ async fn cost(running: &Running, events: u32, streams: u32) -> anyhow::Result<Co
 }
 
 impl Cost {
-    async fn add_stream(&mut self, running: &Running, events: u32) -> anyhow::Result<()> {
-        let ask = Ask {
+    async fn add_stream(&mut self, running: &RunningPeer, events: u32) -> anyhow::Result<()> {
+        let request = StreamRequest {
             events,
             interval_us: INTERVAL_US,
-            ..Ask::default()
+            ..StreamRequest::default()
         };
-        // Processor used and events seen at the first event and at the end of each tenth.
+        // CPU time used and events seen, at the first event and at the end of each tenth.
         let mut marks: Vec<(u64, u64)> = Vec::with_capacity(11);
         let (mut seen, mut failed) = (0, None);
         let mut connection = running.connect().await?;
         connection
-            .read(ask, |body, _| {
+            .read(request, |body, _| {
                 take_instants(body, |_| seen += 1);
                 while failed.is_none() && is_due(marks.len() as u64, seen, events) {
                     match self.mark(running, marks.len()) {
@@ -125,7 +126,7 @@ impl Cost {
         Ok(())
     }
 
-    fn mark(&mut self, running: &Running, number: usize) -> anyhow::Result<u64> {
+    fn mark(&mut self, running: &RunningPeer, number: usize) -> anyhow::Result<u64> {
         match number {
             0 => self.first_kb = running.resident_kb()?,
             10 => self.last_kb = running.resident_kb()?,
@@ -136,7 +137,7 @@ impl Cost {
 
     fn figures(&self, events: u32, streams: u32) -> Vec<Option<f64>> {
         let [first, .., last] = self.tenths;
-        // A tenth of the shortest is as much the beginning and the end of a call as its events.
+        // In a tenth of the shortest, the start and end of the call cost as much as its events.
         let tenth = |figure| (events > STREAMS[0].0).then_some(figure);
         let whole = self
             .tenths

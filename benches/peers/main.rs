@@ -1,18 +1,18 @@
-//! The whole proxy beside nginx, haproxy, LiteLLM and Portkey: `cargo bench --bench peers`.
+//! The proxy compared with nginx, haproxy, LiteLLM and Portkey: `cargo bench --bench peers`.
 //!
-//! One bare backend, one load client, one core for the peer, the runs of all peers
-//! interleaved. tokengauge measures and counts every token while it runs. Shown is what
-//! each adds to `direct`: time to the first token, latency of each event, processor time
-//! per event, memory per open stream, how much it moves flat out; what one long stream
-//! costs at its end; and whether what arrives is what was sent. With `--beside`: what slow
-//! and greedy agents cost the others.
+//! One backend, one load client, one core for the peer, the runs of all peers interleaved.
+//! tokengauge measures and counts every token while it runs. The tables show what each peer
+//! adds to `direct`: time to the first token, latency of each event, CPU time per event,
+//! memory per open stream, events per second without pauses; what the last events of a long
+//! stream cost; and whether the bytes that arrive are those that were sent. With
+//! `--noisy-neighbours`: what slow and greedy agents cost the other streams.
 
 mod arrival;
 mod backend;
-mod beside;
 mod client;
 mod gateways;
 mod long_stream;
+mod neighbours;
 mod peer;
 mod process;
 mod report;
@@ -22,10 +22,10 @@ mod table;
 mod wire;
 
 use anyhow::{Context, ensure};
-use beside::Trouble;
 use clap::Parser;
+use neighbours::Neighbours;
 use peer::{Backends, Peer};
-use process::{Awake, Cores, Processes, behind_all};
+use process::{Cores, KeepAwake, Processes, with_idle_priority};
 use report::Report;
 use run::{Environment, Scenario};
 use std::io::{BufRead, BufReader};
@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// tokengauge beside nginx and haproxy, with `--long` beside LiteLLM and Portkey, too.
+/// tokengauge compared with nginx and haproxy, with `--long` with LiteLLM and Portkey, too.
 /// Without options it takes about five minutes.
 #[derive(Debug, Parser)]
 struct Options {
@@ -46,7 +46,7 @@ struct Options {
     /// Events a second of each stream; fewer where all together would be above 10,000
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pace: u32,
-    /// Seconds noted of each run [default: 3; 5 with --long]
+    /// Seconds measured of each run [default: 3; 5 with --long]
     #[arg(long)]
     seconds: Option<u64>,
     /// Rounds; the gateways have one [default: 3; 5 with --long]
@@ -55,24 +55,24 @@ struct Options {
     /// Only these peers [default: all that are installed; the gateways with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
-    /// Only the streams at once: not the first tokens, not flat out, not the long stream
+    /// Only the paced streams: not the first tokens, not the streams without pauses, not the long stream
     #[arg(long)]
     only_paced: bool,
-    /// Instead, what slow and greedy agents cost 50 streams beside them: about 6 minutes
+    /// Instead, what slow and greedy agents cost 50 other streams: about 6 minutes
     #[arg(long, conflicts_with_all = ["long", "only_paced", "streams", "pace"])]
-    beside: bool,
+    noisy_neighbours: bool,
     /// Print the figures again as the table of docs/benchmarks.md
     #[arg(long)]
     markdown: bool,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
-    /// Be a backend
+    /// Run as the backend
     #[arg(long, hide = true)]
     backend: bool,
-    /// Be greedy agents
+    /// Run as these agents
     #[arg(long, hide = true, value_enum, requires = "to")]
-    trouble: Option<Trouble>,
+    neighbours: Option<Neighbours>,
     /// Where they connect
     #[arg(long, hide = true)]
     to: Option<SocketAddr>,
@@ -83,16 +83,16 @@ fn main() -> anyhow::Result<()> {
     if options.backend {
         return backend::serve();
     }
-    if let (Some(trouble), Some(address)) = (options.trouble, options.to) {
-        return trouble.be(address);
+    if let (Some(neighbours), Some(address)) = (options.neighbours, options.to) {
+        return neighbours.run(address);
     }
     let cores = Cores::choose()?;
     process::pin(cores.load)?;
-    process::make_room_for_files()?;
-    if !process::go_first() {
-        println!("not allowed to run before others: let the machine be quiet");
+    process::raise_file_limit()?;
+    if !process::raise_priority() {
+        println!("not allowed to raise the priority: nothing else should run on this machine");
     }
-    let _awake = Awake::keep(cores);
+    let _awake = KeepAwake::keep(cores);
     let peers = installed_peers(&options);
     let start = Instant::now();
     let (_backend, backend) = start_backend(cores, false)?;
@@ -108,16 +108,16 @@ fn main() -> anyhow::Result<()> {
         cores.peer, cores.load
     );
 
-    if options.beside {
-        let report = rounds::run_all(&[beside()], &peers, environment, rounds, length);
+    if options.noisy_neighbours {
+        let report = rounds::run_all(&[with_neighbours()], &peers, environment, rounds, length);
         report.print_goals();
         if options.markdown {
-            report.print_markdown_beside(&beside());
+            report.print_markdown_neighbours(&with_neighbours());
         }
         return finish(&report, start);
     }
     arrival::print(&peers, environment);
-    // What has a table of its own is done when the table is printed.
+    // One group for each scenario, so that its table is printed as soon as it is done.
     let groups: Vec<_> = scenarios(&options)
         .into_iter()
         .map(|one| vec![one])
@@ -143,7 +143,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn finish(report: &Report, start: Instant) -> anyhow::Result<()> {
-    println!("\nall of it took {} seconds", start.elapsed().as_secs());
+    println!("\ntook {} seconds", start.elapsed().as_secs());
     let failed = report.proxies_that_failed();
     ensure!(
         failed == 0,
@@ -152,9 +152,9 @@ fn finish(report: &Report, start: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same streams beside everything that may be beside them.
-fn beside() -> Vec<Scenario> {
-    Trouble::ALL.map(Scenario::Beside).to_vec()
+/// The same streams with each kind of neighbours.
+fn with_neighbours() -> Vec<Scenario> {
+    Neighbours::ALL.map(Scenario::WithNeighbours).to_vec()
 }
 
 fn scenarios(options: &Options) -> Vec<Scenario> {
@@ -166,7 +166,7 @@ fn scenarios(options: &Options) -> Vec<Scenario> {
     let requests = if options.long { 2000 } else { 500 };
     let paced = streams.into_iter().map(|streams| Scenario::Paced {
         streams,
-        // More than this keeps the core of load and backend too busy to measure well.
+        // With more, the core of load and backend is too busy to measure well.
         per_second: options.pace.min(10_000 / streams as u32).max(1),
     });
     if options.only_paced {
@@ -189,8 +189,8 @@ fn installed_peers(options: &Options) -> Vec<Peer> {
         }
         wanted.retain(|peer| *peer != Peer::Other || peer.is_installed());
     }
-    if options.beside && wanted.iter().any(|peer| peer.is_gateway()) {
-        println!("left out: the gateways, which know but one backend");
+    if options.noisy_neighbours && wanted.iter().any(|peer| peer.is_gateway()) {
+        println!("left out: the gateways, which have only one backend");
         wanted.retain(|peer| !peer.is_gateway());
     }
     let (installed, missing): (Vec<Peer>, Vec<Peer>) =
@@ -204,12 +204,13 @@ fn installed_peers(options: &Options) -> Vec<Peer> {
     installed
 }
 
-/// Runs this program again as a backend, on the load's core; `behind` the others there, or not.
-fn start_backend(cores: Cores, behind: bool) -> anyhow::Result<(Processes, SocketAddr)> {
+/// Runs this program again as a backend, on the load's core; `idle`: only when no other process
+/// wants that core.
+fn start_backend(cores: Cores, idle: bool) -> anyhow::Result<(Processes, SocketAddr)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--backend");
-    if behind {
-        command = behind_all(&command);
+    if idle {
+        command = with_idle_priority(&command);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut processes = Processes::start(command, cores.load, cores.load)?;

@@ -24,9 +24,9 @@ pub enum Peer {
     Portkey,
 }
 
-/// The beginning of the paths that lead to the greedy agents' backend.
+/// The prefix of the paths of greedy agents, which have a backend of their own.
 pub const GREEDY: &str = "/greedy";
-/// Names another build of tokengauge, to be beside this one.
+/// The environment variable with the path of another build of tokengauge to compare with.
 const OTHER: &str = "TOKENGAUGE_OTHER";
 
 impl fmt::Display for Peer {
@@ -43,15 +43,15 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Who answers: the streams that are looked at, and greedy agents.
+/// The addresses of the backends: for the streams that are measured, and for greedy agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Backends {
     pub backend: SocketAddr,
     pub greedy: SocketAddr,
 }
 
-/// A peer that takes connections.
-pub struct Running {
+/// A peer that accepts connections.
+pub struct RunningPeer {
     address: SocketAddr,
     /// Where greedy agents connect: the same, but for `direct`.
     greedy: SocketAddr,
@@ -110,13 +110,13 @@ impl Peer {
 
     /// Starts it in front of the backends, with a core to itself. The gateways know but one
     /// backend.
-    pub fn start(self, backends: Backends, cores: Cores) -> anyhow::Result<Running> {
+    pub fn start(self, backends: Backends, cores: Cores) -> anyhow::Result<RunningPeer> {
         let Backends { backend, greedy } = backends;
         let folder = tempfile::tempdir()?;
         let (address, admin) = (free_address()?, free_address()?);
         let command = match self {
             Peer::Direct => {
-                return Ok(Running {
+                return Ok(RunningPeer {
                     address: backend,
                     greedy,
                     headers: String::new(),
@@ -145,7 +145,7 @@ impl Peer {
         let mut processes = Processes::start(command, cores.peer, cores.load)?;
         wait_for(address, &mut processes).with_context(|| format!("{self} did not start"))?;
         let admin = matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin);
-        Ok(Running {
+        Ok(RunningPeer {
             address,
             greedy: address,
             headers,
@@ -156,7 +156,7 @@ impl Peer {
     }
 }
 
-impl Running {
+impl RunningPeer {
     /// A connection to it.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         Connection::open(self.address, &self.headers).await

@@ -1,5 +1,5 @@
-//! Processes: which core they run on, how much of it they used and others took, how much
-//! memory they hold, and their end.
+//! Processes: which core they run on, how much CPU time they used and a hypervisor stole, how
+//! much memory they have, and how they are ended.
 
 use anyhow::Context;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -41,19 +41,19 @@ pub fn pin(core: usize) -> anyhow::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Puts this process, and what it starts, before others where that is allowed: what else the
-/// machine does then disturbs less.
-pub fn go_first() -> bool {
+/// Raises the priority of this process and of those it starts, so that other processes of the
+/// machine disturb less. Returns whether that is allowed.
+pub fn raise_priority() -> bool {
     setpriority_process(None, -15).is_ok()
 }
 
-/// Files that may be open here, where the limit allows it.
+/// The greatest size of the table of open files.
 const FILES: u64 = 16 * 1024;
 
-/// Raises the limit on open files as far as it goes, and makes their table large before
-/// there are threads: one that opens a file too many waits for all processors then, which
-/// would be noted as latency.
-pub fn make_room_for_files() -> anyhow::Result<()> {
+/// Raises the limit on open files to its maximum, and enlarges the table of open files before
+/// there are threads: enlarging it later makes a thread wait for all processors, which would
+/// be measured as latency.
+pub fn raise_file_limit() -> anyhow::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(
         Resource::Nofile,
@@ -67,50 +67,50 @@ pub fn make_room_for_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps cores from going to rest while it lives: one of a virtual machine wakes up late
-/// where others want it, by milliseconds, which would be noted as latency. It naps on each
-/// core, at the end of the queue. To keep them busy instead would make the kernel's own
-/// threads wait for their turn, those that take packets among them.
-pub struct Awake {
-    over: Arc<AtomicBool>,
+/// Keeps the cores from idling until it is dropped: an idle core of a virtual machine may wake
+/// up milliseconds late, which would be measured as latency. A thread of low priority on each
+/// core sleeps for short times. Busy loops instead would delay the kernel's own threads, such
+/// as those that receive packets.
+pub struct KeepAwake {
+    stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Shorter than what a hypervisor waits for a core that has gone to rest.
+/// Shorter than the time after which a hypervisor takes an idle core away.
 const NAP: Duration = Duration::from_micros(50);
 
-impl Awake {
-    /// From now on.
-    pub fn keep(cores: Cores) -> Awake {
-        let over = Arc::new(AtomicBool::new(false));
+impl KeepAwake {
+    /// Starts the threads.
+    pub fn keep(cores: Cores) -> KeepAwake {
+        let stop = Arc::new(AtomicBool::new(false));
         let nap = |core| {
-            let over = Arc::clone(&over);
+            let stop = Arc::clone(&stop);
             thread::spawn(move || {
-                // Where one of these is not allowed, it is as it was.
+                // Each of these may not be allowed; the thread then sleeps without it.
                 let _ = pin(core);
                 let _ = setpriority_process(None, 19);
                 let _ = set_current_timer_slack(NonZeroU64::new(1000));
-                while !over.load(Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     thread::sleep(NAP);
                 }
             })
         };
         let threads = [cores.peer, cores.load].map(nap).into();
-        Awake { over, threads }
+        KeepAwake { stop, threads }
     }
 }
 
-impl Drop for Awake {
+impl Drop for KeepAwake {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-/// What a hypervisor gives to others of the two cores, from when it is made.
-pub struct Theft {
+/// The time of the two cores that a hypervisor gives to others, since this was created.
+pub struct StealTime {
     cores: Cores,
     since: Instant,
     ticks: [u64; 2],
@@ -119,17 +119,17 @@ pub struct Theft {
 /// Ticks of `/proc/stat` in a second.
 const TICKS: f64 = 100.0;
 
-impl Theft {
-    /// Looks from now on.
-    pub fn watch(cores: Cores) -> Theft {
-        Theft {
+impl StealTime {
+    /// Starts to measure.
+    pub fn watch(cores: Cores) -> StealTime {
+        StealTime {
             cores,
             since: Instant::now(),
             ticks: stolen_ticks(cores),
         }
     }
 
-    /// The share that was taken of the core of which more was.
+    /// The share of stolen time of the core that lost more.
     pub fn share(&self) -> f64 {
         let taken = stolen_ticks(self.cores).into_iter().zip(self.ticks);
         let most = taken
@@ -140,20 +140,20 @@ impl Theft {
     }
 }
 
-/// 0 where the kernel does not say, as it does not for a machine of its own.
+/// The ticks stolen from both cores so far; 0 where the kernel does not count them.
 fn stolen_ticks(cores: Cores) -> [u64; 2] {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     [cores.peer, cores.load].map(|core| {
         let name = format!("cpu{core}");
         let mut lines = text.lines().map(str::split_ascii_whitespace);
         let line = lines.find_map(|mut fields| (fields.next()? == name).then_some(fields));
-        // User, nice, system, idle, wait for disks, interrupts, soft ones, stolen.
+        // user, nice, system, idle, iowait, irq, softirq, steal
         let stolen = line.and_then(|mut fields| fields.nth(7)?.parse().ok());
         stolen.unwrap_or(0)
     })
 }
 
-/// Ends this process when its standard input ends, which it does when the parent does.
+/// Ends this process when its standard input ends, which happens when the parent ends.
 pub fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::stdin().read(&mut [0]);
@@ -161,15 +161,14 @@ pub fn end_with_parent() {
     });
 }
 
-/// Makes a process one that runs only where no other wants its core: a command of
-/// util-linux does it.
-pub fn behind_all(command: &Command) -> Command {
-    let mut behind = Command::new("chrt");
-    behind
-        .args(["--idle", "0"])
+/// The same command with idle priority: it runs only when no other process wants its core.
+/// `chrt` is of util-linux.
+pub fn with_idle_priority(command: &Command) -> Command {
+    let mut idle = Command::new("chrt");
+    idle.args(["--idle", "0"])
         .arg(command.get_program())
         .args(command.get_args());
-    behind
+    idle
 }
 
 /// A process and its children, ended when this is dropped.
@@ -178,7 +177,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts it on `core`; everything later starts on `back` again.
+    /// Starts a process on `core`, and pins this thread to `back` again.
     pub fn start(mut command: Command, core: usize, back: usize) -> anyhow::Result<Processes> {
         pin(core)?;
         let started = command
@@ -188,17 +187,17 @@ impl Processes {
         Ok(Processes { root: started? })
     }
 
-    /// The pipe from it, once.
+    /// The pipe from its standard output; `None` after the first call.
     pub fn stdout(&mut self) -> Option<std::process::ChildStdout> {
         self.root.stdout.take()
     }
 
-    /// Whether it ended by itself.
+    /// Whether it has ended by itself.
     pub fn ended(&mut self) -> bool {
         !matches!(self.root.try_wait(), Ok(None))
     }
 
-    /// Nanoseconds of processor used so far by the threads that are alive.
+    /// CPU time in nanoseconds that its living threads have used so far.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for id in self.ids()? {

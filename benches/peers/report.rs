@@ -1,26 +1,26 @@
-//! The tables of the scenarios, and the goals they are held against.
+//! The tables of the scenarios, and whether the goals are met.
 
-use crate::beside::Trouble;
+use crate::neighbours::Neighbours;
 use crate::peer::Peer;
-use crate::run::{Found, SHARES, Scenario};
+use crate::run::{Measurement, QUANTILES, Scenario};
 use crate::table::Table;
 
-/// Everything found, by scenario and peer, in the order it came.
+/// The measurements by scenario and peer, in the order of the first runs.
 #[derive(Default)]
 pub struct Report {
-    rows: Vec<(String, Peer, Found)>,
+    rows: Vec<(String, Peer, Measurement)>,
     failures: Vec<(String, Peer, String)>,
 }
 
-/// The latencies that are shown, by their place in [`SHARES`].
-const FIGURES: [usize; SHARES.len()] = [0, P99, 2];
+/// The latencies that are shown, as indices into [`QUANTILES`].
+const FIGURES: [usize; QUANTILES.len()] = [0, P99, 2];
 const P99: usize = 1;
 
-/// What docs/benchmarks.md has of a table: a name, and the columns that it is made of.
-type Lines = &'static [(&'static str, &'static [&'static str])];
+/// The rows of docs/benchmarks.md that a table has: a label, and the columns in the cell.
+type MarkdownRows = &'static [(&'static str, &'static [&'static str])];
 const ADDED: &[&str] = &["added p50", "added p99", "added p99.9"];
-const FIRST_TOKEN_LINES: Lines = &[("added p50 / p99 / p99.9, µs", ADDED)];
-const PACED_LINES: Lines = &[
+const FIRST_TOKEN_ROWS: MarkdownRows = &[("added p50 / p99 / p99.9, µs", ADDED)];
+const PACED_ROWS: MarkdownRows = &[
     ("latency added p50 / p99 / p99.9, µs", ADDED),
     ("CPU per event, µs", &["CPU µs/event"]),
     ("events per second and core", &["events/s·core"]),
@@ -28,18 +28,18 @@ const PACED_LINES: Lines = &[
     ("resident idle, MB", &["idle MB"]),
     ("delivered, %", &["delivered %"]),
 ];
-const BESIDE_LINES: Lines = &[("p99, µs", &["p99"]), ("p99 ÷ alone", &[TO_ALONE])];
-const TO_ALONE: &str = "p99 ÷ alone";
-const FLAT_OUT_LINES: Lines = &[
+const NEIGHBOUR_ROWS: MarkdownRows = &[("p99, µs", &["p99"]), ("p99 ÷ alone", &[RATIO_TO_ALONE])];
+const RATIO_TO_ALONE: &str = "p99 ÷ alone";
+const FLAT_OUT_ROWS: MarkdownRows = &[
     ("events/s", &["events/s"]),
     ("events per second and core", &["events/s·core"]),
 ];
 
 impl Report {
-    /// Adds a run to what is known of the same scenario and peer.
-    pub fn add(&mut self, scenario: Scenario, peer: Peer, found: Found) {
+    /// Adds a run to those of the same scenario and peer.
+    pub fn add(&mut self, scenario: Scenario, peer: Peer, found: Measurement) {
         let title = title(scenario);
-        if let Some(why) = &found.why {
+        if let Some(why) = &found.error {
             let why = format!("{} streams failed: {why}", found.failed);
             self.failures.push((title.clone(), peer, why));
         }
@@ -53,13 +53,13 @@ impl Report {
         }
     }
 
-    /// Notes a run that gave nothing.
+    /// Adds a run that failed.
     pub fn fail(&mut self, scenario: Scenario, peer: Peer, error: &anyhow::Error) {
         let why = format!("{error:#}");
         self.failures.push((title(scenario), peer, why));
     }
 
-    /// Failures of others than the gateways: those make the benchmark itself worthless.
+    /// Failures of peers other than the gateways, which make the comparison worthless.
     pub fn proxies_that_failed(&self) -> usize {
         let proxies = self.failures.iter().filter(|(_, by, _)| !by.is_gateway());
         proxies.count()
@@ -84,7 +84,7 @@ impl Report {
         }
     }
 
-    /// Prints what was thrown away, and what was taken though it was disturbed.
+    /// Prints how many runs were discarded, and how many were used though disturbed.
     fn print_stolen(&self, title: &str) {
         for (peer, found) in self.peers(title) {
             let (again, disturbed) = (found.tries - found.runs, found.disturbed);
@@ -97,8 +97,8 @@ impl Report {
         }
     }
 
-    /// Prints the table of streams next to trouble in docs/benchmarks.md.
-    pub fn print_markdown_beside(&self, scenarios: &[Scenario]) {
+    /// Prints the table of noisy neighbours of docs/benchmarks.md.
+    pub fn print_markdown_neighbours(&self, scenarios: &[Scenario]) {
         println!("\n| | direct | nginx | haproxy | tokengauge | ÷ nginx |");
         println!("|---|---|---|---|---|---|");
         let peers = ["direct", "nginx", "haproxy", "tokengauge"];
@@ -114,13 +114,13 @@ impl Report {
         print_markdown(&table, &title(scenario), lines);
     }
 
-    fn table(&self, scenario: Scenario) -> (Table, Lines) {
+    fn table(&self, scenario: Scenario) -> (Table, MarkdownRows) {
         let title = title(scenario);
         match scenario {
-            Scenario::FirstToken { .. } => (self.first_token(&title), FIRST_TOKEN_LINES),
-            Scenario::Paced { .. } => (self.paced(&title), PACED_LINES),
-            Scenario::Beside(_) => (self.beside(&title), BESIDE_LINES),
-            Scenario::FlatOut { .. } => (self.flat_out(&title), FLAT_OUT_LINES),
+            Scenario::FirstToken { .. } => (self.first_token(&title), FIRST_TOKEN_ROWS),
+            Scenario::Paced { .. } => (self.paced(&title), PACED_ROWS),
+            Scenario::WithNeighbours(_) => (self.with_neighbours(&title), NEIGHBOUR_ROWS),
+            Scenario::FlatOut { .. } => (self.flat_out(&title), FLAT_OUT_ROWS),
         }
     }
 
@@ -136,7 +136,7 @@ impl Report {
         ]);
         for (peer, found) in self.peers(title) {
             let mut figures = self.latencies(title, peer, found);
-            figures.push(Some(found.noted as f64));
+            figures.push(Some(found.samples as f64));
             table.row(peer, figures);
         }
         table
@@ -166,19 +166,19 @@ impl Report {
                 proxy(mean(&found.kb_per_stream)),
                 proxy(mean(&found.idle_kb) / 1024.0),
                 Some(mean(&found.open)),
-                Some(100.0 * found.events as f64 / found.asked as f64),
+                Some(100.0 * found.events as f64 / found.due_events as f64),
             ]);
             table.row(peer, figures);
         }
         table
     }
 
-    fn beside(&self, scenario: &str) -> Table {
+    fn with_neighbours(&self, scenario: &str) -> Table {
         let mut table = Table::new(&[
             ("p50 µs", 1, true),
             ("p99", 1, true),
             ("p99.9", 1, true),
-            (TO_ALONE, 2, true),
+            (RATIO_TO_ALONE, 2, true),
             ("of its core %", 0, true),
             ("resident MB", 1, true),
             ("delivered %", 1, false),
@@ -189,19 +189,19 @@ impl Report {
                 .map(|figure| Some(latency_us(found, figure)))
                 .to_vec();
             figures.extend([
-                self.to_alone(peer, found),
+                self.ratio_to_alone(peer, found),
                 proxy(100.0 * found.cpu_seconds / found.seconds),
                 proxy(mean(&found.busy_kb) / 1024.0),
-                Some(100.0 * found.events as f64 / found.asked as f64),
+                Some(100.0 * found.events as f64 / found.due_events as f64),
             ]);
             table.row(peer, figures);
         }
         table
     }
 
-    /// A p99 beside trouble as a multiple of the same peer's without.
-    fn to_alone(&self, peer: Peer, found: &Found) -> Option<f64> {
-        let alone = self.find(&title(Scenario::Beside(Trouble::Nobody)), peer)?;
+    /// The p99 with neighbours, divided by the same peer's p99 without.
+    fn ratio_to_alone(&self, peer: Peer, found: &Measurement) -> Option<f64> {
+        let alone = self.find(&title(Scenario::WithNeighbours(Neighbours::None)), peer)?;
         Some(latency_us(found, P99) / latency_us(alone, P99))
     }
 
@@ -227,8 +227,8 @@ impl Report {
         table
     }
 
-    /// The latencies, and what they are more than `direct`'s, where that ran.
-    fn latencies(&self, title: &str, peer: Peer, found: &Found) -> Vec<Option<f64>> {
+    /// The latencies, and their differences to `direct`'s, where that ran.
+    fn latencies(&self, title: &str, peer: Peer, found: &Measurement) -> Vec<Option<f64>> {
         let own = FIGURES.map(|figure| Some(latency_us(found, figure)));
         let direct = self.find(title, Peer::Direct);
         let added = FIGURES.map(|figure| {
@@ -238,7 +238,7 @@ impl Report {
         own.into_iter().chain(added).collect()
     }
 
-    /// Prints whether tokengauge reached what was set for it.
+    /// Prints whether tokengauge met its goals.
     pub fn print_goals(&self) {
         println!("\ngoals");
         for (title, peer, ours) in &self.rows {
@@ -246,13 +246,13 @@ impl Report {
                 continue;
             }
             let goal = |what, value, limit| goal(title, what, value, limit);
-            if title.starts_with("beside") {
-                let to_alone = self.to_alone(*peer, ours).unwrap_or(f64::NAN);
-                goal("p99 within 20 % of alone", to_alone, 1.2);
+            if title.starts_with("neighbours") {
+                let ratio_to_alone = self.ratio_to_alone(*peer, ours).unwrap_or(f64::NAN);
+                goal("p99 within 20 % of alone", ratio_to_alone, 1.2);
                 continue;
             }
             if let Some(nginx) = self.find(title, Peer::Nginx) {
-                self.print_goals_beside(title, ours, nginx);
+                self.print_goals_against_nginx(title, ours, nginx);
             }
             if title.starts_with("paced") {
                 goal("per open stream, KB", mean(&ours.kb_per_stream), 30.0);
@@ -261,10 +261,10 @@ impl Report {
         }
     }
 
-    fn print_goals_beside(&self, title: &str, ours: &Found, nginx: &Found) {
+    fn print_goals_against_nginx(&self, title: &str, ours: &Measurement, nginx: &Measurement) {
         let goal = |what, value, limit| goal(title, what, value, limit);
         if title.starts_with("paced") {
-            // Both are against the same `direct`.
+            // Both are relative to the same `direct`.
             let p99 = |found| latency_us(found, P99);
             let direct = self.find(title, Peer::Direct).map_or(0.0, p99);
             let cpu = "CPU per event at most nginx's, µs";
@@ -277,13 +277,13 @@ impl Report {
         }
     }
 
-    fn peers(&self, title: &str) -> impl Iterator<Item = (Peer, &Found)> {
+    fn peers(&self, title: &str) -> impl Iterator<Item = (Peer, &Measurement)> {
         Peer::ALL
             .into_iter()
             .filter_map(|peer| Some((peer, self.find(title, peer)?)))
     }
 
-    fn find(&self, title: &str, peer: Peer) -> Option<&Found> {
+    fn find(&self, title: &str, peer: Peer) -> Option<&Measurement> {
         self.rows
             .iter()
             .find(|(of, by, _)| of == title && *by == peer)
@@ -303,13 +303,13 @@ pub fn print_markdown(table: &Table, title: &str, lines: &[(&str, &[&str])]) {
     table.print_markdown(title, lines, &peers, ("tokengauge", "nginx"));
 }
 
-/// Prints whether a figure is within what was set for it.
+/// Prints whether a figure is within its goal.
 pub fn goal(title: &str, what: &str, value: f64, limit: f64) {
     let verdict = if value <= limit { "met" } else { "MISSED" };
     println!("{verdict:6} {title}: {what}: {value:.2} (goal {limit:.2})");
 }
 
-/// As tables and messages call it.
+/// The scenario's title in tables and messages.
 pub fn title(scenario: Scenario) -> String {
     match scenario {
         Scenario::FirstToken { .. } => "time to the first token, one by one".to_owned(),
@@ -317,16 +317,16 @@ pub fn title(scenario: Scenario) -> String {
             streams,
             per_second,
         } => format!("paced, {streams} streams of {per_second} events a second"),
-        Scenario::Beside(trouble) => format!("beside {}", trouble.name()),
+        Scenario::WithNeighbours(neighbours) => format!("neighbours: {}", neighbours.name()),
         Scenario::FlatOut { per_write } => {
             format!("flat out, {per_write} events a write of the backend")
         }
     }
 }
 
-/// A figure of the latencies, in microseconds: the median of the runs', so that one in which
-/// somebody else had the core does not decide.
-fn latency_us(found: &Found, figure: usize) -> f64 {
+/// A quantile of the latencies, in microseconds: the median of the runs', so that a run whose
+/// core was stolen does not decide.
+fn latency_us(found: &Measurement, figure: usize) -> f64 {
     let mut of_runs: Vec<f64> = found.latencies.iter().map(|run| run[figure]).collect();
     of_runs.sort_unstable_by(f64::total_cmp);
     let middle = of_runs.len() / 2;
@@ -337,11 +337,11 @@ fn latency_us(found: &Found, figure: usize) -> f64 {
     }
 }
 
-fn cpu_per_event(found: &Found) -> f64 {
+fn cpu_per_event(found: &Measurement) -> f64 {
     found.cpu_seconds * 1e6 / found.events as f64
 }
 
-fn events_per_second(found: &Found) -> f64 {
+fn events_per_second(found: &Measurement) -> f64 {
     found.events as f64 / found.seconds
 }
 

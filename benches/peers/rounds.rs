@@ -1,23 +1,22 @@
 //! The runs of all peers, in turns.
 //!
-//! Where the machine is a virtual one and its hypervisor gives one of the two cores to
-//! others, whoever runs just then looks slow. So the cores are kept awake
-//! ([`crate::process::Awake`]), and a run that lost more than [`MAY_BE_STOLEN`] is made
-//! again, [`TRIES`] times in all, whichever peer it was; of those that all lost more, the
-//! one that lost least is taken, and the table says so. A latency in a table is the median
-//! of the rounds'.
+//! On a virtual machine the hypervisor may give one of the two cores to others, and the peer
+//! that runs at that moment looks slow. So the cores are kept awake
+//! ([`crate::process::KeepAwake`]), and a run that lost more than [`MAX_STOLEN`] is repeated,
+//! up to [`TRIES`] times in all; if each lost more, the one that lost least is used, and the
+//! table says so. A latency in a table is the median of the rounds'.
 
 use crate::peer::Peer;
 use crate::report::{self, Report};
-use crate::run::{self, Environment, Found, Scenario};
+use crate::run::{self, Environment, Measurement, Scenario};
 use std::time::{Duration, Instant};
 
-/// The share of a core that may be taken in a run: two ticks of a hundredth in 3 seconds.
-pub const MAY_BE_STOLEN: f64 = 0.007;
-/// Of a run, where each loses more.
+/// The share of a core that may be stolen in a run: two ticks of 10 ms in 3 seconds.
+pub const MAX_STOLEN: f64 = 0.007;
+/// How often a run is made, where each loses more.
 const TRIES: usize = 3;
 
-/// Runs all scenarios and prints a table of each. Those of one group take turns.
+/// Runs all scenarios and prints a table of each. Those of one group are interleaved.
 pub fn run_all(
     groups: &[Vec<Scenario>],
     peers: &[Peer],
@@ -27,12 +26,12 @@ pub fn run_all(
 ) -> Report {
     let mut report = Report::default();
     for group in groups {
-        // A machine that is never left alone may take half as long again, not for ever.
+        // On a machine that is always disturbed, repeated runs take half as long again at most.
         let mut again = rounds * group.len() * peers.len() / 2;
         for round in 0..rounds {
             for &scenario in group {
                 for turn in 0..peers.len() {
-                    // Each round begins with another, so that none is always the first.
+                    // Each round begins with another peer, so that none is always the first.
                     let peer = peers[(round + turn) % peers.len()];
                     if peer.is_gateway() && round > 0 {
                         continue;
@@ -51,19 +50,19 @@ pub fn run_all(
     report
 }
 
-/// Runs it until nobody took a core meanwhile, or gives the run that was disturbed least.
-/// `again` is how many runs may be made again, all in all; the gateways' are not.
+/// Runs a scenario until no core was stolen meanwhile, or returns the run that was disturbed
+/// least. `again` is how many runs may still be repeated; the gateways' are not.
 fn run_undisturbed(
     scenario: Scenario,
     peer: Peer,
     environment: Environment,
     length: Duration,
     again: &mut usize,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<Measurement> {
     let begun = Instant::now();
     let mut best = run::run(scenario, peer, environment, length)?;
     for _ in 1..TRIES {
-        if best.stolen <= MAY_BE_STOLEN || *again == 0 || peer.is_gateway() {
+        if best.stolen <= MAX_STOLEN || *again == 0 || peer.is_gateway() {
             break;
         }
         *again -= 1;

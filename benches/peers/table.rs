@@ -5,7 +5,7 @@
 pub struct Column {
     pub title: &'static str,
     pub decimals: usize,
-    /// Whether it says something as a multiple of another's.
+    /// Whether ratios of it are meaningful.
     pub ratio: bool,
 }
 
@@ -20,7 +20,7 @@ const WIDTH: usize = 9;
 const LABEL: usize = 20;
 
 impl Table {
-    /// Of columns with their title, their decimals, and whether a ratio of it says something.
+    /// A table of columns with their title, their decimals, and whether ratios are meaningful.
     pub fn new(columns: &[(&'static str, usize, bool)]) -> Table {
         let columns = columns.iter().map(|&(title, decimals, ratio)| Column {
             title,
@@ -33,7 +33,7 @@ impl Table {
         }
     }
 
-    /// Adds a row, with one figure a column.
+    /// Adds a row with one figure per column.
     pub fn row(&mut self, label: impl ToString, figures: Vec<Option<f64>>) {
         assert_eq!(figures.len(), self.columns.len(), "a figure a column");
         self.rows.push((label.to_string(), figures));
@@ -51,7 +51,7 @@ impl Table {
         }
     }
 
-    /// Prints the rows but `base` as multiples of it, where it is there. `skip` is left out.
+    /// Prints all rows but `base` and `skip` as multiples of `base`, if that is in the table.
     pub fn print_ratios(&self, base: &str, skip: &str) {
         let Some((_, base_figures)) = self.rows.iter().find(|(label, _)| label == base) else {
             return;
@@ -63,7 +63,7 @@ impl Table {
         for (label, figures) in others {
             let ratios: Vec<_> = (self.columns.iter().zip(figures).zip(base_figures))
                 .map(|((column, figure), base)| {
-                    // What adds nothing measurable is no measure for others.
+                    // A ratio to something too small to measure says nothing.
                     let base = base.filter(|base| column.ratio && *base > 0.0)?;
                     Some((*figure)? / base)
                 })
@@ -72,8 +72,8 @@ impl Table {
         }
     }
 
-    /// Prints lines of a Markdown table: some columns of the rows `peers`, and after the
-    /// row `ours` the same as multiples of `base`.
+    /// Prints rows of a Markdown table with a cell for each of `peers`, and after `ours` a cell
+    /// with its ratio to `base`.
     pub fn print_markdown(
         &self,
         title: &str,
@@ -131,7 +131,7 @@ impl Column {
     }
 }
 
-/// Figures of one cell.
+/// The figures of one cell.
 fn joined(figures: impl Iterator<Item = Option<String>>) -> String {
     let figures: Vec<_> = figures
         .map(|figure| figure.unwrap_or_else(|| "–".to_owned()))
@@ -139,7 +139,7 @@ fn joined(figures: impl Iterator<Item = Option<String>>) -> String {
     figures.join(" / ")
 }
 
-/// Without decimals and with commas where it is large.
+/// A figure as text: from 1,000 on without decimals and with commas.
 fn with_thousands(figure: f64, decimals: usize) -> String {
     if figure.abs() < 1000.0 {
         return format!("{figure:.decimals$}");

@@ -1,12 +1,12 @@
-//! What backend and client of the benchmark say to each other: the request's prompt,
-//! the events with the instant they were sent at, and chunked bodies.
+//! The protocol between backend and client of the benchmark: the request in the prompt, the
+//! events with the instant they were sent at, and chunked bodies.
 
 use anyhow::bail;
 use memchr::memmem;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
 
-/// Stands before the sending instant in every event with text.
+/// Comes before the sending instant in every event with text.
 const MARK: &[u8] = b"\"obfuscation\":\"";
 /// Decimal digits of an instant.
 const DIGITS: usize = 20;
@@ -22,50 +22,50 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What LiteLLM wants to hear as the key of its master; the same to all.
+/// The master key that LiteLLM requires; all peers get it.
 pub const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
-/// Where the prompt begins to say how it wants to be answered.
+/// Comes before the parameters of a [`StreamRequest`] in the prompt.
 const PROMPT: &[u8] = b"Tell me of rivers: ";
 
-/// How the backend shall answer. It stands in the prompt, which every gateway passes on.
+/// How the backend shall answer. It is part of the prompt, which every gateway forwards.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask {
+pub struct StreamRequest {
     /// Events with text.
     pub events: u32,
-    /// Between two of them; 0 sends them as fast as they go.
+    /// Microseconds between two of them; 0 sends them without pauses.
     pub interval_us: u64,
-    /// Before the first, so that streams do not beat in time.
+    /// Microseconds before the first, so that streams do not send at the same moments.
     pub phase_us: u64,
-    /// Events of one write; a multiple of it is sent, unpaced, where it is above 1.
+    /// Events of one write; where it is above 1, a multiple of it is sent without pauses.
     pub per_write: u32,
-    /// Bytes of one chunk of a paced event; 0 sends it as one.
+    /// Bytes of one chunk of a paced event; 0 sends the event as one chunk.
     pub per_chunk: u32,
-    /// Whether the end says nothing of tokens, so that who wants to know has to count.
-    pub untold: bool,
+    /// Whether the end has no usage, so that the proxy must count.
+    pub without_usage: bool,
 }
 
-impl Ask {
-    /// The request for it, as an SDK would send it, with the header lines that a peer wants.
+impl StreamRequest {
+    /// The HTTP request, as an SDK would send it, with the header lines that a peer needs.
     pub fn request(self, headers: &str) -> Vec<u8> {
         self.request_to("", headers, "")
     }
 
-    /// The same below a prefix of its path, with a prompt that goes on with `more`, which needs
-    /// no escaping.
+    /// The same with a prefix of the path, and with `more` appended to the prompt, which must
+    /// not need escaping.
     pub fn request_to(self, prefix: &str, headers: &str, more: &str) -> Vec<u8> {
-        let Ask {
+        let StreamRequest {
             events,
             interval_us,
             phase_us,
             per_write,
             per_chunk,
-            untold,
+            without_usage,
         } = self;
-        let untold = u32::from(untold);
+        let without_usage = u32::from(without_usage);
         let body = format!(
             "{{\"model\":\"bench\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Tell me of rivers: \
              {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write, \
-             {per_chunk} bytes a chunk, {untold} for none told.{more}\"}}]}}"
+             {per_chunk} bytes a chunk, {without_usage} for no usage.{more}\"}}]}}"
         );
         format!(
             "POST {prefix}/v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
@@ -75,25 +75,25 @@ impl Ask {
         .into_bytes()
     }
 
-    /// What the beginning of a request's body asks for; none where it is none of ours.
-    pub fn of_body(body: &[u8]) -> Option<Ask> {
+    /// Parses the beginning of a request's body; `None` where it has no such prompt.
+    pub fn of_body(body: &[u8]) -> Option<StreamRequest> {
         let start = memmem::find(body, PROMPT)? + PROMPT.len();
         let numbers = body[start..].split(|byte| !byte.is_ascii_digit());
         let mut numbers = numbers
             .filter(|digits| !digits.is_empty())
             .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
-        Some(Ask {
+        Some(StreamRequest {
             events: numbers.next()? as u32,
             interval_us: numbers.next()?,
             phase_us: numbers.next()?,
             per_write: numbers.next()? as u32,
             per_chunk: numbers.next()? as u32,
-            untold: numbers.next()? > 0,
+            without_usage: numbers.next()? > 0,
         })
     }
 }
 
-/// Appends an event with text, stamped with the present, in chunks of so many bytes.
+/// Appends an event with text and the present instant, in chunks of `per_chunk` bytes.
 pub fn push_event(index: u32, per_chunk: u32, scratch: &mut String, out: &mut Vec<u8>) {
     scratch.clear();
     write_event(index, now(), scratch);
@@ -106,7 +106,7 @@ pub fn push_event(index: u32, per_chunk: u32, scratch: &mut String, out: &mut Ve
     }
 }
 
-/// Writes the event of that number as it leaves the backend at `instant`.
+/// Writes the event `index` as the backend sends it at `instant`.
 pub fn write_event(index: u32, instant: u64, out: &mut String) {
     let word = WORDS[index as usize % WORDS.len()];
     let _ = write!(
@@ -118,17 +118,17 @@ pub fn write_event(index: u32, instant: u64, out: &mut String) {
     );
 }
 
-/// Appends what ends a stream, and the last chunk.
-pub fn push_end(ask: Ask, out: &mut Vec<u8>) {
-    let end = match ask.untold {
+/// Appends the events that end a stream, and the last chunk.
+pub fn push_end(request: StreamRequest, out: &mut Vec<u8>) {
+    let end = match request.without_usage {
         true => "data: [DONE]\n\n".to_owned(),
-        false => end(ask.events),
+        false => end(request.events),
     };
     push_chunk(end.as_bytes(), out);
     out.extend_from_slice(b"0\r\n\r\n");
 }
 
-/// What ends a stream: the finish, the usage, the terminator.
+/// The events that end a stream: the finish reason, the usage, the terminator.
 pub fn end(events: u32) -> String {
     format!(
         "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"bench-2026-01-01\",\
@@ -144,15 +144,15 @@ fn push_chunk(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes the chunked coding off a body that comes in pieces of any size.
+/// Decodes a chunked body that comes in pieces of any size.
 #[derive(Debug, Default)]
 pub enum Dechunk {
-    /// In the line before a chunk, with its size so far.
+    /// Before the first digit of a chunk's size.
     #[default]
     Start,
-    /// In the line before a chunk, with its size so far.
+    /// In the line of a chunk's size, with the size so far.
     Size(usize),
-    /// In a chunk, with what is missing of it and of the line end after it.
+    /// In a chunk, with the bytes that are missing of it and of the line end after it.
     Data(usize),
     /// After the last chunk, with the bytes of the final line end seen.
     Last(usize),
@@ -161,10 +161,10 @@ pub enum Dechunk {
 }
 
 impl Dechunk {
-    /// Appends the payload of `input` to `out`; tells whether the body is over.
+    /// Appends the payload of `input` to `out`; returns whether the body has ended.
     ///
     /// # Errors
-    /// Where no size stands before a chunk: the framing was not kept.
+    /// Where a chunk has no size: the framing is broken.
     pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
         while !input.is_empty() {
             let taken = match *self {
@@ -209,15 +209,15 @@ impl Dechunk {
     }
 }
 
-/// Calls back with the sending instant of every event in `body` and takes them out of it.
+/// Calls `each` with the sending instant of every event in `body`, and drains those events.
 pub fn take_instants(body: &mut Vec<u8>, each: impl FnMut(u64)) {
     let taken = instants(body, each);
-    // What is left may end with the beginning of a mark.
+    // The rest may end with the beginning of a mark.
     let keep = (body.len() - taken).min(MARK.len() + DIGITS - 1);
     body.drain(..body.len() - keep);
 }
 
-/// Calls back with the sending instant of every event in `body`; gives where the last one ends.
+/// Calls `each` with the sending instant of every event in `body`; returns where the last ends.
 pub fn instants(body: &[u8], mut each: impl FnMut(u64)) -> usize {
     let mut from = 0;
     while let Some(found) = memmem::find(&body[from..], MARK) {
