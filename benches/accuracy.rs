@@ -17,7 +17,7 @@
 //! Everything shares this machine: where all processors are busy, lateness of a
 //! process is an error of the measurement here, not of the proxy alone.
 
-#[allow(dead_code, reason = "it takes a part of it")]
+#[allow(dead_code, reason = "only a part of it is used")]
 #[path = "peers/process.rs"]
 mod process;
 
@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
-use process::{Awake, Cores, go_first, make_room_for_files};
+use process::{Cores, KeepAwake, raise_file_limit, raise_priority};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -50,10 +50,10 @@ fn main() {
     } else {
         asked
     };
-    // What else the machine does makes everybody late, and is not measured here.
-    go_first();
-    make_room_for_files().expect("a limit on files that can be raised");
-    let _awake = Cores::choose().map(Awake::keep);
+    // Other processes of the machine would add latency that is not the proxy's.
+    raise_priority();
+    raise_file_limit().expect("a limit on files that can be raised");
+    let _awake = Cores::choose().map(KeepAwake::keep);
     println!("{BEHAVIOUR}\n");
     println!(
         "{:>8}{:>7}  {:^26}{:^26}{:^24}{:^26}{:>9}",
@@ -78,8 +78,8 @@ fn main() {
     println!("\ngoals: TTFT ≤ 1 ms at p99, output_tps ≤ 0.5 %, longest gap ≤ 1 ms, no wrong count");
 }
 
-/// What an agent saw of its call.
-struct Seen {
+/// A call as its agent measured it.
+struct AgentCall {
     id: String,
     ttft: f64,
 }
@@ -123,7 +123,7 @@ fn serve(runtime: &Runtime, simulator: &Arc<Simulator>) -> SocketAddr {
 }
 
 /// All streams of a round at once, begun one after the other.
-async fn call_all(proxy: SocketAddr, round: usize, streams: usize) -> Vec<Seen> {
+async fn call_all(proxy: SocketAddr, round: usize, streams: usize) -> Vec<AgentCall> {
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..streams {
         let begin = Duration::from_millis(4) * number as u32;
@@ -139,7 +139,7 @@ async fn call_all(proxy: SocketAddr, round: usize, streams: usize) -> Vec<Seen> 
     seen
 }
 
-async fn call(proxy: SocketAddr, id: String) -> Seen {
+async fn call(proxy: SocketAddr, id: String) -> AgentCall {
     let stream = TcpStream::connect(proxy).await.expect("the proxy listens");
     stream.set_nodelay(true).expect("a socket");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -173,7 +173,7 @@ async fn call(proxy: SocketAddr, id: String) -> Seen {
         }
     }
     let ttft = first.expect("a token").duration_since(sent).as_secs_f64();
-    Seen { id, ttft }
+    AgentCall { id, ttft }
 }
 
 /// Whether a frame has a delta with text: the first one says only the role.
@@ -213,7 +213,7 @@ impl Proxy {
             .take(20)
             .filter_map(Result::ok)
             .find_map(|line| line.strip_prefix("listening on ")?.trim().parse().ok())
-            .expect("the proxy tells its address");
+            .expect("the proxy prints its address");
         std::thread::spawn(move || lines.for_each(drop));
         Proxy { child, address }
     }
@@ -246,7 +246,7 @@ impl Drop for Proxy {
 
 fn row(
     streams: usize,
-    seen: &[Seen],
+    seen: &[AgentCall],
     records: &HashMap<String, Value>,
     truths: &HashMap<String, Arc<Truth>>,
 ) -> String {
@@ -255,19 +255,19 @@ fn row(
     for call in seen {
         let (record, truth) = (&records[&call.id], &truths[&call.id]);
         let seconds = |name: &str| record["seconds"][name].as_f64();
-        share.extend(apart(
+        share.extend(difference(
             seconds("ttft_upstream"),
             truth.seconds.ttft_upstream,
             1e3,
         ));
-        view.extend(apart(seconds("ttft"), Some(call.ttft), 1e3));
-        gap.extend(apart(
+        view.extend(difference(seconds("ttft"), Some(call.ttft), 1e3));
+        gap.extend(difference(
             seconds("longest_gap"),
             truth.seconds.longest_gap,
             1e3,
         ));
         let truly = truth.output_tps;
-        tps.extend(apart(
+        tps.extend(difference(
             record["tps"]["output"].as_f64(),
             truly,
             100.0 / truly.unwrap_or(1.0),
@@ -283,8 +283,8 @@ fn row(
     )
 }
 
-/// How far two figures are apart; nothing where either is missing.
-fn apart(measured: Option<f64>, truly: Option<f64>, scale: f64) -> Option<f64> {
+/// The absolute difference of two figures, scaled; `None` where either is missing.
+fn difference(measured: Option<f64>, truly: Option<f64>, scale: f64) -> Option<f64> {
     Some((measured? - truly?).abs() * scale)
 }
 

@@ -2,7 +2,7 @@
 //! or only some texts of it: `cargo bench --bench counter -- English JSON`.
 //!
 //! Each text is counted whole, and again one token per push with the count asked
-//! for after each, as a meter does; beside it tiktoken-rs on the whole text. The
+//! for after each, as a meter does; and by tiktoken-rs for comparison. The
 //! texts that are hard to count are then tried at three lengths: time in proportion
 //! to the length shows as the same figure three times.
 

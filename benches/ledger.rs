@@ -65,12 +65,12 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         if batch.is_empty() {
             break;
         }
-        let kept: Vec<_> = batch
+        let calls: Vec<_> = batch
             .iter()
             .filter_map(|record| StoredCall::of_record(record, Some(4)))
             .collect();
         let started = Instant::now();
-        written += store.write(&kept).expect("written").records;
+        written += store.write(&calls).expect("written").records;
         writing += started.elapsed();
         slowest = slowest.max(started.elapsed());
         if written % 1_000_000 == 0 {
@@ -87,35 +87,36 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
     println!("written: {written} records, {rate:.0} a second, slowest batch {slowest:.0?}");
 }
 
-type Ask<'a> = (
+/// The name of a page, and the query for it, which returns the number of rows.
+type PageQuery<'a> = (
     String,
     Box<dyn Fn(&Reader) -> Result<usize, QueryError> + 'a>,
 );
 
-/// Times every page; says how many are too slow.
+/// Times every page; returns how many are too slow.
 fn pages(path: &Path, now: SystemTime) -> usize {
     let reader = Reader::new(path, Instant::now);
     let back = |hours: u64| Filter {
         since: Some(now - Duration::from_secs(hours * 3600 + 137)),
         ..Filter::default()
     };
-    let mut asks: Vec<Ask<'_>> = Vec::new();
-    sessions(&mut asks, &reader, &back);
-    groups(&mut asks, &back);
-    series(&mut asks, &back);
-    calls(&mut asks, &reader, &back);
-    asks.push((
+    let mut queries: Vec<PageQuery<'_>> = Vec::new();
+    sessions(&mut queries, &reader, &back);
+    groups(&mut queries, &back);
+    series(&mut queries, &back);
+    calls(&mut queries, &reader, &back);
+    queries.push((
         "capacity".into(),
         Box::new(|reader| Ok(reader.capacity(&Filter::default())?.len())),
     ));
     println!("\n| page | rows | median, ms | slowest, ms |\n|---|---|---|---|");
     let mut slow = 0;
-    for (name, ask) in asks {
+    for (name, query) in queries {
         let mut times = Vec::new();
         let mut rows = 0;
         for _ in 0..RUNS {
             let started = Instant::now();
-            rows = ask(&reader).expect("an answer");
+            rows = query(&reader).expect("an answer");
             times.push(started.elapsed());
         }
         times.sort();
@@ -132,9 +133,9 @@ fn pages(path: &Path, now: SystemTime) -> usize {
     slow
 }
 
-fn sessions<'a>(asks: &mut Vec<Ask<'a>>, reader: &Reader, back: &dyn Fn(u64) -> Filter) {
+fn sessions<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u64) -> Filter) {
     let mut add = |name: String, query: SessionQuery| {
-        asks.push((
+        queries.push((
             name,
             Box::new(move |reader| Ok(reader.sessions(&query)?.rows.len())),
         ));
@@ -194,14 +195,14 @@ fn sessions<'a>(asks: &mut Vec<Ask<'a>>, reader: &Reader, back: &dyn Fn(u64) -> 
     let id = reader.sessions(&most).expect("an answer").rows[0]
         .id
         .clone();
-    let ask = move |reader: &Reader| {
+    let query = move |reader: &Reader| {
         let detail = reader.session(&id, &Paging::default())?;
         Ok(detail.map_or(0, |detail| detail.calls.len()))
     };
-    asks.push(("the session with most calls".into(), Box::new(ask)));
+    queries.push(("the session with most calls".into(), Box::new(query)));
 }
 
-fn groups<'a>(asks: &mut Vec<Ask<'a>>, back: &dyn Fn(u64) -> Filter) {
+fn groups<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
     for (name, filter) in [
         ("a month", Filter::default()),
         ("72 h", back(72)),
@@ -228,15 +229,15 @@ fn groups<'a>(asks: &mut Vec<Ask<'a>>, back: &dyn Fn(u64) -> Filter) {
             &[Dimension::Model, Dimension::Agent],
         ] {
             let filter = filter.clone();
-            let ask = move |reader: &Reader| {
+            let query = move |reader: &Reader| {
                 Ok(reader.groups(&filter, by, &Paging::default())?.rows.len())
             };
-            asks.push((format!("{by:?} of {name}"), Box::new(ask)));
+            queries.push((format!("{by:?} of {name}"), Box::new(query)));
         }
     }
 }
 
-fn series<'a>(asks: &mut Vec<Ask<'a>>, back: &dyn Fn(u64) -> Filter) {
+fn series<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
     for (name, hours, step) in [
         ("15 min by 10 s", 0, 10),
         ("6 h by a minute", 6, 60),
@@ -252,16 +253,16 @@ fn series<'a>(asks: &mut Vec<Ask<'a>>, back: &dyn Fn(u64) -> Filter) {
                     .since
                     .map(|since| since - Duration::from_secs(900 - 137));
             }
-            let ask = move |reader: &Reader| {
+            let query = move |reader: &Reader| {
                 let step = Duration::from_secs(step);
                 Ok(reader.timeseries(&filter, metric, step)?.points.len())
             };
-            asks.push((format!("{metric:?} over {name}"), Box::new(ask)));
+            queries.push((format!("{metric:?} over {name}"), Box::new(query)));
         }
     }
 }
 
-fn calls<'a>(asks: &mut Vec<Ask<'a>>, reader: &Reader, back: &dyn Fn(u64) -> Filter) {
+fn calls<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u64) -> Filter) {
     let one = reader.calls(&Filter::default(), &Paging::default());
     let one = one.expect("an answer").rows.remove(0);
     for (name, filter) in [
@@ -306,14 +307,14 @@ fn calls<'a>(asks: &mut Vec<Ask<'a>>, reader: &Reader, back: &dyn Fn(u64) -> Fil
     ] {
         for limit in [100, 1000] {
             let filter = filter.clone();
-            let ask = move |reader: &Reader| {
+            let query = move |reader: &Reader| {
                 let page = Paging {
                     limit,
                     cursor: None,
                 };
                 Ok(reader.calls(&filter, &page)?.rows.len())
             };
-            asks.push((format!("{limit} calls {name}"), Box::new(ask)));
+            queries.push((format!("{limit} calls {name}"), Box::new(query)));
         }
     }
 }

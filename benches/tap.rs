@@ -22,7 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EVENTS: usize = 4_000;
 const ROUNDS: usize = 15;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const WORDS: [&str; 12] = [
     " the", " model", " streams", ",", " token", " by", " token", ".", " 42", " naïve", " proxies",
     " gauge",
@@ -132,7 +132,7 @@ fn others() -> Vec<Case> {
             "/model/m/invoke-with-response-stream",
             AWS,
             move |at, word| {
-                // The first message tells whose JSON it is; a text opens the block then.
+                // The first message says whose JSON it is; the next, a text, opens the block.
                 let native = if at == 0 {
                     base64
                         .encode(r#"{"type":"message_start","message":{"model":"m","content":[]}}"#)
@@ -228,7 +228,7 @@ impl Bench {
         }
         let spent = begun.elapsed().as_nanos() as f64 / case.events.len() as f64;
         call.ended(self.start + Duration::from_secs(60), End::ClientCancelled);
-        assert!(self.meter.flush(PATIENCE), "the call is recorded");
+        assert!(self.meter.flush(TIMEOUT), "the call is recorded");
         let finished_call = &self.recent.newest(1)[0];
         (
             spent,

@@ -12,7 +12,7 @@ use tokengauge::history::ThroughputHistory;
 use tokengauge::meter::{RecentCalls, Subscriber};
 use tokengauge::observer::End;
 use tokengauge::slo::Slos;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, fetch, request};
 use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 use tokio::net::TcpListener;
@@ -48,10 +48,10 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
-        Server::behind(Access::default()).await
+        Server::with_access(Access::default()).await
     }
 
-    pub async fn behind(door: Access) -> Server {
+    pub async fn with_access(door: Access) -> Server {
         let measure = Measure::default();
         let config = Config::parse(CONFIG, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         let prometheus = Prometheus::new(&config.routes, &measure);
@@ -116,7 +116,7 @@ impl Server {
         }
         self.bench.frame(&*call, 1500, finish(Some(50)) + DONE);
         call.ended(self.bench.at(1600), End::Complete);
-        assert!(self.bench.meter.flush(PATIENCE));
+        assert!(self.bench.meter.flush(TIMEOUT));
     }
 }
 
@@ -420,9 +420,9 @@ async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_i
 }
 
 #[tokio::test]
-async fn serving_ends_when_it_is_told_to() {
+async fn serving_ends_at_shutdown() {
     let server = Server::start().await;
     server.stop.send(()).expect("it runs");
-    let ended = tokio::time::timeout(PATIENCE, server.served).await;
+    let ended = tokio::time::timeout(TIMEOUT, server.served).await;
     ended.expect("in time").expect("no panic");
 }

@@ -4,7 +4,7 @@ use crate::admin_api::Server;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -40,7 +40,7 @@ impl Listener {
     async fn next(&mut self) -> Option<(String, Value)> {
         while self.events.is_empty() {
             let mut bytes = [0; 65_536];
-            let read = timeout(PATIENCE, self.stream.read(&mut bytes)).await;
+            let read = timeout(TIMEOUT, self.stream.read(&mut bytes)).await;
             match read.expect("something comes").expect("read") {
                 0 => return None,
                 count => self.text += std::str::from_utf8(&bytes[..count]).expect("UTF-8"),
@@ -74,7 +74,7 @@ impl Listener {
 }
 
 #[tokio::test]
-async fn a_listener_is_told_the_present_then_calls_and_streams_as_they_happen() {
+async fn a_listener_gets_a_snapshot_then_calls_and_streams_as_they_happen() {
     let server = Server::start().await;
     let mut listener = Listener::start(&server).await;
     let (kind, data) = listener.next().await.expect("an event");
@@ -117,13 +117,13 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
         if refusals > 0 {
             let refused = fetch(server.address, "/api/v1/events").await;
             assert_eq!(refused.status, 503);
-            let told = refused.body.contains("too many listen already");
-            assert!(told, "{}", refused.body);
+            let full = refused.body.contains("too many listen already");
+            assert!(full, "{}", refused.body);
         }
         assert_eq!(server.event_bus.listening().refused, refusals);
     }
     drop(listeners.pop());
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     while server.event_bus.listening().listeners == 32 {
         assert!(
             std::time::Instant::now() < end,
@@ -141,7 +141,7 @@ async fn listeners_do_not_hold_up_the_end() {
     let begun = std::time::Instant::now();
     server.stop.send(()).expect("it runs");
     while listener.next().await.is_some() {}
-    timeout(PATIENCE, server.served)
+    timeout(TIMEOUT, server.served)
         .await
         .expect("in time")
         .expect("no panic");

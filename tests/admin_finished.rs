@@ -4,7 +4,7 @@ use crate::admin_api::Server;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokengauge::observer::{End, ObservedCall};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{DONE, finish, words};
 
 /// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
@@ -16,7 +16,7 @@ pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
     }
     bench.frame(&*call, 1300, finish(Some(50)) + DONE);
     call.ended(bench.at(2000), End::Complete);
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
 }
 
 fn begin(
@@ -241,7 +241,7 @@ async fn calls_are_filtered_and_paged() {
 }
 
 #[tokio::test]
-async fn a_wrong_question_is_told_which_parameter_breaks_which_rule() {
+async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
     let server = Server::start().await;
     for (path, said) in [
         ("calls?since=yesterday", "since must be an instant"),

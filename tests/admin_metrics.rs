@@ -42,7 +42,7 @@ async fn proxy(admin: &str) -> (Process, SocketAddr, TempDir) {
 }
 
 #[tokio::test]
-async fn it_answers_metrics_and_health_and_nothing_that_tells_of_calls() {
+async fn it_answers_metrics_and_health_and_nothing_about_calls() {
     let (process, metrics, _folder) = proxy("").await;
     for (path, mark) in [
         ("/metrics", "tokengauge_build_info{"),

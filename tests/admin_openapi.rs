@@ -68,7 +68,7 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_which_is_right() {
+async fn a_wrong_method_is_refused_with_the_allowed_one() {
     let server = Server::start().await;
     let reply =
         tokengauge_test_support::http_client::request(server.address, "DELETE", "/api/v1/calls")

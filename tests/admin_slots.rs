@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::tls::Connector;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{exchange, fetch};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -43,7 +43,7 @@ async fn proxy() -> (Process, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_answered_beside_300_connections_that_ask_nothing() {
+async fn health_and_metrics_are_answered_despite_300_idle_connections() {
     let (process, _folder) = proxy().await;
     for begin in ["", "G", "GET /livez HTTP/1.1\r\nhost: a\r\nx-a: b"] {
         let held = many(process.admin, begin).await;
@@ -68,7 +68,7 @@ async fn health_and_metrics_are_answered_beside_300_connections_that_ask_nothing
 }
 
 #[tokio::test]
-async fn health_is_answered_beside_300_event_streams_and_unread_answers() {
+async fn health_is_answered_despite_300_event_streams_and_unread_answers() {
     let (process, _folder) = proxy().await;
     for path in ["/api/v1/events", "/metrics", "/api/v1/openapi.json"] {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(20);
@@ -82,7 +82,7 @@ async fn health_is_answered_beside_300_event_streams_and_unread_answers() {
 }
 
 #[tokio::test]
-async fn the_address_for_metrics_is_answered_beside_300_connections_and_takes_no_others_places() {
+async fn the_metrics_address_is_answered_despite_300_connections_and_has_slots_of_its_own() {
     let (process, _folder) = proxy().await;
     let line = process.line("metrics on ").await;
     let address: SocketAddr = line["metrics on ".len()..].parse().expect("an address");
@@ -139,7 +139,7 @@ impl Webhook {
             .expect("started");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         let address = loop {
-            let line = timeout(PATIENCE, lines.next_line()).await.expect("a line");
+            let line = timeout(TIMEOUT, lines.next_line()).await.expect("a line");
             let line = line.expect("read").expect("it listens");
             if let Some(address) = line.strip_prefix("listening on ") {
                 break address.parse().expect("an address");
@@ -193,7 +193,7 @@ fn review(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn the_webhook_answers_beside_300_connections_that_ask_nothing() {
+async fn the_webhook_answers_despite_300_idle_connections() {
     let webhook = Webhook::start().await;
     // Before the handshake and in it.
     for begin in ["", "\x16\x03\x01\x02\x00"] {
@@ -213,7 +213,7 @@ async fn the_webhook_answers_beside_300_connections_that_ask_nothing() {
 }
 
 #[tokio::test]
-async fn the_webhook_answers_beside_reviews_that_never_end() {
+async fn the_webhook_answers_despite_reviews_that_never_end() {
     const BODY: usize = 2 << 20;
     let webhook = Webhook::start().await;
     let (mut held, mut refused) = (Vec::new(), 0);
@@ -258,7 +258,7 @@ async fn the_webhook_stays_within_its_memory_whatever_is_to_be_reviewed() {
         }
     }
     for one in asked {
-        timeout(PATIENCE, one)
+        timeout(TIMEOUT, one)
             .await
             .expect("in time")
             .expect("no panic");

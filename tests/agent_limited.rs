@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge::call::{CallRecord, TpsUnavailable};
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::whole;
 use tokengauge_test_support::eventually;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
@@ -110,7 +110,7 @@ async fn record(padding: usize, agent: impl AsyncFnOnce(SocketAddr)) -> CallReco
     let bench = Bench::default();
     let setup = Setup::to(backend(padding).await);
     let proxy: Proxy = setup.start_unobserved(bench.meter.clone()).await;
-    tokio::time::timeout(PATIENCE, agent(proxy.address))
+    tokio::time::timeout(TIMEOUT, agent(proxy.address))
         .await
         .expect("in time");
     eventually("a record", || !bench.recent.newest(1).is_empty()).await;

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::Config;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokio::process::Command;
 
@@ -30,7 +30,7 @@ fn free_port() -> u16 {
 
 /// The agents' names of calls, sorted: calls of one millisecond come in any order.
 async fn names(process: &Process, count: usize) -> Vec<String> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let reply = fetch(process.admin, "/api/v1/calls?operation_class=all")
             .await
@@ -112,7 +112,7 @@ fn a_name_that_cannot_be_given_is_refused_and_a_key_is_not_repeated() {
         let result = Config::parse(&text, "test.toml");
         result.map_or_else(|error| error.to_string(), |_| "fine".to_owned())
     };
-    for (agent, told) in [
+    for (agent, message) in [
         ("name = \"a\"\nport = 8080", "fine"),
         (
             "name = \"a\"\nkey = \"0123456789abcdef\"\npath = \"/x\"",
@@ -130,7 +130,7 @@ fn a_name_that_cannot_be_given_is_refused_and_a_key_is_not_repeated() {
         ),
     ] {
         let problem = problem(agent);
-        assert!(problem.contains(told), "{agent}: {problem}");
+        assert!(problem.contains(message), "{agent}: {problem}");
         assert!(!problem.contains(KEY), "{problem}");
     }
 }

@@ -174,7 +174,7 @@ fn a_value_of_the_wrong_kind_names_its_key() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_in_the_order_of_the_file() {
+fn every_problem_is_reported_at_once_in_the_order_of_the_file() {
     let text = r#"
 [limits]
 connections = 0
@@ -274,9 +274,9 @@ fn places_of_attribution_are_read_and_secrets_and_conversations_are_none() {
         ),
         ("session_paths = [\"a..b\"]", "a name in it is empty"),
     ] {
-        let (_, key, told) = only_problem(&format!("{GOOD}\n[attribution]\n{line}\n"));
+        let (_, key, message) = only_problem(&format!("{GOOD}\n[attribution]\n{line}\n"));
         assert_eq!(key, line.split(' ').next().expect("a key"));
-        assert!(told.contains(reason), "{told}");
+        assert!(message.contains(reason), "{message}");
     }
     let many: Vec<_> = (0..17).map(|number| format!("\"x-{number}\"")).collect();
     let many = format!(
@@ -307,11 +307,14 @@ fn a_price_is_for_tokens_and_for_an_upstream_that_there_is() {
             "no upstream named `other`",
         ),
     ] {
-        let (_, _, told) = only_problem(&price(rest));
-        assert!(told.contains(reason), "{told}");
+        let (_, _, message) = only_problem(&price(rest));
+        assert!(message.contains(reason), "{message}");
     }
-    let (_, key, told) = only_problem(&price("input = 1\npound = 3"));
-    assert!(key == "pound" && told.contains("unknown field"), "{told}");
+    let (_, key, message) = only_problem(&price("input = 1\npound = 3"));
+    assert!(
+        key == "pound" && message.contains("unknown field"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -326,8 +329,8 @@ fn gpus_have_a_price_and_a_number() {
         ("gpu_usd_per_hour = 0", "above 0"),
         ("gpu_usd_per_hour = 1\ngpus = 0", "at least 1"),
     ] {
-        let (_, _, told) = only_problem(&upstream(rest));
-        assert!(told.contains(reason), "{told}");
+        let (_, _, message) = only_problem(&upstream(rest));
+        assert!(message.contains(reason), "{message}");
     }
 }
 
@@ -357,8 +360,8 @@ fn a_budget_has_defaults_and_says_what_is_wrong_with_it() {
         ("usd = 1\nselect = { route = \"other\" }", "other"),
         ("usd = 1\nper = \"key\"", "unknown variant"),
     ] {
-        let (_, _, told) = only_problem(&budget(rest));
-        assert!(told.contains(reason), "{told}");
+        let (_, _, message) = only_problem(&budget(rest));
+        assert!(message.contains(reason), "{message}");
     }
     let two = format!("{}[[budget]]\nname = \"b\"\nusd = 1\n", budget("usd = 1"));
     assert!(only_problem(&two).2.contains("two budgets named `b`"));

@@ -212,7 +212,7 @@ fn what_the_provider_says_is_the_cost_where_no_price_is_configured() {
 }
 
 #[test]
-fn litellm_says_the_cost_of_a_whole_answer_in_its_head() {
+fn litellm_reports_the_cost_of_a_whole_answer_in_a_header() {
     let (bench, _) = bench("");
     let of = |usd: &str| {
         let call = bench.begin("/v1/chat/completions", &[]);

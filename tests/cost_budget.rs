@@ -9,7 +9,7 @@ use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
 use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;
 use tokengauge_test_support::sim;
@@ -56,7 +56,7 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
             Arc::new(forwarder),
             &limits,
             Shutdown::new(),
-            PATIENCE,
+            TIMEOUT,
         )
         .await
     });
@@ -107,7 +107,7 @@ impl Desk {
         // A call is recorded a moment after its agent has the answer.
         let answered = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
         let recorded = || {
-            assert!(self.meter.flush(PATIENCE));
+            assert!(self.meter.flush(TIMEOUT));
             self.recent.newest(100).len() >= answered
         };
         eventually("the call is recorded", recorded).await;
@@ -259,7 +259,7 @@ async fn so_many_calls_at_once_for_each_key() {
 }
 
 #[test]
-fn a_quota_that_makes_no_sense_is_told_with_its_line() {
+fn an_invalid_quota_is_reported_with_its_line() {
     let route = "[[upstream]]\nname = \"u\"\nurl = \"http://u\"\n[[route]]\nupstream = \"u\"\n";
     for (quota, expected) in [
         (

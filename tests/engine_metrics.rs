@@ -8,7 +8,7 @@ use tokengauge::config::{Config, Measure};
 use tokengauge::engine::Watcher;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::meter::Bench;
 use tokengauge_test_support::upstream::Upstream;
@@ -86,7 +86,7 @@ impl Watched {
     }
 
     async fn becomes(&self, name: &str, labels: &[&str], wanted: Option<f64>) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while self.value(name, labels) != wanted {
             let is = self.value(name, labels);
             assert!(

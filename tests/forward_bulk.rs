@@ -42,7 +42,7 @@ fn memory_does_not_grow_with_a_body_and_little_with_a_stream() {
 async fn in_a_process_of_its_own() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address)
-        .start_unobserved(Arc::new(Nobody))
+        .start_unobserved(Arc::new(NoopObserver))
         .await;
     upload(&upstream, proxy.address, MB).await;
     let before = resident();
@@ -132,14 +132,14 @@ async fn pour(from: &mut RawConnection, to: &mut RawConnection, length: usize) {
 }
 
 /// Keeps nothing.
-struct Nobody;
+struct NoopObserver;
 
-impl Observer for Nobody {
+impl Observer for NoopObserver {
     fn begin(&self, _: CallStart<'_>) -> Arc<dyn ObservedCall> {
-        Arc::new(Nobody)
+        Arc::new(NoopObserver)
     }
 }
 
-impl CallObserver for Nobody {}
+impl CallObserver for NoopObserver {}
 
-impl CallPolicy for Nobody {}
+impl CallPolicy for NoopObserver {}

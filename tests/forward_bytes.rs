@@ -328,7 +328,7 @@ async fn an_absolute_target_goes_where_the_route_says() {
 }
 
 #[tokio::test]
-async fn nobody_gets_a_tunnel_to_elsewhere() {
+async fn no_request_opens_a_tunnel_to_another_host() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent

@@ -224,7 +224,7 @@ async fn an_agent_of_http_1_0_gets_no_interim_response() {
 }
 
 #[tokio::test]
-async fn a_response_that_begins_during_the_upload_flows_beside_it() {
+async fn a_response_that_begins_during_the_upload_is_forwarded_meanwhile() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     let mut agent = RawConnection::connect(proxy.address).await;
@@ -252,7 +252,7 @@ async fn a_response_that_begins_during_the_upload_flows_beside_it() {
 }
 
 #[tokio::test]
-async fn a_length_beside_chunks_does_not_reach_the_agent() {
+async fn a_content_length_of_a_chunked_response_does_not_reach_the_agent() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;

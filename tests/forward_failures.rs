@@ -203,7 +203,7 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_costs_nobody_a_request() {
+async fn a_pooled_connection_that_was_closed_costs_no_request() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
@@ -306,7 +306,7 @@ async fn what_cannot_be_reached_is_named() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_route_is_told_so() {
+async fn a_request_without_a_route_is_refused_with_the_reason() {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         prefix: "/known",
@@ -417,7 +417,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_speak_http_is_told_apart() {
+async fn an_upstream_that_does_not_speak_http_has_an_error_of_its_own() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;

@@ -134,7 +134,7 @@ async fn one_that_leaves_while_it_waits_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_to_one_endpoint_gives_way_to_a_request_for_another() {
+async fn an_idle_connection_to_one_endpoint_is_closed_for_a_request_to_another() {
     let (one, other) = (Upstream::bind().await, Upstream::bind().await);
     let mut setup = Setup::to(one.address);
     setup.endpoints.push(other.address);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokengauge::observer::{End, Filter, Phase};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
-use tokengauge_test_support::recorder::{Manners, Seen};
+use tokengauge_test_support::recorder::{RecorderBehaviour, Seen};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-async fn stream(manners: Manners) -> (Proxy, RawConnection, RawConnection) {
+async fn stream(behaviour: RecorderBehaviour) -> (Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
-        manners,
+        behaviour,
         inject_usage: true,
         ..Setup::to(upstream.address)
     }
@@ -56,9 +56,9 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
         |seen| matches!(seen, Seen::Ended(..)),
     ];
     for (place, panics) in everywhere.into_iter().enumerate() {
-        let (proxy, mut agent, mut backend) = stream(Manners {
+        let (proxy, mut agent, mut backend) = stream(RecorderBehaviour {
             panics: Some(panics),
-            ..Manners::default()
+            ..RecorderBehaviour::default()
         })
         .await;
         talk(&mut agent, &mut backend, 5).await;
@@ -79,9 +79,9 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
 #[tokio::test]
 async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
     let slow = Duration::from_millis(200);
-    let (proxy, agent, mut backend) = stream(Manners {
+    let (proxy, agent, mut backend) = stream(RecorderBehaviour {
         slow,
-        ..Manners::default()
+        ..RecorderBehaviour::default()
     })
     .await;
     let began = Instant::now();
@@ -98,11 +98,11 @@ async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_outruns_its_observer_is_not_held_up_and_not_kept() {
+async fn a_stream_that_outruns_its_observer_is_neither_delayed_nor_buffered() {
     let slow = Duration::from_millis(20);
-    let (proxy, mut agent, mut backend) = stream(Manners {
+    let (proxy, mut agent, mut backend) = stream(RecorderBehaviour {
         slow,
-        ..Manners::default()
+        ..RecorderBehaviour::default()
     })
     .await;
     let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
@@ -124,8 +124,8 @@ async fn a_stream_that_outruns_its_observer_is_not_held_up_and_not_kept() {
 }
 
 #[tokio::test]
-async fn what_the_proxy_cost_is_told() {
-    let (proxy, mut agent, mut backend) = stream(Manners::default()).await;
+async fn the_proxys_own_overhead_is_reported() {
+    let (proxy, mut agent, mut backend) = stream(RecorderBehaviour::default()).await;
     talk(&mut agent, &mut backend, 3).await;
     let call = proxy.recorder.only_call().await;
     for phase in [Phase::Head, Phase::Chunk] {
@@ -160,21 +160,21 @@ impl Filter for Without {
     }
 }
 
-fn injecting() -> Manners {
-    Manners {
+fn injecting() -> RecorderBehaviour {
+    RecorderBehaviour {
         rewrite: Some(|body| {
             (body == b"{\"stream\":true}")
                 .then(|| Bytes::from_static(b"{\"stream\":true,\"usage\":true}"))
         }),
         filter: Some(|| Box::new(Without { held_back: false })),
-        ..Manners::default()
+        ..RecorderBehaviour::default()
     }
 }
 
 async fn injecting_proxy() -> (Upstream, Proxy, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
-        manners: injecting(),
+        behaviour: injecting(),
         inject_usage: true,
         ..Setup::to(upstream.address)
     }
@@ -271,13 +271,13 @@ async fn what_is_not_rewritten_goes_as_it_came() {
 
 #[tokio::test]
 async fn what_an_agent_does_not_read_is_measured_all_the_same() {
-    let (proxy, mut agent, mut backend) = stream(Manners::default()).await;
+    let (proxy, mut agent, mut backend) = stream(RecorderBehaviour::default()).await;
     backend.write("2\r\n00\r\n").await;
     agent.read_exact(7).await;
     let chunk = format!("2000\r\n{}\r\n", "x".repeat(0x2000));
     // In small pieces, until nobody takes any more.
-    let patience = Duration::from_millis(500);
-    while let Ok(written) = timeout(patience, backend.io.write_all(chunk.as_bytes())).await {
+    let limit = Duration::from_millis(500);
+    while let Ok(written) = timeout(limit, backend.io.write_all(chunk.as_bytes())).await {
         written.expect("a connection");
         sleep(Duration::from_millis(1)).await;
     }

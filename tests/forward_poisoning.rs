@@ -255,7 +255,7 @@ fn attacks() -> impl Iterator<Item = (&'static str, Attack)> {
     })
 }
 
-async fn nobody_is_poisoned(tls: Option<Tls>) {
+async fn no_later_request_is_poisoned(tls: Option<Tls>) {
     let mut playing = tokio::task::JoinSet::new();
     let tls = tls.map(Arc::new);
     for (method, attack) in attacks() {
@@ -282,12 +282,12 @@ async fn nobody_is_poisoned(tls: Option<Tls>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_behind_a_response_reach_no_other_agent() {
-    nobody_is_poisoned(None).await;
+    no_later_request_is_poisoned(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
-    nobody_is_poisoned(Some(Tls::new())).await;
+    no_later_request_is_poisoned(Some(Tls::new())).await;
 }
 
 /// Bytes of one TLS record that begins after the response and is not whole: its beginning is

@@ -134,7 +134,7 @@ async fn a_long_upload_is_not_the_upstreams_slowness() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_when_nobody_comes_back() {
+async fn idle_connections_are_closed_after_the_idle_timeout() {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         idle_for: Duration::from_millis(100),

@@ -4,7 +4,7 @@ use http::HeaderValue;
 use tokengauge::observer::UpstreamTrace;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;
-use tokengauge_test_support::recorder::Manners;
+use tokengauge_test_support::recorder::RecorderBehaviour;
 use tokengauge_test_support::upstream::{Upstream, fields};
 
 const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -13,9 +13,9 @@ const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 async fn forwarded(trace: Option<UpstreamTrace>, lines: &[&str]) -> Vec<String> {
     let upstream = Upstream::bind().await;
     let setup = Setup {
-        manners: Manners {
+        behaviour: RecorderBehaviour {
             trace,
-            ..Manners::default()
+            ..RecorderBehaviour::default()
         },
         ..Setup::to(upstream.address)
     };

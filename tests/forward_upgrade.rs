@@ -155,7 +155,7 @@ async fn an_upstream_that_does_not_switch_is_just_answered() {
 }
 
 #[tokio::test]
-async fn a_switch_that_nobody_asked_for_is_an_error() {
+async fn a_protocol_switch_that_was_not_requested_is_an_error() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     let mut agent = RawConnection::connect(proxy.address).await;

@@ -144,7 +144,7 @@ fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not
 }
 
 #[test]
-fn counts_of_objectives_are_kept_in_a_little_memory_and_no_calls_beside_them() {
+fn counts_of_objectives_are_kept_in_a_small_volume_and_no_calls() {
     let base = "state_dir = \"/data\"\n[ledger]\npath = \"/data/calls.sqlite\"\n\
         [[upstream]]\nname = \"u\"\nurl = \"http://u\"\n[[route]]\nupstream = \"u\"\n";
     let (pod, _) = injected_by("job", &settings(&format!("base_config = {base:?}\n")));
@@ -296,7 +296,7 @@ fn the_hosts_network_is_refused_and_opting_out_is_heard() {
 }
 
 #[test]
-fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
+fn base_urls_of_the_pod_stay_with_a_warning_unless_they_are_to_be_replaced() {
     let (pod, warnings) = injected("env-from");
     for name in ["by-config-map", "by-env-from"] {
         assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), None, "{name}");
@@ -311,7 +311,7 @@ fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
         variable(&pod, "by-value", "OPENAI_BASE_URL"),
         Some("http://vllm.serving:8000/v1")
     );
-    let told = |text: &str| {
+    let message = |text: &str| {
         warnings
             .iter()
             .filter(|warning| warning.contains(text))
@@ -319,9 +319,9 @@ fn base_urls_of_the_pod_stay_and_it_is_told_unless_they_are_to_be_taken_over() {
     };
     assert_eq!(
         (
-            told("sets OPENAI_BASE_URL itself"),
-            told("envFrom"),
-            told("NO_PROXY")
+            message("sets OPENAI_BASE_URL itself"),
+            message("envFrom"),
+            message("NO_PROXY")
         ),
         (2, 1, 1),
         "{warnings:?}"
@@ -407,7 +407,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
             pod["metadata"]["annotations"][format!("tokengauge.dev/{name}")] = value.clone();
         }
         match inject(&pod, InjectBy::Namespace, &settings("")) {
-            Outcome::Refused(told) => assert!(told.contains(reason), "{told}"),
+            Outcome::Refused(message) => assert!(message.contains(reason), "{message}"),
             other => panic!("{annotations}: {other:?}"),
         }
     }

@@ -140,9 +140,9 @@ fn annotation_and_setting_say_what_becomes_of_calls() {
     let pass = settings("on_refused_config = \"pass\"");
     let (pod, _) = injected("several", &[], &pass);
     assert_eq!(variable(&pod, "tokengauge", POLICY), Some("pass"));
-    for (value, told) in [("refuse", Some("refuse")), ("refuse-if-limited", None)] {
+    for (value, policy) in [("refuse", Some("refuse")), ("refuse-if-limited", None)] {
         let (pod, _) = injected("several", &[("on-refused-config", value)], &pass);
-        assert_eq!(variable(&pod, "tokengauge", POLICY), told, "{value}");
+        assert_eq!(variable(&pod, "tokengauge", POLICY), policy, "{value}");
     }
     let mut pod = fixture("several");
     pod["metadata"]["annotations"]["tokengauge.dev/on-refused-config"] = json!("open");

@@ -90,15 +90,15 @@ fn every_pod_template_of_every_known_kind_is_injected() {
         ("agent-sandbox", vec!["spec.podTemplate"]),
     ] {
         let done = run(&kinds().join(name).with_extension("yaml"), &[]);
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(done.status.success(), "{name}: {told}");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{name}: {stderr}");
         let text = String::from_utf8(done.stdout).expect("text");
         let object: Value = serde_saphyr::from_str(&text).expect("YAML");
         let paths = paths.iter().map(|path| path.split('.').collect::<Vec<_>>());
         let templates: Vec<&Value> = paths.flat_map(|path| at(&object, &path)).collect();
         assert!(
-            told.contains(&format!("{} injected", templates.len())),
-            "{name}: {told}"
+            stderr.contains(&format!("{} injected", templates.len())),
+            "{name}: {stderr}"
         );
         for template in templates {
             let first = &template["spec"]["initContainers"][0];
@@ -132,9 +132,9 @@ fn what_makes_pods_in_another_way_is_named_and_the_rest_is_written() {
         let file = std::fs::read_to_string(kinds().join(name).with_extension("yaml")).expect(name);
         let text = format!("{file}{pod}");
         let done = written(&text, &[]);
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(LEFT_OUT), "{name}: {told}");
-        assert!(told.contains(&format!("{object}: ")), "{name}: {told}");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(LEFT_OUT), "{name}: {stderr}");
+        assert!(stderr.contains(&format!("{object}: ")), "{name}: {stderr}");
         let out = String::from_utf8(done.stdout).expect("text");
         assert!(out.starts_with(&file), "{name}: as it was");
         assert!(out.contains("initContainers"), "{name}: the pod beside it");
@@ -177,22 +177,22 @@ fn a_part_without_a_template_is_named() {
         "pod: { spec: { containers: [{ name: spark-kubernetes-executor",
     );
     let done = written(&text, &[]);
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(LEFT_OUT), "{told}");
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(LEFT_OUT), "{stderr}");
     assert!(
-        told.contains("SparkApplication/classify: there is no spec.executor.template"),
-        "{told}"
+        stderr.contains("SparkApplication/classify: there is no spec.executor.template"),
+        "{stderr}"
     );
-    assert!(told.contains("1 injected"), "{told}");
+    assert!(stderr.contains("1 injected"), "{stderr}");
 }
 
 #[test]
 fn lists_are_looked_into() {
     let done = run(&kinds().join("list.yaml"), &[]);
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(
-        done.status.success() && told.contains("2 injected"),
-        "{told}"
+        done.status.success() && stderr.contains("2 injected"),
+        "{stderr}"
     );
     let list = |name: &str, items: &str| format!("apiVersion: v1\nkind: {name}\nitems:\n{items}");
     let sandbox = "- {apiVersion: a/v1, kind: Sandbox, metadata: {name: s}, spec: {containers: [{image: i}]}}\n";
@@ -243,25 +243,30 @@ fn pods_that_end_by_themselves_are_refused_where_a_sidecar_would_keep_them() {
             &kinds().join(name).with_extension("yaml"),
             &["--native-sidecar", "off"],
         );
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(
-            done.status.code() == Some(1) && told.contains("keep it alive"),
-            "{name}: {told}"
+            done.status.code() == Some(1) && stderr.contains("keep it alive"),
+            "{name}: {stderr}"
         );
     }
 }
 
 #[test]
-fn calls_that_pass_by_are_told_of_and_the_pod_says_so_itself() {
+fn calls_that_bypass_the_proxy_are_warned_about_and_annotated() {
     let (pod, warnings) = injected("look-alikes");
-    let told = |name: &str| warnings.iter().filter(|told| told.contains(name)).count();
+    let warnings_of = |name: &str| {
+        warnings
+            .iter()
+            .filter(|warning| warning.contains(name))
+            .count()
+    };
     for name in [
         "OLLAMA_API_BASE_URL",
         "OPENAI_BASE_URI",
         "AZURE_OPENAI_ENDPOINT",
         "LLM_BASE_URL",
     ] {
-        assert_eq!(told(name), 1, "{name}: {warnings:?}");
+        assert_eq!(warnings_of(name), 1, "{name}: {warnings:?}");
     }
     for name in [
         "HF_ENDPOINT",
@@ -270,15 +275,15 @@ fn calls_that_pass_by_are_told_of_and_the_pod_says_so_itself() {
         "OTEL_",
         "LLM_MODEL",
     ] {
-        assert_eq!(told(name), 0, "{name}: {warnings:?}");
+        assert_eq!(warnings_of(name), 0, "{name}: {warnings:?}");
     }
     assert_eq!(
         warnings
             .iter()
-            .filter(|told| told.contains("http://ollama"))
+            .filter(|warning| warning.contains("http://ollama"))
             .count(),
         0,
-        "no value is told"
+        "no value is in a warning"
     );
     let annotation = pod["metadata"]["annotations"]["tokengauge.dev/warnings"].as_str();
     assert!(

@@ -142,8 +142,8 @@ fn a_port_that_the_pod_names_anywhere_is_left_to_it() {
             let chosen = ports(&after);
             assert!(!chosen.contains(port), "{place} {value}: {chosen:?}");
             assert_eq!(chosen, ports(&injected(&pod, "").0), "the same each time");
-            let told = |warning: &&String| warning.contains(&port.to_string());
-            assert_eq!(warnings.iter().filter(told).count(), 1, "{warnings:?}");
+            let warned = |warning: &&String| warning.contains(&port.to_string());
+            assert_eq!(warnings.iter().filter(warned).count(), 1, "{warnings:?}");
         }
     }
 }

@@ -70,9 +70,9 @@ fn quantities_that_cannot_be_are_refused() {
             InjectBy::Namespace,
             &settings(""),
         ) {
-            Outcome::Refused(told) => assert!(
-                told.contains(&format!("tokengauge.dev/{name}")) && told.contains(reason),
-                "{told}"
+            Outcome::Refused(message) => assert!(
+                message.contains(&format!("tokengauge.dev/{name}")) && message.contains(reason),
+                "{message}"
             ),
             other => panic!("{name} {value}: {other:?}"),
         }
@@ -81,7 +81,7 @@ fn quantities_that_cannot_be_are_refused() {
         json!({ "tokengauge.dev/memory-request": "1Gi", "tokengauge.dev/memory-limit": "512Mi" });
     let outcome = inject(&pod(both, json!({})), InjectBy::Namespace, &settings(""));
     assert!(
-        matches!(&outcome, Outcome::Refused(told) if told.contains("above tokengauge.dev/memory-limit")),
+        matches!(&outcome, Outcome::Refused(message) if message.contains("above tokengauge.dev/memory-limit")),
         "{outcome:?}"
     );
     let wrong = Settings::parse("resources = { limits = { memory = \"384MB\" } }")
@@ -138,7 +138,9 @@ fn a_guaranteed_pod_stays_guaranteed() {
     let guaranteed = json!({ "limits": { "cpu": "2", "memory": "4Gi" } });
     let (_, warnings) = injected(&pod(asked, guaranteed.clone()), &settings(""));
     assert!(
-        warnings.iter().any(|told| told.contains("Guaranteed")),
+        warnings
+            .iter()
+            .any(|message| message.contains("Guaranteed")),
         "{warnings:?}"
     );
     let got = resources_of_guaranteed(&guaranteed);
@@ -197,13 +199,16 @@ fn pull_secrets_are_added_behind_the_pods_own() {
         Outcome::Refused(_)
     ));
     for wrong in ["[\"Up per\"]", "[\"\"]"] {
-        let told = Settings::parse(&format!("image_pull_secrets = {wrong}")).expect_err(wrong);
-        assert!(told.to_string().contains("image_pull_secrets"), "{told}");
+        let message = Settings::parse(&format!("image_pull_secrets = {wrong}")).expect_err(wrong);
+        assert!(
+            message.to_string().contains("image_pull_secrets"),
+            "{message}"
+        );
     }
 }
 
 #[test]
-fn in_manifests_it_is_told_that_the_service_accounts_pull_secrets_are_hidden() {
+fn in_manifests_there_is_a_warning_that_the_service_accounts_pull_secrets_are_unknown() {
     let of = |own: &str| {
         let text = format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: a, image: a}}]{own}}}\n"
@@ -214,7 +219,9 @@ fn in_manifests_it_is_told_that_the_service_accounts_pull_secrets_are_hidden() {
             .warnings
     };
     assert!(
-        of("").iter().any(|told| told.contains("ServiceAccount")),
+        of("")
+            .iter()
+            .any(|message| message.contains("ServiceAccount")),
         "{:?}",
         of("")
     );

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 
 struct World {
@@ -65,7 +65,7 @@ async fn kept(process: &Process) -> u64 {
 }
 
 async fn has_kept(process: &Process, records: u64) -> u64 {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let now = kept(process).await;
         if now >= records {
@@ -119,7 +119,7 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_is_answered_and_outlives_the_process() {
+async fn stored_calls_are_answered_after_a_restart() {
     let world = World::new().await;
     let config = world.config();
     let process = Process::start(&config).await;
@@ -159,13 +159,13 @@ fn exported(world: &World, config: &Path) {
             .args(arguments)
             .output()
             .expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{told}");
-        (output.stdout, told)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        (output.stdout, stderr)
     };
     let config = config.to_str().expect("UTF-8");
-    let (lines, told) = export(&["--config", config, "--format", "jsonl", "--since", "1h"]);
-    assert_eq!(told.trim(), "3 calls");
+    let (lines, stderr) = export(&["--config", config, "--format", "jsonl", "--since", "1h"]);
+    assert_eq!(stderr.trim(), "3 calls");
     let lines = String::from_utf8(lines).expect("UTF-8");
     let records: Vec<tokengauge::call::CallRecord> = lines
         .lines()
@@ -199,8 +199,8 @@ fn exported(world: &World, config: &Path) {
     ]);
     let bytes = std::fs::read(&file).expect("a file");
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
-    let (nothing, told) = export(&[
+    let (nothing, stderr) = export(&[
         "--ledger", ledger, "--format", "jsonl", "--since", "1h", "--until", "30m",
     ]);
-    assert_eq!((nothing.as_slice(), told.trim()), (&b""[..], "0 calls"));
+    assert_eq!((nothing.as_slice(), stderr.trim()), (&b""[..], "0 calls"));
 }

@@ -71,8 +71,8 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = older(folder.path(), version);
         let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
-        let told = before.expect_err("nobody brought it forward").to_string();
-        assert!(told.contains("brings it forward"), "{told}");
+        let message = before.expect_err("nobody brought it forward").to_string();
+        assert!(message.contains("brings it forward"), "{message}");
         let mut store = Store::open(&path).expect("opens");
         assert_eq!(calls(&path), expected, "from version {version}");
         // And it can be written to.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, whole};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::soon;
@@ -106,7 +106,7 @@ impl Desk {
 
     /// Waits for a metric that follows the end of a call.
     async fn becomes(&self, series: &str, value: f64) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while self.metric(series).await < value {
             assert!(Instant::now() < end, "{series} never {value}");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -723,7 +723,7 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
         let began = Instant::now();
         assert_eq!(desk.ask(&small).await.status, 200);
         assert_eq!(desk.ask(&long).await.status, 200);
-        assert!(began.elapsed() < PATIENCE, "they waited");
+        assert!(began.elapsed() < TIMEOUT, "they waited");
     };
     tokio::select! { () = asks => {} () = trickle => {} }
 }

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
 use tokengauge::observer::End;
 use tokengauge::proxy::Drained;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{self, none};
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::connection::RawConnection;
@@ -47,7 +47,7 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
 }
 
 #[tokio::test]
-async fn nobody_new_is_taken_while_draining() {
+async fn no_new_connection_is_accepted_while_draining() {
     let upstream = CannedUpstream::start().await;
     let proxy = Setup::to(upstream.address)
         .drain_timeout(NEVER)
@@ -57,7 +57,7 @@ async fn nobody_new_is_taken_while_draining() {
     proxy.shutdown.begin();
     let begun = Instant::now();
     while TcpStream::connect(proxy.address).await.is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "still accepting");
+        assert!(begun.elapsed() < TIMEOUT, "still accepting");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     upstream.finish();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge::config;
 use tokengauge::proxy::Bound;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::proxy::Setup;
@@ -264,7 +264,7 @@ async fn both_families_are_served_on_the_unspecified_address() {
         return eprintln!("skipped: this machine has no IPv6");
     };
     let four = SocketAddr::from(([127, 0, 0, 1], bound.address().port()));
-    timeout(PATIENCE, TcpStream::connect(four))
+    timeout(TIMEOUT, TcpStream::connect(four))
         .await
         .expect("no hang")
         .expect("connected");

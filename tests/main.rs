@@ -1,8 +1,8 @@
 //! Everything that is tested in Rust, in one program: one file per behaviour.
 
-mod admin_apart;
+mod admin_access;
+mod admin_address;
 mod admin_api;
-mod admin_door;
 mod admin_events;
 mod admin_finished;
 mod admin_metrics;

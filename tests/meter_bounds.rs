@@ -9,30 +9,30 @@ use tokengauge::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge::config::Measure;
 use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, words};
 
-/// Counts the tokens it is given; panics when asked to.
+/// Counts the tokens of each channel, or panics where `panics` is set.
 #[derive(Default)]
-struct Live {
-    told: Arc<Mutex<Vec<(Channel, u64)>>>,
+struct TokenCounter {
+    counted: Arc<Mutex<Vec<(Channel, u64)>>>,
     models: Mutex<Vec<Option<String>>>,
     panics: bool,
 }
 
-struct LiveWatch {
-    told: Arc<Mutex<Vec<(Channel, u64)>>>,
+struct TokenCounterCall {
+    counted: Arc<Mutex<Vec<(Channel, u64)>>>,
     panics: bool,
 }
 
-impl Subscriber for Live {
+impl Subscriber for TokenCounter {
     fn watch(&self, stream: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
         self.models
             .lock()
             .expect("models")
             .push(stream.model.map(str::to_owned));
-        Some(Box::new(LiveWatch {
-            told: Arc::clone(&self.told),
+        Some(Box::new(TokenCounterCall {
+            counted: Arc::clone(&self.counted),
             panics: self.panics,
         }))
     }
@@ -40,16 +40,19 @@ impl Subscriber for Live {
     fn finished(&self, _: &Arc<FinishedCall>) {}
 }
 
-impl TokenObserver for LiveWatch {
+impl TokenObserver for TokenCounterCall {
     fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
         assert!(!self.panics, "a panic behind the tap");
-        self.told.lock().expect("told").push((channel, tokens));
+        self.counted
+            .lock()
+            .expect("counted")
+            .push((channel, tokens));
     }
 }
 
 #[test]
-fn tokens_are_told_live_and_add_up_to_the_record() {
-    let live = Arc::new(Live::default());
+fn tokens_are_reported_live_and_add_up_to_the_record() {
+    let live = Arc::new(TokenCounter::default());
     let bench = Bench::new(
         Measure::default(),
         vec![Arc::clone(&live) as Arc<dyn Subscriber>],
@@ -59,9 +62,9 @@ fn tokens_are_told_live_and_add_up_to_the_record() {
         bench.frame(&*call, 100 + frame * 10, words(3));
     }
     let sum = || -> u64 {
-        live.told
+        live.counted
             .lock()
-            .expect("told")
+            .expect("counted")
             .iter()
             .map(|(_, tokens)| tokens)
             .sum()
@@ -79,9 +82,9 @@ fn tokens_are_told_live_and_add_up_to_the_record() {
 
 #[test]
 fn a_panic_behind_the_tap_costs_one_call_its_measurement_and_is_counted() {
-    let live = Arc::new(Live {
+    let live = Arc::new(TokenCounter {
         panics: true,
-        ..Live::default()
+        ..TokenCounter::default()
     });
     let bench = Bench::new(Measure::default(), vec![live as Arc<dyn Subscriber>]);
     let call = bench.chat();
@@ -163,7 +166,7 @@ fn an_event_without_end_is_held_within_the_memory_and_no_longer() {
 }
 
 #[test]
-fn the_prompt_is_given_back_as_soon_as_the_provider_told_its_tokens() {
+fn the_prompt_is_freed_as_soon_as_the_provider_reports_its_tokens() {
     let bench = Bench::default();
     let call = bench.begin("/v1/chat/completions", &[]);
     bench.send(
@@ -264,7 +267,7 @@ fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
     };
     end();
     running
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("the subscriber is held");
     let calls = 9_000;
     (0..calls).for_each(|_| end());
@@ -290,7 +293,7 @@ fn the_ring_of_recent_calls_keeps_the_newest() {
             .begin("/v1/models", &[])
             .ended(bench.at(millis), End::Complete);
     }
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
     let durations: Vec<_> = ring
         .newest(10)
         .iter()

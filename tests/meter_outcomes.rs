@@ -225,7 +225,7 @@ fn an_agent_that_takes_nothing_has_cancelled_and_the_reason_is_named() {
 }
 
 #[test]
-fn an_error_inside_a_200_is_told_by_its_type_and_never_by_its_message() {
+fn an_error_inside_a_200_is_recorded_by_its_type_and_never_by_its_message() {
     let frames = [words(3), error_event()];
     for end in [End::Complete, End::ClientCancelled, End::UpstreamReset] {
         let record = play(&Bench::default(), &frames, end);
@@ -323,7 +323,7 @@ fn only_the_first_end_counts() {
 }
 
 #[test]
-fn a_call_that_nobody_ended_was_cancelled_at_the_last_instant_seen() {
+fn a_call_without_an_end_was_cancelled_at_the_last_instant_seen() {
     let bench = Bench::default();
     let call = bench.chat();
     bench.frame(&*call, 700, words(3));

@@ -132,7 +132,7 @@ fn what_is_unknown_is_null_and_never_zero() {
 }
 
 #[test]
-fn the_engines_own_figures_are_kept_beside_ours() {
+fn the_engines_own_figures_are_recorded_as_well() {
     let bench = Bench::default();
     let call = bench.chat();
     bench.frame(&*call, 100, words(3));

@@ -393,7 +393,7 @@ fn gemini_live_that_breaks_off_was_reset() {
 }
 
 #[test]
-fn nobody_waited_for_what_gemini_live_begins_itself() {
+fn what_gemini_live_begins_itself_has_no_ttft() {
     let socket = Socket::live();
     socket.agent(0, r#"{"setup":{"model":"models/gemini-live-1"}}"#);
     // The end of a stream of sound that nothing was answered to is long ago when a turn begins.

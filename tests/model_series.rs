@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ const GAP: u64 = 15;
 
 /// One call: how it is answered, for which model, with how many prompt tokens, by which agent.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct TestCall<'a> {
     kind: &'a str,
     model: &'a str,
     prompt: u64,
@@ -108,7 +108,7 @@ async fn event(tcp: &mut TcpStream, data: &Value) -> Option<()> {
 }
 
 /// One call, to its end or until the agent has had enough.
-async fn call(proxy: SocketAddr, asked: Asked<'_>) {
+async fn call(proxy: SocketAddr, asked: TestCall<'_>) {
     let message = json!({"role": "user", "content": "Tell me of rivers."});
     let streamed = asked.kind != "whole";
     let body = json!({"model": asked.model, "user": asked.kind, "seed": asked.prompt, "stream": streamed, "messages": [message]});
@@ -126,11 +126,11 @@ async fn call(proxy: SocketAddr, asked: Asked<'_>) {
         return;
     }
     // Whoever is cut off has seen its end, too.
-    let _ = tokio::time::timeout(PATIENCE, tcp.read_to_end(&mut answer)).await;
+    let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
 }
 
 /// So many of these calls at a time.
-async fn together(proxy: SocketAddr, asked: Asked<'_>, number: usize) -> usize {
+async fn together(proxy: SocketAddr, asked: TestCall<'_>, number: usize) -> usize {
     futures_util::future::join_all((0..number).map(|_| call(proxy, asked))).await;
     number
 }
@@ -138,7 +138,7 @@ async fn together(proxy: SocketAddr, asked: Asked<'_>, number: usize) -> usize {
 /// What an agent does in a day: its prompts grow, it asks for a title, is refused once, and
 /// is interrupted once.
 async fn usual(proxy: SocketAddr, model: &str, agent: &str) -> usize {
-    let asked = |kind, prompt| Asked {
+    let asked = |kind, prompt| TestCall {
         kind,
         model,
         prompt,
@@ -160,7 +160,7 @@ async fn usual(proxy: SocketAddr, model: &str, agent: &str) -> usize {
 
 /// Every class of prompt and of concurrency, and every end that a backend can bring about.
 async fn everything(proxy: SocketAddr, model: &str) -> usize {
-    let asked = |kind, prompt| Asked {
+    let asked = |kind, prompt| TestCall {
         kind,
         model,
         prompt,
@@ -247,7 +247,7 @@ impl World {
     /// What is exported when `more` calls are in it.
     async fn sizes(&mut self, more: usize) -> Sizes {
         self.calls += more;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let body = tokengauge_test_support::http_client::fetch(self.process.admin, "/metrics")
                 .await

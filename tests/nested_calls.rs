@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -148,7 +148,7 @@ async fn ask(process: &Process, path: &str) -> Value {
 
 /// The records by route, once there are so many.
 async fn records(process: &Process, count: usize) -> Vec<Value> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let reply = ask(process, "/api/v1/calls").await;
         // A ledger that was just made may be busy.

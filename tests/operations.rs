@@ -177,7 +177,7 @@ fn a_background_response_is_counted_once_when_its_usage_is_there() {
 
 /// The records of calls by method, path, media type and answer.
 #[test]
-fn paths_beside_chats_are_measured_or_have_a_class() {
+fn paths_other_than_chats_are_measured_or_have_a_class() {
     let bench = Bench::default();
     let usage = |input, output| (Some(input), Some(output));
     let (json, sse) = ("application/json", "text/event-stream");

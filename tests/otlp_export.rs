@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::observer::{End, FailureKind};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
-use tokengauge_test_support::otlp::{Lost, Manners, Receiver, attributes, exporters, text};
+use tokengauge_test_support::otlp::{
+    Lost, Receiver, ReceiverBehaviour, attributes, exporters, text,
+};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -33,8 +35,8 @@ fn bench(otlp: &Otlp) -> Bench {
 
 /// Everything that waits goes out; says whether the last of it arrived.
 async fn flush(bench: &Bench, otlp: Otlp) -> bool {
-    assert!(bench.meter.flush(PATIENCE));
-    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
+    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
     shutdown.await.expect("no panic")
 }
 
@@ -77,19 +79,19 @@ fn chat(bench: &Bench) -> String {
 async fn spans_of_a_chat(variables: &[(&str, String)], receiver: &Receiver) -> Vec<Span> {
     let (otlp, lost) = exporters(variables, Conventions::Current);
     let bench = bench(&otlp);
-    let told = chat(&bench);
+    let traceparent = chat(&bench);
     assert!(flush(&bench, otlp).await);
     assert!(lost.lock().unwrap().is_empty(), "{lost:?}");
     let spans = receiver.spans();
     let client = of_kind(&spans, SpanKind::Client);
     let expected = format!("00-{TRACE}-{}-01", hex(&client.span_id));
-    assert_eq!(told, expected, "the upstream is told of the CLIENT span");
+    assert_eq!(traceparent, expected, "the upstream gets the CLIENT span");
     spans
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_a_server_span_with_a_client_child_in_the_agents_trace() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let spans = spans_of_a_chat(&traces(&receiver), &receiver).await;
     let (server, client) = (
         of_kind(&spans, SpanKind::Server),
@@ -130,7 +132,7 @@ async fn a_call_is_a_server_span_with_a_client_child_in_the_agents_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_span_has_the_conventions_attributes_and_the_server_span_ours() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let spans = spans_of_a_chat(&traces(&receiver), &receiver).await;
     let client = attributes(&of_kind(&spans, SpanKind::Client).attributes);
     for (name, value) in [
@@ -176,12 +178,12 @@ async fn the_client_span_has_the_conventions_attributes_and_the_server_span_ours
 
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_carries_the_same_spans_headers_and_compression() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let mut variables = traces(&receiver);
     variables.push(("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned()));
     variables.push(("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k1".to_owned()));
     let over_grpc = spans_of_a_chat(&variables, &receiver).await;
-    let other = Receiver::start(Manners::default()).await;
+    let other = Receiver::start(ReceiverBehaviour::default()).await;
     let over_http = spans_of_a_chat(&traces(&other), &other).await;
     let bare = |spans: &[Span]| -> Vec<_> {
         let one = |span: &Span| (span.name.clone(), span.kind, span.events.clone());
@@ -201,7 +203,7 @@ async fn ending(
     frames: &[String],
     end: End,
 ) -> [(StatusCode, Option<String>); 2] {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let (otlp, _) = exporters(&traces(&receiver), Conventions::Current);
     let bench = bench(&otlp);
     let call = bench.begin("/v1/chat/completions", &[]);
@@ -253,9 +255,9 @@ async fn the_status_of_each_span_says_whose_failure_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_draft_names_come_where_they_are_asked_for_and_nobody_asks_for_the_newest() {
+async fn the_draft_names_come_where_they_are_requested_and_not_the_newest() {
     for newest in [false, true] {
-        let receiver = Receiver::start(Manners::default()).await;
+        let receiver = Receiver::start(ReceiverBehaviour::default()).await;
         let mut variables = traces(&receiver);
         let opt_in = "http, gen_ai_latest_experimental".to_owned();
         variables.extend(newest.then_some(("OTEL_SEMCONV_STABILITY_OPT_IN", opt_in)));
@@ -271,7 +273,7 @@ async fn the_draft_names_come_where_they_are_asked_for_and_nobody_asks_for_the_n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_records_go_out_as_logs_with_their_trace() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let mut variables = traces(&receiver);
     variables.push(("OTEL_LOGS_EXPORTER", "otlp".to_owned()));
     let (otlp, _) = exporters(&variables, Conventions::Current);
@@ -302,7 +304,7 @@ async fn call_records_go_out_as_logs_with_their_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_without_a_trace_begins_one_that_its_record_names() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let (otlp, _) = exporters(&traces(&receiver), Conventions::Current);
     let bench = bench(&otlp);
     for malformed in [None, Some("00-xyz-00f067aa0ba902b7-01")] {
@@ -311,14 +313,20 @@ async fn a_call_without_a_trace_begins_one_that_its_record_names() {
             .into_iter()
             .collect();
         let call = bench.begin("/v1/chat/completions", &headers);
-        let told = call.upstream_trace().expect("tracing is on");
+        let upstream = call.upstream_trace().expect("tracing is on");
         assert!(
-            !told.keeps_state,
+            !upstream.keeps_state,
             "the agent's state is of no trace we know"
         );
         let record = bench.end(&*call, 10, End::ClientCancelled);
         let trace = record.trace_id.expect("the trace that was begun");
-        assert!(told.traceparent.to_str().expect("text").contains(&trace));
+        assert!(
+            upstream
+                .traceparent
+                .to_str()
+                .expect("text")
+                .contains(&trace)
+        );
     }
     assert!(flush(&bench, otlp).await);
     let spans = receiver.spans();
@@ -326,12 +334,12 @@ async fn a_call_without_a_trace_begins_one_that_its_record_names() {
     assert_ne!(spans[0].trace_id, spans[1].trace_id);
 }
 
-/// Calls under a receiver with `manners`, and what was lost of them.
+/// Calls under a receiver with `behaviour`, and what was lost of them.
 async fn losses(
-    manners: Manners,
+    behaviour: ReceiverBehaviour,
     extra: &[(&'static str, &str)],
 ) -> Vec<(&'static str, &'static str, u64)> {
-    let receiver = Receiver::start(manners).await;
+    let receiver = Receiver::start(behaviour).await;
     let mut variables = traces(&receiver);
     variables.extend(
         extra
@@ -353,17 +361,17 @@ async fn losses(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_in_trouble_costs_a_counter_and_nothing_else() {
     let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "300");
-    let status = |status| Manners {
+    let status = |status| ReceiverBehaviour {
         status: Some(status),
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     };
-    let slow = Manners {
+    let slow = ReceiverBehaviour {
         slow: Duration::from_secs(30),
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     };
-    let busy = Manners {
+    let busy = ReceiverBehaviour {
         grpc_status: 8,
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     };
     let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     let down = (
@@ -377,16 +385,16 @@ async fn a_receiver_in_trouble_costs_a_counter_and_nothing_else() {
     assert_eq!(losses(slow, &[timeout]).await, lost("timeout"));
     assert_eq!(losses(busy, &[timeout, grpc]).await, lost("throttled"));
     assert_eq!(
-        losses(Manners::default(), &[timeout, down]).await,
+        losses(ReceiverBehaviour::default(), &[timeout, down]).await,
         lost("connect")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_into_the_queue_is_counted_while_a_receiver_hangs() {
-    let receiver = Receiver::start(Manners {
+    let receiver = Receiver::start(ReceiverBehaviour {
         slow: Duration::from_secs(60),
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     })
     .await;
     let (otlp, lost): (Otlp, Lost) = exporters(&traces(&receiver), Conventions::Current);
@@ -397,7 +405,7 @@ async fn what_does_not_fit_into_the_queue_is_counted_while_a_receiver_hangs() {
         call.ended(bench.at(10), End::ClientCancelled);
     };
     (0..1500).for_each(|_| call());
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
     let dropped: u64 = lost
         .lock()
         .unwrap()

@@ -11,15 +11,15 @@ use tokengauge::export::otlp::dotted;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Manners, Receiver, attributes, exporters};
+use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exporters};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// What goes out of a few calls, and what `/metrics` showed right before.
 async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let url = format!("http://{}", receiver.address);
     let mut variables = vec![(
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
@@ -50,10 +50,10 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
         }
         bench.end(&*call, 310, End::Complete);
     }
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
     let now = Instant::now();
     let text = series.render(now, &bench.meter.figures(now), Format::Classic);
-    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
     assert!(shutdown.await.expect("no panic"));
     assert!(lost.lock().unwrap().is_empty(), "{lost:?}");
     (receiver.metrics(), text)
@@ -247,7 +247,7 @@ async fn a_call_with_a_trace_is_the_exemplar_of_its_bucket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn models_of_metrics_are_bounded() {
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let endpoint = format!("http://{}", receiver.address);
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
@@ -266,8 +266,8 @@ async fn models_of_metrics_are_bounded() {
         bench.answer(&*call, 200, "text/event-stream");
         bench.end(&*call, 310, End::ClientCancelled);
     }
-    assert!(bench.meter.flush(PATIENCE));
-    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
+    let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
     assert!(shutdown.await.expect("no panic"));
     let metrics = receiver.metrics();
     let duration = metrics

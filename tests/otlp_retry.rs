@@ -8,9 +8,9 @@ use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Lost, Manners, Receiver, exporters};
+use tokengauge_test_support::otlp::{Lost, Receiver, ReceiverBehaviour, exporters};
 use tokio::net::TcpListener;
 
 const CALLS: usize = 20;
@@ -63,10 +63,10 @@ impl World {
     }
 
     /// Sends what waits; says what was lost in the end.
-    async fn end(self, patience: Duration) -> Vec<(&'static str, &'static str, u64)> {
-        assert!(self.bench.meter.flush(PATIENCE));
+    async fn end(self, limit: Duration) -> Vec<(&'static str, &'static str, u64)> {
+        assert!(self.bench.meter.flush(TIMEOUT));
         let otlp = self.otlp;
-        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(patience));
+        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(limit));
         ended.await.expect("no panic");
         drop(self.series);
         std::mem::take(&mut self.lost.lock().unwrap())
@@ -105,17 +105,17 @@ async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
         assert!(world.lost().is_empty(), "{:?}", world.lost());
         let receiver = Receiver::start_at(address).await;
         arrived(&receiver, 2 * (CALLS + 250), CALLS + 250).await;
-        assert!(world.end(PATIENCE).await.is_empty(), "{protocol}");
+        assert!(world.end(TIMEOUT).await.is_empty(), "{protocol}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_receiver_is_asked_again_when_it_said_and_not_before() {
-    let busy = Manners {
+    let busy = ReceiverBehaviour {
         status: Some(503),
         retry_after: Some(1),
         times: Some(2),
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     };
     let receiver = Receiver::start(busy).await;
     let mut variables = variables(receiver.address, "http/protobuf");
@@ -133,51 +133,51 @@ async fn a_busy_receiver_is_asked_again_when_it_said_and_not_before() {
         let waited = pair[1] - pair[0];
         assert!(waited >= Duration::from_secs(1), "{waited:?}");
     }
-    assert!(world.end(PATIENCE).await.is_empty());
+    assert!(world.end(TIMEOUT).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_says_no_is_asked_once() {
-    for (protocol, manners) in [
+    for (protocol, behaviour) in [
         ("http/protobuf", refusing(400, 0)),
         ("http/protobuf", refusing(500, 0)),
         ("grpc", refusing(200, 16)),
         // Without a hint when it would be otherwise.
         ("grpc", refusing(200, 8)),
     ] {
-        let receiver = Receiver::start(manners).await;
+        let receiver = Receiver::start(behaviour).await;
         let mut variables = variables(receiver.address, protocol);
         variables.push(("OTEL_METRICS_EXPORTER", "none".to_owned()));
         variables.push(("OTEL_LOGS_EXPORTER", "none".to_owned()));
         variables.retain(|(name, value)| *name != "OTEL_LOGS_EXPORTER" || value != "otlp");
         let world = World::new(&variables);
         world.calls(256);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while world.lost().is_empty() {
-            assert!(Instant::now() < until, "{protocol} {manners:?}");
+            assert!(Instant::now() < until, "{protocol} {behaviour:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let lost: u64 = world.lost().iter().map(|(_, _, items)| items).sum();
         assert_eq!(lost, 512);
-        assert_eq!(receiver.received().len(), 1, "{protocol} {manners:?}");
-        world.end(PATIENCE).await;
+        assert_eq!(receiver.received().len(), 1, "{protocol} {behaviour:?}");
+        world.end(TIMEOUT).await;
     }
 }
 
-fn refusing(status: u16, grpc_status: u8) -> Manners {
-    Manners {
+fn refusing(status: u16, grpc_status: u8) -> ReceiverBehaviour {
+    ReceiverBehaviour {
         status: Some(status),
         grpc_status,
-        ..Manners::default()
+        ..ReceiverBehaviour::default()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_span_that_a_silent_receiver_did_not_confirm_is_counted() {
     for protocol in ["http/protobuf", "grpc"] {
-        let silent = Manners {
+        let silent = ReceiverBehaviour {
             slow: Duration::from_secs(60),
-            ..Manners::default()
+            ..ReceiverBehaviour::default()
         };
         let receiver = Receiver::start(silent).await;
         let world = World::new(&variables(receiver.address, protocol));

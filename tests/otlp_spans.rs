@@ -12,9 +12,9 @@ use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::meter::{FinishedCall, Subscriber};
 use tokengauge::observer::{End, FailureKind, ObservedCall, Phase};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Manners, Receiver, attributes, exporters_for};
+use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exporters_for};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
@@ -41,7 +41,7 @@ struct World {
 
 impl World {
     async fn new(langfuse: bool) -> World {
-        let receiver = Receiver::start(Manners::default()).await;
+        let receiver = Receiver::start(ReceiverBehaviour::default()).await;
         let url = format!("http://{}", receiver.address);
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
         let (otlp, _) = exporters_for(&variables, Conventions::Current, langfuse);
@@ -76,9 +76,9 @@ impl World {
     }
 
     async fn end(self) -> Receiver {
-        assert!(self.bench.meter.flush(PATIENCE));
+        assert!(self.bench.meter.flush(TIMEOUT));
         let otlp = self.otlp;
-        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+        let ended = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
         assert!(ended.await.expect("no panic"));
         drop(self.series);
         self.receiver
@@ -97,7 +97,7 @@ fn of(spans: &[Span], kind: SpanKind) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_client_span_tells_what_the_request_asked_for() {
+async fn the_client_span_has_the_parameters_of_the_request() {
     let world = World::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[],"n":2,"seed":7,"temperature":0.5,"top_p":0.9,
         "max_completion_tokens":100,"frequency_penalty":0.25,"presence_penalty":-1,"stop":["END"],"user":"somebody",
@@ -137,22 +137,22 @@ async fn the_client_span_tells_what_the_request_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_asked_for_is_not_told() {
+async fn parameters_that_were_not_requested_are_not_reported() {
     let world = World::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[],"n":1,"service_tier":"auto"}"#;
     world.stream(&[], body);
     let client = of(&world.end().await.spans(), SpanKind::Client);
-    let told = |name: &&String| {
+    let reported = |name: &&String| {
         let request = name.starts_with("gen_ai.request.") || name.starts_with("openai.");
         request || name.starts_with("gen_ai.output.")
     };
-    let told: Vec<_> = client.keys().filter(told).collect();
+    let found: Vec<_> = client.keys().filter(reported).collect();
     let expected = [
         "gen_ai.request.model",
         "gen_ai.request.stream",
         "openai.api.type",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,14 +263,14 @@ async fn the_phases_of_every_call_add_up_to_its_duration() {
         let phases = client
             .iter()
             .filter(|(name, _)| name.starts_with("tokengauge.phase."));
-        let told: Vec<_> = phases
+        let seconds: Vec<_> = phases
             .map(|(_, value)| value.parse::<f64>().expect("seconds"))
             .collect();
         let duration: f64 = client["tokengauge.duration"].parse().expect("seconds");
-        let sum: f64 = told.iter().sum();
+        let sum: f64 = seconds.iter().sum();
         assert!(
             (sum - duration).abs() < 1e-9,
-            "{name}: {told:?} of {duration}"
+            "{name}: {seconds:?} of {duration}"
         );
         assert!(
             client.contains_key("tokengauge.phase.wait"),
@@ -340,10 +340,10 @@ async fn the_span_of_a_refused_call_has_no_tokens() {
         world.bench.end(&*call, 200, End::Complete);
         let spans = world.end().await.spans();
         let client = of(&spans, SpanKind::Client);
-        let told = |name: &str| client.get(name).cloned().unwrap_or("0".to_owned());
+        let attribute = |name: &str| client.get(name).cloned().unwrap_or("0".to_owned());
         let input = client.contains_key("gen_ai.usage.input_tokens");
         assert_eq!(input, counts, "{status}: {client:?}");
-        let output = told("gen_ai.usage.output_tokens") != "0";
+        let output = attribute("gen_ai.usage.output_tokens") != "0";
         assert_eq!(output, counts, "{status}: {client:?}");
     }
 }

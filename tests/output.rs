@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge::ledger::{Store, StoredCall};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -78,8 +78,8 @@ impl World {
 
     fn output(&self, line: &str) -> Output {
         let output = self.command(line).output().expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {stderr}");
         output
     }
 }
@@ -102,7 +102,7 @@ const COMMANDS: [&str; 14] = [
 ];
 
 #[test]
-fn every_command_ends_quietly_where_nobody_reads_any_more() {
+fn every_command_ends_quietly_when_its_output_is_closed() {
     let world = World::new();
     for line in COMMANDS {
         let closed = || {
@@ -112,11 +112,11 @@ fn every_command_ends_quietly_where_nobody_reads_any_more() {
         };
         let output = world.command(line).stdout(closed()).output();
         let output = output.expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {stderr}");
         assert!(
-            !told.contains("panicked") && !told.contains("pipe"),
-            "{line}: {told}"
+            !stderr.contains("panicked") && !stderr.contains("pipe"),
+            "{line}: {stderr}"
         );
         let mut command = world.command(line);
         let status = command.stdout(closed()).stderr(closed()).status();
@@ -218,12 +218,12 @@ fn a_spreadsheet_gets_no_formulas() {
     let refused = world.command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet");
     let refused = { refused }.output().expect("it runs");
     assert_eq!(refused.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(told.contains("--format csv"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("--format csv"), "{stderr}");
 }
 
 #[tokio::test]
-async fn a_proxy_goes_on_where_nobody_reads_its_log() {
+async fn a_proxy_goes_on_when_its_log_is_closed() {
     let upstream = Steps::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
@@ -242,7 +242,7 @@ async fn a_proxy_goes_on_where_nobody_reads_its_log() {
         .expect("started");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let mut address = async |start: &str| loop {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await;
         let line = line.expect("a line").expect("read").expect("it listens");
         if let Some(address) = line.strip_prefix(start) {
             return address.parse::<std::net::SocketAddr>().expect("an address");

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::request;
 
 fn mode(path: &Path) -> u32 {
@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
 
 /// Waits until there is such a file.
 async fn exists(path: &Path) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !path.exists() {
         assert!(Instant::now() < end, "{} never comes", path.display());
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -25,7 +25,7 @@ async fn exists(path: &Path) {
 }
 
 #[tokio::test]
-async fn what_tells_of_calls_is_for_the_owner_alone() {
+async fn files_about_calls_are_readable_by_the_owner_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let upstream = Steps::start().await;
     let state = folder.path().join("state");
@@ -87,15 +87,15 @@ async fn what_tells_of_calls_is_for_the_owner_alone() {
             .arg(&path)
             .output();
         let output = output.expect("it runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{command}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{command}: {stderr}");
         assert_eq!(mode(&path), 0o600, "{command} {more:?}");
         std::fs::remove_file(&path).expect("removed");
     }
 }
 
 #[tokio::test]
-async fn a_proxy_starts_beside_a_damaged_file_of_what_was_spent() {
+async fn a_proxy_starts_despite_a_damaged_file_of_spending() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     std::fs::create_dir(&state).expect("a folder");

@@ -9,7 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -75,7 +75,7 @@ impl Process {
 
     /// Waits for a line of the log that holds `text`.
     pub async fn line(&self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let lines = self.lines.lock().expect("no panic").clone();
             if let Some(line) = lines.iter().find(|line| line.contains(text)) {
@@ -108,7 +108,7 @@ impl Process {
 
     /// Waits until there were so many reloads of this result.
     pub async fn has_reloaded(&self, result: &str, count: f64) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while self.reloads(result).await < count {
             let log = self.lines.lock().expect("no panic").clone();
             assert!(Instant::now() < end, "never {count} {result}: {log:#?}");
@@ -119,7 +119,7 @@ impl Process {
 
     /// Waits for its end.
     pub async fn ended(mut self) -> ExitStatus {
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         ended.expect("it ends").expect("it can be waited for")
     }
 }
@@ -193,20 +193,20 @@ async fn answer(mut tcp: TcpStream, mut steps: watch::Receiver<usize>) {
         };
         let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         tcp.write_all(head).await.expect("written");
-        let mut told = 0;
+        let mut done = 0;
         loop {
             let step = steps
-                .wait_for(|step| *step > told)
+                .wait_for(|step| *step > done)
                 .await
                 .map_or(END, |step| *step);
             if step == END {
                 break;
             }
-            for step in told + 1..=step {
+            for step in done + 1..=step {
                 let chunk = chunk(id, step);
                 tcp.write_all(chunk.as_bytes()).await.expect("written");
             }
-            told = step;
+            done = step;
         }
         tcp.write_all(b"0\r\n\r\n").await.expect("written");
     }
@@ -267,7 +267,7 @@ impl Listener {
     async fn until(&mut self, end: &str) {
         while !self.read.contains(end) {
             let mut piece = [0; 4096];
-            let read = tokio::time::timeout(PATIENCE, self.tcp.read(&mut piece)).await;
+            let read = tokio::time::timeout(TIMEOUT, self.tcp.read(&mut piece)).await;
             let read = read
                 .unwrap_or_else(|_| panic!("{} waits for {end:?} after {:?}", self.id, self.read));
             let length = read.unwrap_or(0);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, fetch, request_with};
 use tokio::process::Command;
 
@@ -89,7 +89,7 @@ async fn gauges(process: &Process) -> [f64; 3] {
 
 /// Waits until the gauges are so.
 async fn wait_for(process: &Process, wanted: [f64; 3]) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while gauges(process).await != wanted {
         assert!(Instant::now() < end, "never {wanted:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -151,7 +151,7 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
             ready.contains("refused at the start") && ready.contains("forwarded"),
             "{ready}"
         );
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let series = "tokengauge_streams_in_flight{upstream=\"engine\",route=\"engine\"}";
         assert!(process.metrics().await.contains_key(series));
         while !fetch(process.admin, "/api/v1/calls?operation_class=all")
@@ -356,7 +356,7 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
 /// Its exit code, and what it said.
 async fn ends(mut command: Command) -> (Option<i32>, String) {
     let child = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = tokio::time::timeout(PATIENCE, child).await;
+    let output = tokio::time::timeout(TIMEOUT, child).await;
     let output = output.expect("it ends").expect("started");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), said)
@@ -422,7 +422,7 @@ async fn what_was_begun_for_the_refused_configuration_is_over() {
     ));
     let fallen_back = pod.start().await;
     assert_eq!(hello(&fallen_back).await.body, "hello");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while threads(&plain) != threads(&fallen_back) {
         let both = [threads(&plain), threads(&fallen_back)];
         assert!(Instant::now() < end, "{both:?}");

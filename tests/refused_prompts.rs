@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge::call::{CallRecord, Outcome, Source, Usage};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;
 use tokengauge_test_support::meter::{Bench, DONE, words};
@@ -43,7 +43,7 @@ async fn asked(setup: Setup) -> CallRecord {
              TE: trailers\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{BODY}"
         ))
         .await;
-    let read = tokio::time::timeout(PATIENCE, agent.read_to_end()).await;
+    let read = tokio::time::timeout(TIMEOUT, agent.read_to_end()).await;
     assert!(!read.expect("in time").is_empty(), "answered");
     eventually("a record", || !bench.recent.newest(1).is_empty()).await;
     bench.newest()

@@ -358,7 +358,7 @@ async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_fewer_connections_allowed_nobody_comes_in_until_enough_have_gone() {
+async fn with_fewer_connections_allowed_none_is_accepted_until_enough_have_closed() {
     let upstream = Steps::start().await;
     let text = |connections: usize| {
         format!(

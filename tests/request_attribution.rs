@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, whole};
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::soon;
@@ -124,7 +124,7 @@ impl World {
 
     /// The records, the first call first, once there are so many.
     async fn records(&self, count: usize) -> Vec<Value> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let reply = fetch(self.process.admin, "/api/v1/calls").await.body;
             let reply: Value = serde_json::from_str(&reply).expect("JSON");
@@ -169,7 +169,7 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
         assert_eq!(record["tokens"]["normalised"]["input"], Value::Null);
         assert_eq!(record["bytes"]["request"], 0, "nothing went anywhere");
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let reply = fetch(world.process.admin, "/api/v1/slos").await.body;
         let reply: Value = serde_json::from_str(&reply).expect("JSON");

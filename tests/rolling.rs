@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -49,7 +49,7 @@ async fn restart_under_streams(threads: usize) {
     }
     upstream.next();
     old.signal(Signal::TERM);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while fetch(old.admin, "/readyz").await.status == 200 {
         assert!(Instant::now() < end, "still ready");
     }

@@ -11,7 +11,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::export::text::Format;
 use tokengauge::meter::{FinishedCall, Meter, Subscriber};
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::http_client::{exchange_bytes, request_with};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
@@ -36,7 +36,7 @@ fn chat_of(bench: &Bench, parent: &str) {
     }
     bench.frame(&*call, 1500, finish(Some(50)) + DONE);
     call.ended(bench.at(1600), End::Complete);
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
 }
 
 #[tokio::test]
@@ -213,10 +213,10 @@ fn gauges_come_back_to_0_after_ten_thousand_aborted_streams() {
             _ => call.ended(bench.at(60_000), End::UpstreamReset),
         }
         if number % 1000 == 0 {
-            assert!(bench.meter.flush(PATIENCE));
+            assert!(bench.meter.flush(TIMEOUT));
         }
     }
-    assert!(bench.meter.flush(PATIENCE));
+    assert!(bench.meter.flush(TIMEOUT));
     assert_eq!(gauge(in_flight, 60_000), Some(0.0));
     assert_eq!(gauge(stalled, 60_000), Some(0.0));
     assert!(bench.meter.streams(bench.at(60_000), 1).is_empty());
@@ -267,7 +267,7 @@ async fn gauges_come_back_to_0_after_agents_left_the_proxy_in_the_middle() {
             halves.push(agent);
         }
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while in_flight() != Some(0.0) {
         assert!(
             Instant::now() < end,

@@ -52,10 +52,10 @@ fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
         third.extend([says("assistant", "so"), says("user", "why?")]);
         [chat(&first), chat(&second), chat(&third)]
     };
-    let told = bench(true);
+    let identified = bench(true);
     let of = |question: &str| {
         turns(question).map(|body| {
-            let record = call(&told, CHAT, &[], &body);
+            let record = call(&identified, CHAT, &[], &body);
             assert_eq!(record.session_guess, Some(SessionGuess::Prefix));
             record.session.expect("a guess")
         })
@@ -73,7 +73,7 @@ fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_somebody_names_goes_before_and_is_no_guess() {
+fn a_session_that_is_named_takes_precedence_and_is_no_guess() {
     let bench = bench(true);
     let body = chat(&[says("user", "hi")]);
     let headers = [("x-tokengauge-session", "s-1")];
@@ -135,7 +135,7 @@ fn every_dialect_that_sends_its_conversation_has_turns() {
 }
 
 #[test]
-fn agents_that_begin_alike_are_told_apart_and_a_long_body_is_read_too() {
+fn agents_that_begin_alike_are_distinguished_and_a_long_body_is_read_too() {
     let bench = bench(true);
     let long = "word ".repeat(40_000);
     let first = chat(&[says("user", &long)]);
@@ -155,7 +155,7 @@ fn agents_that_begin_alike_are_told_apart_and_a_long_body_is_read_too() {
 }
 
 #[test]
-fn it_is_off_until_somebody_switches_it_on() {
+fn it_is_off_by_default() {
     let guesses = |text: &str| {
         let config = Config::parse(text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
         config.measure.attribution.guess_sessions

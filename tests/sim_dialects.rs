@@ -334,7 +334,7 @@ async fn detection_by_path_agrees_with_the_simulator() {
 }
 
 #[tokio::test]
-async fn without_usage_nothing_is_reported_and_length_is_told_in_each_dialects_word() {
+async fn without_usage_nothing_is_reported_and_length_has_each_dialects_finish_reason() {
     let sim = start("ttft=0ms,gap=0ms,tokens=40,usage=off,finish=length").await;
     for case in cases() {
         for stream in [true, false] {
@@ -353,8 +353,8 @@ async fn without_usage_nothing_is_reported_and_length_is_told_in_each_dialects_w
                 .first()
                 .map(|reason| reason.to_lowercase())
                 .unwrap_or_default();
-            let told = ["length", "max_tokens", "incomplete:max_output_tokens", ""];
-            assert!(told.contains(&reason.as_str()), "{label}: {reason}");
+            let reasons = ["length", "max_tokens", "incomplete:max_output_tokens", ""];
+            assert!(reasons.contains(&reason.as_str()), "{label}: {reason}");
         }
     }
 }

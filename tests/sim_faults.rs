@@ -97,7 +97,7 @@ async fn an_http_error_has_its_status_and_the_dialects_shape() {
 }
 
 #[tokio::test]
-async fn an_agent_that_leaves_is_told_as_cancelled_with_what_it_got() {
+async fn an_agent_that_disconnects_is_recorded_as_cancelled_with_what_it_got() {
     let sim = start("ttft=1ms,gap=20ms,tokens=500").await;
     let reading = sim.post(CHAT, "", chat());
     tokio::time::timeout(Duration::from_millis(200), reading)

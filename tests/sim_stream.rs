@@ -103,8 +103,8 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
         .iter()
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
     let (seen, _) = first.expect("a first token");
-    let told = truth.instants.first_token.expect("a first token");
-    let apart = seen.max(&told).duration_since(*seen.min(&told));
+    let sent = truth.instants.first_token.expect("a first token");
+    let apart = seen.max(&sent).duration_since(*seen.min(&sent));
     assert!(
         apart < Duration::from_millis(50),
         "{apart:?} between writing and reading"
@@ -121,7 +121,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
         .instants
         .last_token
         .expect("tokens")
-        .duration_since(told)
+        .duration_since(sent)
         .as_secs_f64();
     assert_eq!(truth.output_tps, Some(19.0 / decoding));
     assert_eq!(truth.finish_reasons, ["end_turn"]);
@@ -175,8 +175,8 @@ async fn the_truth_can_be_read_over_http_newest_first() {
             .insert("x-sim-id", id.parse().expect("a value"));
         sim.send(request).await;
     }
-    let told = sim.send(get("/sim/truth?limit=2")).await.json();
-    let ids: Vec<&str> = told
+    let truths = sim.send(get("/sim/truth?limit=2")).await.json();
+    let ids: Vec<&str> = truths
         .as_array()
         .expect("a list")
         .iter()

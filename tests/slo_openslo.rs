@@ -76,14 +76,17 @@ spec:
 #[test]
 fn thresholds_of_others_over_our_series_are_understood() {
     let read = openslo::read(THEIRS).expect("valid");
-    let told: Vec<_> = read
+    let objectives: Vec<_> = read
         .iter()
         .map(|slo| (&*slo.name, slo.judgement.sli, slo.objective))
         .collect();
-    assert_eq!(told[0], ("first-1", Sli::Ttft(0.5), 0.99));
-    assert_eq!((told[1].0, told[1].1), ("first-2", Sli::Ttft(2.0)));
-    assert!((told[1].2 - 0.999).abs() < 1e-12);
-    assert_eq!(told[2], ("speed", Sli::OutputTps(30.0), 0.95));
+    assert_eq!(objectives[0], ("first-1", Sli::Ttft(0.5), 0.99));
+    assert_eq!(
+        (objectives[1].0, objectives[1].1),
+        ("first-2", Sli::Ttft(2.0))
+    );
+    assert!((objectives[1].2 - 0.999).abs() < 1e-12);
+    assert_eq!(objectives[2], ("speed", Sli::OutputTps(30.0), 0.95));
     assert_eq!(read[0].window, Duration::from_secs(28 * 86_400));
     let select = &read[0].judgement.select;
     assert_eq!(select.workload.as_deref(), Some("chat"));

@@ -5,7 +5,7 @@ use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::process::Command;
 
 /// What has time, and by how much nicer it is; what has none: traffic, and the probes of
@@ -61,7 +61,7 @@ async fn makes_way(nicer: i64) {
     let expected = EXPECTED.map(|(name, nice)| (name.to_owned(), (base + nice).min(NICEST)));
     let expected = BTreeMap::from(expected);
     // A thread has its name, and steps back, a moment after it was started.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let mut threads = niceness(process.id());
         threads.retain(|name, _| expected.contains_key(name));

@@ -108,7 +108,7 @@ impl Play {
                         .expect("it runs")
                         .ended(bench.at(millis), End::Complete);
                     // What is read in the background is read in real time, which is nothing here.
-                    let _ = bench.meter.flush(tokengauge_test_support::PATIENCE);
+                    let _ = bench.meter.flush(tokengauge_test_support::TIMEOUT);
                 }
             }
         }
@@ -393,7 +393,7 @@ fn short_calls_with_breaks_between_them_keep_their_tokens() {
 }
 
 #[test]
-fn a_ledger_tells_the_same_over_time_and_adds_up_what_comes_late() {
+fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
     let bench = Bench::default();
     let mut play = Play::default();
     play.stream(0, 1000, 100, 300, 2, 0);

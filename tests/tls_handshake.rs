@@ -154,7 +154,7 @@ async fn another_server_name_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn an_upstream_without_tls_is_told_apart() {
+async fn an_upstream_without_tls_has_an_error_of_its_own() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let answer = async {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
 use tokengauge::proxy::Drained;
 use tokengauge::tls::Connector;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::connection::RawConnection;
@@ -61,20 +61,20 @@ async fn get(sender: &mut Http2, path: &str) -> hyper::Result<Response<Incoming>
         .body(Empty::new())
         .expect("a request");
     sender.ready().await?;
-    timeout(PATIENCE, sender.send_request(request))
+    timeout(TIMEOUT, sender.send_request(request))
         .await
         .expect("an answer")
 }
 
 async fn read(response: Response<Incoming>) -> Bytes {
-    let body = timeout(PATIENCE, response.into_body().collect())
+    let body = timeout(TIMEOUT, response.into_body().collect())
         .await
         .expect("an end");
     body.expect("a whole body").to_bytes()
 }
 
 async fn frame(response: &mut Response<Incoming>) -> Bytes {
-    let frame = timeout(PATIENCE, response.frame())
+    let frame = timeout(TIMEOUT, response.frame())
         .await
         .expect("a frame")
         .expect("more");
@@ -195,7 +195,7 @@ async fn a_renewed_certificate_is_shown_to_new_agents_while_a_stream_runs_on() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_speak_tls_gets_nothing_and_disturbs_nobody() {
+async fn a_client_without_tls_gets_nothing_and_disturbs_no_other() {
     let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
     let proxy = Setup::to(upstream.address)
         .listener_tls(with_tls(&authority, None))
@@ -274,7 +274,7 @@ async fn streams_of_one_connection_are_counted_apart() {
 }
 
 #[tokio::test]
-async fn http2_agents_are_told_to_go_away_and_their_streams_end() {
+async fn http2_agents_get_goaway_and_their_streams_end() {
     let upstream = CannedUpstream::start().await;
     let proxy = Setup::to(upstream.address).start().await;
     let (mut sender, connection) =
@@ -286,7 +286,7 @@ async fn http2_agents_are_told_to_go_away_and_their_streams_end() {
 
     proxy.has_connections(2).await;
     proxy.shutdown.begin();
-    let closed = timeout(PATIENCE, idle_connection)
+    let closed = timeout(TIMEOUT, idle_connection)
         .await
         .expect("closed at once");
     closed.expect("no panic").expect("without an error");
@@ -294,7 +294,7 @@ async fn http2_agents_are_told_to_go_away_and_their_streams_end() {
     assert!(get(&mut sender, "/hello").await.is_err(), "no new request");
     upstream.finish();
     assert_eq!(read(response).await, "last");
-    timeout(PATIENCE, connection)
+    timeout(TIMEOUT, connection)
         .await
         .expect("closed")
         .expect("no panic")
@@ -316,7 +316,7 @@ async fn http2_streams_that_outlast_the_drain_timeout_are_reset() {
     let shutdown = proxy.shutdown.clone();
     shutdown.begin();
     assert_eq!(proxy.drained().await, Drained { cut: 1 });
-    let end = timeout(PATIENCE, response.frame()).await.expect("an end");
+    let end = timeout(TIMEOUT, response.frame()).await.expect("an end");
     end.expect("not a clean one")
         .expect_err("a cut stream does not look whole");
     assert_eq!((shutdown.connections(), shutdown.requests()), (0, 0));

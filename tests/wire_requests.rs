@@ -117,7 +117,7 @@ impl Request {
 }
 
 #[test]
-fn the_path_tells_the_dialect() {
+fn the_path_decides_the_dialect() {
     let Some(corpus) = corpus() else { return };
     let mut read = 0;
     for request in requests(&corpus) {
@@ -132,7 +132,7 @@ fn the_path_tells_the_dialect() {
 }
 
 #[test]
-fn path_and_body_tell_model_and_stream() {
+fn path_and_body_have_model_and_stream() {
     let Some(corpus) = corpus() else { return };
     let mut read = 0;
     for request in requests(&corpus) {

@@ -1,7 +1,7 @@
 //! Whatever an upstream answers: an agent behind the proxy is told what it would be told without,
 //! or that the upstream failed; never more, and nothing hangs.
 
-use super::proxy::{Between, PATIENCE};
+use super::proxy::{Between, TIMEOUT};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
@@ -29,7 +29,7 @@ pub fn run(input: &[u8]) {
             between.runtime.block_on(async {
                 let upstream = upstream(&between.upstream, answer, length);
                 let both = async { tokio::join!(upstream, ask(agent)).1 };
-                timeout(PATIENCE, both).await.expect("nothing hangs")
+                timeout(TIMEOUT, both).await.expect("nothing hangs")
             })
         };
         let direct = told(between.upstream_address);

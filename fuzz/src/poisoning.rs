@@ -1,7 +1,7 @@
 //! Whatever an upstream sends in answer to one agent, and after that answer: the next agent gets
 //! its own answer, or an error that names the upstream. Nothing of the earlier answer is in it.
 
-use super::proxy::{Between, PATIENCE};
+use super::proxy::{Between, TIMEOUT};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,7 +42,7 @@ pub fn run(input: &[u8]) {
                     () = upstream => unreachable!("it listens for ever"),
                 }
             };
-            let answer = timeout(PATIENCE, both).await.expect("nothing hangs");
+            let answer = timeout(TIMEOUT, both).await.expect("nothing hangs");
             judge(&answer);
         });
     });

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 /// Nothing takes longer unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -49,7 +49,7 @@ impl Between {
         let proxy = bound.address();
         runtime.spawn(async move {
             let (limits, shutdown) = (Limits::default(), Shutdown::new());
-            serve(vec![bound], serving, &limits, shutdown, PATIENCE).await
+            serve(vec![bound], serving, &limits, shutdown, TIMEOUT).await
         });
         Between {
             runtime,

@@ -1,7 +1,7 @@
 //! Whatever an agent writes: what reaches the upstream are requests of one reading, all of them
 //! below the route's own path and to the route's own host. Nothing hangs.
 
-use super::proxy::{Between, PATIENCE};
+use super::proxy::{Between, TIMEOUT};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) {
         });
         let ended = between
             .runtime
-            .block_on(async { timeout(PATIENCE, both).await });
+            .block_on(async { timeout(TIMEOUT, both).await });
         ended.expect("nothing hangs");
         let host = between.upstream_address.to_string();
         for connection in reached.borrow().iter() {

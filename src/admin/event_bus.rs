@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_listener_loses_the_oldest_events_and_is_told_how_many() {
+    async fn a_slow_listener_loses_the_oldest_events_and_gets_their_number() {
         let bus = EventBus::new();
         let mut slow = bus.listen(None, Vec::new()).expect("a seat");
         for event in 0..WAITING + 7 {

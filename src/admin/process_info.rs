@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_route_demands_is_told_without_the_values() {
+    fn what_a_route_requires_is_listed_without_the_values() {
         let text = r#"
             [[upstream]]
             name = "u"

@@ -8,7 +8,7 @@ use http::{Request, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running proxy.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Proxy {
             Ok(request) => request,
             Err(source) => return Err(ApiError::Url { url, source }),
         };
-        let answer = match fetch(request, PATIENCE).await {
+        let answer = match fetch(request, TIMEOUT).await {
             Ok(answer) => answer,
             Err(source) => return Err(ApiError::NoAnswer { url, source }),
         };

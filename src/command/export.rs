@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long one part of it may take to read, on a slow disk.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let path = ledger(args)?;
@@ -40,7 +40,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         }
         None => output::stdout(),
     };
-    let reader = Reader::within(&path, Instant::now, PATIENCE);
+    let reader = Reader::within(&path, Instant::now, TIMEOUT);
     match write(&reader, &options, output) {
         Ok(calls) => {
             output::note(&format!("{calls} calls"));

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_tells_its_place_and_never_its_message() {
+    fn a_panic_is_logged_with_its_location_and_never_its_message() {
         let test = "command::logging::tests::panics_while_reading_a_text";
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args([test, "--exact", "--ignored", "--nocapture"])

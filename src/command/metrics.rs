@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_json_line_tells_everything_about_a_metric() {
+    fn a_json_line_has_everything_about_a_metric() {
         let lines = metrics(&MetricsArgs { json: true }).expect("lines");
         let first: serde_json::Value =
             serde_json::from_str(lines.lines().next().expect("one")).expect("JSON");

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 /// How often alerts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a receiver may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One receiver with what it was sent.
 struct Channel {
@@ -149,7 +149,7 @@ impl Channel {
             Err(error) => return self.failed(&format!("its URL is none: {error}"), None),
         };
         for (request, notices) in messages {
-            match fetch(request, PATIENCE).await {
+            match fetch(request, TIMEOUT).await {
                 Ok(answer) if answer.status.is_success() => {
                     self.outbox.sent(now(), &notices);
                     self.keep().await;

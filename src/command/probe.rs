@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// How long one try may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -53,7 +53,7 @@ async fn once(url: &Uri, tls: &ClientTls) -> io::Result<String> {
         return connect(url).await;
     }
     let request = Request::get(url).body(Bytes::new());
-    let answer = fetch_with(request.map_err(io::Error::other)?, PATIENCE, tls).await?;
+    let answer = fetch_with(request.map_err(io::Error::other)?, TIMEOUT, tls).await?;
     match answer.status.as_u16() {
         200..=299 => Ok(answer.status.as_str().to_owned()),
         status => Err(io::Error::other(format!("answered {status}"))),
@@ -65,7 +65,7 @@ async fn connect(url: &Uri) -> io::Result<String> {
         return Err(io::Error::other("names no host and port"));
     };
     let connecting = TcpStream::connect((host.trim_matches(['[', ']']), port));
-    let connected = tokio::time::timeout(PATIENCE, connecting).await;
+    let connected = tokio::time::timeout(TIMEOUT, connecting).await;
     connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     Ok("accepts connections".to_owned())
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long one recording may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Prints one call record per recording, a line each.
 pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
@@ -77,9 +77,9 @@ fn measured(
     }
     call.ended(at, End::Complete);
     drop(call);
-    if !meter.flush(PATIENCE) {
+    if !meter.flush(TIMEOUT) {
         return Err(Error::Failed(format!(
-            "{} took longer than {PATIENCE:?}",
+            "{} took longer than {TIMEOUT:?}",
             recording.name
         )));
     }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_is_kept_where_a_place_is_named() {
+    fn a_ledger_is_written_where_a_path_is_set() {
         let there = |path: &str| Ok(Some(Ledger::new(path.into())));
         assert_eq!(parsed(""), Ok(None));
         assert_eq!(parsed("state_dir = \"/s\""), there("/s/ledger.sqlite"));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_with_its_line() {
+    fn what_is_invalid_is_reported_with_its_line() {
         for (text, key) in [
             ("[ledger]\nenabled = true", "test:2: enabled"),
             ("[ledger]\nretention_age = \"1m\"", "test:2: retention_age"),

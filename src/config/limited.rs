@@ -166,7 +166,7 @@ mod tests {
     const BROKEN: &str = "\n[[upstream]\nname = \n";
 
     #[test]
-    fn a_limit_is_found_whatever_is_wrong_beside_it() {
+    fn a_limit_is_found_whatever_else_is_wrong() {
         for limited in [
             QUOTA,
             "[limits]\nrequests_per_minute = 5",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_nobody_up_is_no_limit() {
+    fn what_limits_no_call_is_no_limit() {
         for free in [
             "",
             "listen = 1",
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_found_whatever_is_wrong_beside_it() {
+    fn a_token_is_found_whatever_else_is_wrong() {
         for guarded in [
             "[admin]\ntoken_file = \"/run/token\"",
             "admin.token = \"0123456789abcdef\"",

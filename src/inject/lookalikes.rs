@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_addresses_of_models_from_others() {
+    fn addresses_of_models_are_recognised_by_their_variables() {
         for name in [
             "OLLAMA_API_BASE_URL",
             "OLLAMA_HOST",

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn what_is_wrong_is_reported_with_its_line() {
         let wrong = |text: &str| Settings::parse(text).expect_err(text).to_string();
         assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
         assert!(wrong("traffic_port = 15464").contains("three ports"));

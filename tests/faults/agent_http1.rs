@@ -1,47 +1,47 @@
 //! What an agent does wrong over HTTP/1: what the backend sees of it.
 
-use super::backend::Visit;
+use super::backend::ReceivedRequest;
 use super::message::Ending;
-use super::play::{End, Play};
+use super::script::{Peer, Script};
 use super::upstream::{Recorded, complete, recorded};
 use super::world::{
-    GIVES_UP, STREAM, World, ask, chat, chat_about, chunk, ordinary, request, the_end,
+    SHORT_TIMEOUT_MS, STREAM, World, ask, chat, chat_about, chunk, ordinary, request, the_end,
 };
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::words;
 use tokio::net::TcpStream;
 
 struct Fault {
     name: &'static str,
     /// What the agent does, for a session.
-    agent: fn(&str) -> Play,
-    backend: Play,
+    agent: fn(&str) -> Script,
+    backend: Script,
     recorded: Recorded,
 }
 
-fn begun() -> Play {
-    let play = Play::default().send(STREAM);
-    play.send(chunk(words(3))).send(chunk(words(4)))
+fn begun() -> Script {
+    let script = Script::default().send(STREAM);
+    script.send(chunk(words(3))).send(chunk(words(4)))
 }
 
 /// A request of which 40 bytes are missing.
-fn part(session: &str) -> Play {
+fn part(session: &str) -> Script {
     let request = chat(session, "HTTP/1.1");
-    Play::default()
+    Script::default()
         .send(&request[..request.len() - 40])
         .wait(200)
 }
 
 /// A request that the proxy reads in several pieces.
-fn long(session: &str) -> Play {
-    Play::default().send(chat_about(session, "HTTP/1.1", &"Hi ".repeat(30_000)))
+fn long(session: &str) -> Script {
+    Script::default().send(chat_about(session, "HTTP/1.1", &"Hi ".repeat(30_000)))
 }
 
 fn faults() -> Vec<Fault> {
     let left = |tokens| recorded("client_cancelled", None, tokens);
-    let listens = || Play::default().listen();
+    let listens = || Script::default().receive_all();
     let fault = |name, agent, backend, recorded| Fault {
         name,
         agent,
@@ -63,7 +63,7 @@ fn faults() -> Vec<Fault> {
         ),
         fault(
             "agent half-closes amid its request",
-            |s| part(s).half_close().listen(),
+            |s| part(s).half_close().receive_all(),
             ordinary(),
             left(None),
         ),
@@ -87,25 +87,25 @@ fn faults() -> Vec<Fault> {
         ),
         fault(
             "agent closes amid the response",
-            |s| request(s).hear(250).wait(100).close(),
-            begun().listen(),
+            |s| request(s).receive(250).wait(100).close(),
+            begun().receive_all(),
             left(Some(7)),
         ),
         fault(
             "agent resets amid the response",
-            |s| request(s).hear(250).wait(100).reset(),
-            begun().listen(),
+            |s| request(s).receive(250).wait(100).reset(),
+            begun().receive_all(),
             left(Some(7)),
         ),
         fault(
             "agent half-closes amid the response",
-            |s| request(s).hear(250).wait(100).half_close().listen(),
-            begun().listen(),
+            |s| request(s).receive(250).wait(100).half_close().receive_all(),
+            begun().receive_all(),
             left(Some(7)),
         ),
         fault(
             "agent sends byte by byte",
-            |s| Play::default().trickle(chat(s, "HTTP/1.1")).listen(),
+            |s| Script::default().trickle(chat(s, "HTTP/1.1")).receive_all(),
             ordinary(),
             complete(10),
         ),
@@ -117,24 +117,33 @@ pub fn names() -> Vec<&'static str> {
     faults().iter().map(|fault| fault.name).collect()
 }
 
-/// What the backend saw of an agent.
-async fn visit(world: &World, address: SocketAddr, play: &Play) -> Visit {
-    world.backend.visits();
-    ask(address, play).await;
-    let end = Instant::now() + PATIENCE;
+/// Sends a request by `script`, and returns it as the backend received it.
+async fn request_seen_by_backend(
+    world: &World,
+    address: SocketAddr,
+    script: &Script,
+) -> ReceivedRequest {
+    world.backend.received();
+    ask(address, script).await;
+    let end = Instant::now() + TIMEOUT;
     loop {
-        if let Some(visit) = world.backend.visits().pop() {
-            return visit;
+        if let Some(request) = world.backend.received().pop() {
+            return request;
         }
-        assert!(Instant::now() < end, "the backend saw nothing of {play:?}");
+        assert!(
+            Instant::now() < end,
+            "the backend saw nothing of {script:?}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// The same request; where it or the connection broke off, it does in both.
-fn alike(direct: &Visit, through: &Visit) -> bool {
+fn alike(direct: &ReceivedRequest, through: &ReceivedRequest) -> bool {
     let (one, other) = (&direct.request, &through.request);
-    let broken = |visit: &Visit| visit.request.end != Ending::Whole || visit.gone.is_some();
+    let broken = |received: &ReceivedRequest| {
+        received.request.end != Ending::Whole || received.gone.is_some()
+    };
     (&one.what, &one.body) == (&other.what, &other.body) && broken(direct) == broken(through)
 }
 
@@ -144,12 +153,12 @@ async fn agents_that_break_off() {
     let mut wrong = Vec::new();
     for fault in faults() {
         let session = fault.name.replace(' ', "-");
-        world.backend.plays(&fault.backend);
-        let play = (fault.agent)(&session);
-        let direct = visit(&world, world.backend.address, &play).await;
-        let through = visit(&world, world.proxy(), &play).await;
+        world.backend.set_script(&fault.backend);
+        let script = (fault.agent)(&session);
+        let direct = request_seen_by_backend(&world, world.backend.address, &script).await;
+        let through = request_seen_by_backend(&world, world.proxy(), &script).await;
         let record = world.record(&session).await;
-        world.rests(fault.name).await;
+        world.returns_to_idle(fault.name).await;
         world.next_call_works().await;
         if !alike(&direct, &through) {
             wrong.push(format!(
@@ -174,24 +183,28 @@ async fn an_agent_that_half_closes_behind_its_request_counts_as_gone() {
     let world = World::start().await;
     world
         .backend
-        .plays(&Play::default().wait(300).send(STREAM).send(the_end()));
-    let play = request("half-close").wait(50).half_close().listen();
-    assert_eq!(ask(world.backend.address, &play).await.end, Ending::Whole);
-    let through = ask(world.proxy(), &play).await;
+        .set_script(&Script::default().wait(300).send(STREAM).send(the_end()));
+    let script = request("half-close").wait(50).half_close().receive_all();
+    assert_eq!(ask(world.backend.address, &script).await.end, Ending::Whole);
+    let through = ask(world.proxy(), &script).await;
     assert_eq!((through.what, through.end), (None, Ending::Short));
     let record = world.record("half-close").await;
     assert!(
         recorded("client_cancelled", None, None).is(&record),
         "{record}"
     );
-    world.rests("a half-close").await;
+    world.returns_to_idle("a half-close").await;
     world.next_call_works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_stalls_in_its_request_is_told_so() {
-    let world = World::impatient().await;
-    let seen = ask(world.proxy(), &part("stalls").wait(GIVES_UP).listen()).await;
+async fn an_agent_that_stalls_in_its_request_gets_504() {
+    let world = World::with_short_timeouts().await;
+    let seen = ask(
+        world.proxy(),
+        &part("stalls").wait(SHORT_TIMEOUT_MS).receive_all(),
+    )
+    .await;
     assert_eq!(seen.what.as_deref(), Some("504"));
     assert_eq!(seen.error.as_deref(), Some("upstream_idle_timeout"));
     let record = world.record("stalls").await;
@@ -199,7 +212,7 @@ async fn an_agent_that_stalls_in_its_request_is_told_so() {
         recorded("timeout", Some("upstream_idle_timeout"), None).is(&record),
         "{record}"
     );
-    world.rests("a stalled upload").await;
+    world.returns_to_idle("a stalled upload").await;
     world.next_call_works().await;
 }
 
@@ -207,29 +220,29 @@ async fn an_agent_that_stalls_in_its_request_is_told_so() {
 /// waits for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_heads_without_end_cost_their_own_connections_alone() {
-    let world = World::impatient().await;
+    let world = World::with_short_timeouts().await;
     let begun = Instant::now();
     let heads = (0..200).map(|number| {
         let address = world.proxy();
         tokio::spawn(async move {
-            let mut end = End::new(TcpStream::connect(address).await.expect("connected"));
+            let mut end = Peer::new(TcpStream::connect(address).await.expect("connected"));
             let more = format!("X-{number}: 1\r\n");
-            end.play(&Play::default().send("POST / HTTP/1.1\r\nHost: h\r\n"))
+            end.play(&Script::default().send("POST / HTTP/1.1\r\nHost: h\r\n"))
                 .await;
             while end.gone.is_none() {
-                let more = Play::default().send(&more).wait(100);
+                let more = Script::default().send(&more).wait(100);
                 end.play(&more).await;
             }
-            end.heard
+            end.received
         })
     });
     let heads: Vec<_> = heads.collect();
-    while begun.elapsed() < Duration::from_millis(GIVES_UP - 500) {
+    while begun.elapsed() < Duration::from_millis(SHORT_TIMEOUT_MS - 500) {
         world.next_call_works().await;
     }
     for head in heads {
         assert_eq!(head.await.expect("cut off"), b"");
     }
-    world.rests("slow heads").await;
+    world.returns_to_idle("slow heads").await;
     world.next_call_works().await;
 }

@@ -5,35 +5,39 @@ use super::frames::{
     PREFACE, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, data, end, field, frame, frames,
     request, reset, settings,
 };
-use super::play::{End, Play};
+use super::script::{Peer, Script};
 use super::world::{STREAM, World, chunk};
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::net::TcpStream;
 
-/// What is sent too much of.
+/// Frames that an agent sends too many of.
 struct Flood {
     name: &'static str,
-    play: Play,
-    told: Told,
+    script: Script,
+    outcome: ConnectionOutcome,
 }
 
-/// What becomes of the connection.
+/// How the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum ConnectionOutcome {
     /// It goes on: the next request is answered.
     Served,
     /// It ends with this code.
     GoAway(u32),
 }
 
-fn opened() -> Play {
-    let hello = Play::default().send(PREFACE).send(settings(&[]));
+fn opened() -> Script {
+    let hello = Script::default().send(PREFACE).send(settings(&[]));
     hello.send(frame(SETTINGS, ACK, 0, b""))
 }
 
 fn floods() -> Vec<Flood> {
-    let flood = |name, play, told| Flood { name, play, told };
+    let flood = |name, script, outcome| Flood {
+        name,
+        script,
+        outcome,
+    };
     let pair = |number: u32| {
         let stream = 2 * number + 1;
         [request(stream, "flood"), reset(stream, CANCEL)].concat()
@@ -46,66 +50,70 @@ fn floods() -> Vec<Flood> {
         flood(
             "agent h2 rapid reset",
             opened().send(resets),
-            Told::GoAway(ENHANCE_YOUR_CALM),
+            ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),
         flood(
             "agent h2 ping flood",
             opened().repeat(frame(PING, 0, 0, [0; 8]), 50_000),
-            Told::Served,
+            ConnectionOutcome::Served,
         ),
         flood(
             "agent h2 settings flood",
             opened().repeat(settings(&[(4, 65_535)]), 50_000),
-            Told::Served,
+            ConnectionOutcome::Served,
         ),
         flood(
             "agent h2 window flood",
             opened().repeat(frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 1]), 50_000),
-            Told::Served,
+            ConnectionOutcome::Served,
         ),
         flood(
             "agent h2 priority flood",
             opened().repeat(frame(PRIORITY, 0, 1, [0, 0, 0, 3, 1]), 50_000),
-            Told::Served,
+            ConnectionOutcome::Served,
         ),
         flood(
             "agent h2 flood of unknown frames",
             opened().repeat(frame(0xbb, 0, 0, b"what"), 50_000),
-            Told::Served,
+            ConnectionOutcome::Served,
         ),
         flood(
             "agent h2 flood of empty frames",
             opened().send(open).repeat(data(1, ""), 50_000).send(end(1)),
-            Told::GoAway(ENHANCE_YOUR_CALM),
+            ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),
         flood(
             "agent h2 continuation flood",
             opened().send(endless).repeat(more, 50_000),
-            Told::GoAway(ENHANCE_YOUR_CALM),
+            ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),
     ]
 }
 
-/// What the floods are called.
+/// The names of the floods.
 pub fn names() -> Vec<&'static str> {
     floods().iter().map(|flood| flood.name).collect()
 }
 
-/// What became of a connection after a flood.
-async fn told(world: &World, flood: &Flood) -> Option<Told> {
-    let mut end = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
-    end.play(&flood.play).await;
-    end.play(&Play::default().send(request(20_001, "flood")))
+/// How the connection ended after a flood; `None` where it was closed without GOAWAY.
+async fn connection_outcome(world: &World, flood: &Flood) -> Option<ConnectionOutcome> {
+    let mut end = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+    end.play(&flood.script).await;
+    end.play(&Script::default().send(request(20_001, "flood")))
         .await;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Instant::now() < until {
-        let goes_on = end.hear().await;
-        for (kind, _, stream, payload) in frames(&end.heard) {
+        let goes_on = end.receive().await;
+        for (kind, _, stream, payload) in frames(&end.received) {
             match kind {
-                GOAWAY => return payload.get(7).map(|code| Told::GoAway(u32::from(*code))),
+                GOAWAY => {
+                    return payload
+                        .get(7)
+                        .map(|code| ConnectionOutcome::GoAway(u32::from(*code)));
+                }
                 HEADERS if stream == 20_001 => {
                     assert_eq!(payload.first(), Some(&0x88), "status 200");
-                    return Some(Told::Served);
+                    return Some(ConnectionOutcome::Served);
                 }
                 _ => {}
             }
@@ -123,11 +131,15 @@ async fn agents_that_flood_http2() {
     let mut wrong = Vec::new();
     for flood in floods() {
         let before = world.records("flood").await.len();
-        let (told, ()) = tokio::join!(told(&world, &flood), world.next_call_works());
-        world.rests(flood.name).await;
+        let (outcome, ()) =
+            tokio::join!(connection_outcome(&world, &flood), world.next_call_works());
+        world.returns_to_idle(flood.name).await;
         world.next_call_works().await;
-        if told != Some(flood.told) {
-            wrong.push(format!("{}: {told:?}, not {:?}", flood.name, flood.told));
+        if outcome != Some(flood.outcome) {
+            wrong.push(format!(
+                "{}: {outcome:?}, not {:?}",
+                flood.name, flood.outcome
+            ));
         }
         let records = world.records("flood").await;
         let new = &records[..records.len() - before];
@@ -147,31 +159,33 @@ async fn agents_that_flood_http2() {
 async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
     const REFUSED: u8 = 7;
     let world = World::start().await;
-    world.backend.plays(&Play::default().send(STREAM).listen());
+    world
+        .backend
+        .set_script(&Script::default().send(STREAM).receive_all());
     let requests: Vec<u8> = (0..150)
         .flat_map(|number| request(2 * number + 1, "many"))
         .collect();
-    let mut agent = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+    let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
     agent.play(&opened().wait(50).send(requests)).await;
-    let count = |heard: &[u8], kind: u8| {
-        let frames = frames(heard);
+    let count = |received: &[u8], kind: u8| {
+        let frames = frames(received);
         let these = frames.iter().filter(|frame| frame.0 == kind);
         these
             .filter(|frame| kind != RST_STREAM || frame.3.last() == Some(&REFUSED))
             .count()
     };
-    while count(&agent.heard, HEADERS) + count(&agent.heard, RST_STREAM) < 150 {
-        assert!(agent.hear().await, "{} came", agent.heard.len());
+    while count(&agent.received, HEADERS) + count(&agent.received, RST_STREAM) < 150 {
+        assert!(agent.receive().await, "{} came", agent.received.len());
     }
     assert_eq!(
         (
-            count(&agent.heard, HEADERS),
-            count(&agent.heard, RST_STREAM)
+            count(&agent.received, HEADERS),
+            count(&agent.received, RST_STREAM)
         ),
         (100, 50)
     );
     drop(agent);
-    world.rests("many streams").await;
+    world.returns_to_idle("many streams").await;
     world.next_call_works().await;
     let records = world.recorded("many", 100).await;
     assert!(
@@ -184,36 +198,36 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
     let world = World::start().await;
-    world.backend.plays(
-        &Play::default()
+    world.backend.set_script(
+        &Script::default()
             .send(STREAM)
             .repeat(chunk([b'x'; 1000]), 100)
-            .listen(),
+            .receive_all(),
     );
-    let mut agent = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
-    let shut = Play::default().send(PREFACE).send(settings(&[(4, 0)]));
+    let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+    let shut = Script::default().send(PREFACE).send(settings(&[(4, 0)]));
     agent.play(&shut.send(request(1, "shut")).wait(200)).await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(500) {
         world.next_call_works().await;
     }
     agent
-        .play(&Play::default().send(frame(PING, 0, 0, [0; 8])))
+        .play(&Script::default().send(frame(PING, 0, 0, [0; 8])))
         .await;
-    while !frames(&agent.heard).iter().any(|frame| frame.0 == PING) {
-        assert!(agent.hear().await);
+    while !frames(&agent.received).iter().any(|frame| frame.0 == PING) {
+        assert!(agent.receive().await);
     }
-    let heard = frames(&agent.heard);
-    assert!(heard.iter().any(|frame| frame.0 == HEADERS));
+    let received = frames(&agent.received);
+    assert!(received.iter().any(|frame| frame.0 == HEADERS));
     assert!(
-        heard
+        received
             .iter()
             .all(|frame| frame.0 != DATA || frame.3.is_empty())
     );
-    agent.play(&Play::default().reset()).await;
+    agent.play(&Script::default().reset()).await;
     drop(agent);
     assert_eq!(world.record("shut").await["outcome"], "client_cancelled");
-    world.rests("a shut window").await;
+    world.returns_to_idle("a shut window").await;
     world.next_call_works().await;
 }
 
@@ -221,32 +235,32 @@ async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
     let world = World::start().await;
-    let does = Play::default().send(STREAM).send(chunk("hello"));
+    let does = Script::default().send(STREAM).send(chunk("hello"));
     for (number, does) in [does.clone().close(), does.send("zz\r\n").close()]
         .iter()
         .enumerate()
     {
         let session = format!("broken-{number}");
-        world.backend.plays(does);
-        let mut agent = End::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+        world.backend.set_script(does);
+        let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
         agent.play(&opened().send(request(1, &session))).await;
-        while !frames(&agent.heard)
+        while !frames(&agent.received)
             .iter()
             .any(|frame| frame.0 == RST_STREAM)
         {
-            assert!(agent.hear().await, "{:?}", frames(&agent.heard));
+            assert!(agent.receive().await, "{:?}", frames(&agent.received));
         }
-        let heard = frames(&agent.heard);
-        let content: Vec<u8> = heard
+        let received = frames(&agent.received);
+        let content: Vec<u8> = received
             .iter()
             .filter(|frame| frame.0 == DATA)
             .flat_map(|frame| frame.3.to_vec())
             .collect();
-        assert!(heard.iter().any(|frame| frame.0 == HEADERS));
+        assert!(received.iter().any(|frame| frame.0 == HEADERS));
         assert_eq!(content, b"hello", "{number}");
         drop(agent);
         assert_eq!(world.record(&session).await["outcome"], "upstream_reset");
-        world.rests(&session).await;
+        world.returns_to_idle(&session).await;
     }
     world.next_call_works().await;
 }

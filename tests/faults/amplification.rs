@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::wire::encode::encode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -116,7 +116,7 @@ impl Cost {
             .metric("tokengauge_meter_lagged_frames_total")
             .await;
         agents.shutdown().await;
-        cost.world.rests(name).await;
+        cost.world.returns_to_idle(name).await;
         let peak = cost.world.peak().saturating_sub(at_rest);
         println!(
             "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak, {} KB held, \
@@ -141,7 +141,7 @@ impl Cost {
 
     /// Waits until every byte has reached the agents and is measured.
     async fn arrives(&self, upstream: &Canned, read: &AtomicU64, streams: u64, bytes: u64) {
-        let end = Instant::now() + 2 * PATIENCE;
+        let end = Instant::now() + 2 * TIMEOUT;
         let mut slowest = Duration::ZERO;
         loop {
             let asked = Instant::now();
@@ -394,5 +394,5 @@ async fn requests_in_chunks_of_a_byte_that_are_read_to_be_rewritten() {
         "{peak} bytes"
     );
     drop(open);
-    world.rests("requests in chunks of a byte").await;
+    world.returns_to_idle("requests in chunks of a byte").await;
 }

@@ -1,26 +1,26 @@
 //! A backend that misbehaves as it is asked to.
 
 use super::message::{self, Seen};
-use super::play::{End, Gone, Play};
+use super::script::{Disconnect, Peer, Script};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// What an agent says whose connection is to close after the answer.
+/// The header line of an agent that sends no more requests on the connection.
 const CLOSES: &[u8] = b"Connection: close\r\n";
 
-/// What the backend saw of one connection: the request, and how that ended.
+/// A request as the backend received it, and how its connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct ReceivedRequest {
     pub request: Seen,
-    pub gone: Option<Gone>,
+    pub gone: Option<Disconnect>,
 }
 
-/// Speaks HTTP/1. A connection is served until a play ends it.
+/// An HTTP/1.1 server that answers each request by a script, which may end the connection.
 pub struct Backend {
     pub address: SocketAddr,
-    play: Arc<Mutex<Arc<Play>>>,
-    visits: Arc<Mutex<Vec<Visit>>>,
+    script: Arc<Mutex<Arc<Script>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Backend {
@@ -32,42 +32,50 @@ impl Backend {
         let listener = TcpListener::bind(address).await.expect("bound");
         let backend = Backend {
             address: listener.local_addr().expect("an address"),
-            play: Arc::default(),
-            visits: Arc::default(),
+            script: Arc::default(),
+            received: Arc::default(),
         };
-        let (play, visits) = (Arc::clone(&backend.play), Arc::clone(&backend.visits));
+        let (script, received) = (Arc::clone(&backend.script), Arc::clone(&backend.received));
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                tokio::spawn(serve(End::new(tcp), Arc::clone(&play), Arc::clone(&visits)));
+                tokio::spawn(serve(
+                    Peer::new(tcp),
+                    Arc::clone(&script),
+                    Arc::clone(&received),
+                ));
             }
         });
         backend
     }
 
-    /// What it does with requests from now on.
-    pub fn plays(&self, play: &Play) {
-        *self.play.lock().expect("no panic") = Arc::new(play.clone());
+    /// Sets the script that answers requests from now on.
+    pub fn set_script(&self, script: &Script) {
+        *self.script.lock().expect("no panic") = Arc::new(script.clone());
     }
 
-    /// What it saw since the last time.
-    pub fn visits(&self) -> Vec<Visit> {
-        std::mem::take(&mut *self.visits.lock().expect("no panic"))
+    /// The requests received since the last call.
+    pub fn received(&self) -> Vec<ReceivedRequest> {
+        std::mem::take(&mut *self.received.lock().expect("no panic"))
     }
 }
 
-async fn serve(mut end: End, play: Arc<Mutex<Arc<Play>>>, visits: Arc<Mutex<Vec<Visit>>>) {
+async fn serve(
+    mut end: Peer,
+    script: Arc<Mutex<Arc<Script>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
+) {
     loop {
-        while !message::is_whole(&end.heard) && end.hear_for_ever().await {}
-        if end.heard.is_empty() {
+        while !message::is_whole(&end.received) && end.receive_without_timeout().await {}
+        if end.received.is_empty() {
             return;
         }
-        let raw = std::mem::take(&mut end.heard);
+        let raw = std::mem::take(&mut end.received);
         let request = message::request(&raw, end.gone);
         let last = memchr::memmem::find(&raw, CLOSES).is_some();
         let whole = request.end == message::Ending::Whole;
-        let now = Arc::clone(&play.lock().expect("no panic"));
+        let now = Arc::clone(&script.lock().expect("no panic"));
         let goes_on = whole && end.play(&now).await;
-        visits.lock().expect("no panic").push(Visit {
+        received.lock().expect("no panic").push(ReceivedRequest {
             request,
             gone: end.gone,
         });

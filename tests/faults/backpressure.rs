@@ -1,18 +1,18 @@
 //! Slow peers and floods: what they may cost, and that others do not notice.
 //!
 //! The bounds, on top of what the process takes at rest: [`PER_STREAM`] for each slow
-//! stream, and [`MEMORY`] for all measuring together. Speed beside such peers is measured
-//! by `cargo bench --bench peers -- --beside`.
+//! stream, and [`MEMORY`] for all measuring together. Latency next to such peers is measured
+//! by `cargo bench --bench peers -- --noisy-neighbours`.
 
 use super::message::{self, Ending};
-use super::play::Gone;
+use super::script::Disconnect;
 use super::world::{MEMORY, Setup, World};
 use crate::process::{Listener, Steps};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -29,17 +29,17 @@ const HEAD: &str =
 const TINY: usize = 1_200;
 const PROMPT: u64 = 100 << 20;
 
-/// A backend that never tires. What it wrote and read is counted.
-struct Tireless {
+/// A backend that writes and reads without end, and counts the bytes.
+struct EndlessBackend {
     address: SocketAddr,
     written: Arc<AtomicU64>,
     read: Arc<AtomicU64>,
 }
 
-impl Tireless {
-    async fn start(steps: SocketAddr) -> Tireless {
+impl EndlessBackend {
+    async fn start(steps: SocketAddr) -> EndlessBackend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-        let tireless = Tireless {
+        let tireless = EndlessBackend {
             address: listener.local_addr().expect("an address"),
             written: Arc::default(),
             read: Arc::default(),
@@ -144,7 +144,7 @@ async fn thirsty(proxy: SocketAddr) -> TcpStream {
 
 struct Scene {
     world: World,
-    tireless: Tireless,
+    tireless: EndlessBackend,
     steps: Steps,
     at_rest: u64,
 }
@@ -152,7 +152,7 @@ struct Scene {
 impl Scene {
     async fn set() -> Scene {
         let steps = Steps::start().await;
-        let tireless = Tireless::start(steps.address).await;
+        let tireless = EndlessBackend::start(steps.address).await;
         let url = format!("http://{}", tireless.address);
         let world = World::elsewhere(|setup: &mut Setup| setup.url = url).await;
         let at_rest = world.resident();
@@ -170,7 +170,7 @@ impl Scene {
 
     /// Waits until the backend can write no more; says how much it could.
     async fn held_back(&self) -> u64 {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let written = || self.tireless.written.load(Ordering::Relaxed);
         loop {
             let before = written();
@@ -182,7 +182,7 @@ impl Scene {
         }
     }
 
-    /// Streams beside the trouble: every byte of each, step by step.
+    /// Other streams meanwhile: checks every byte of each, step by step.
     async fn others_are_unharmed(&self) {
         const STEPS: usize = 20;
         let mut streams = Vec::new();
@@ -227,7 +227,7 @@ async fn agents_that_never_read_hold_their_own_backends_back() {
     let later = scene.held_back().await;
     assert!(later < AGENTS * KERNEL, "{later} bytes");
     drop(agents);
-    scene.world.rests("agents that never read").await;
+    scene.world.returns_to_idle("agents that never read").await;
     let records = scene.world.recorded("thirsty", AGENTS as usize).await;
     let forwarded: u64 = records
         .iter()
@@ -275,7 +275,7 @@ async fn an_agent_that_reads_a_kilobyte_a_second_gets_every_byte_in_its_own_time
     );
     scene.others_are_unharmed().await;
     drop(agent);
-    scene.world.rests("a slow reader").await;
+    scene.world.returns_to_idle("a slow reader").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,7 +293,7 @@ async fn chunks_of_one_byte_cost_no_memory_and_every_token_is_counted() {
     });
     scene.others_are_unharmed().await;
     let raw = reading.await.expect("read");
-    let seen = message::response(&raw, Some(Gone::Closed));
+    let seen = message::response(&raw, Some(Disconnect::Closed));
     let events = words(2).repeat(TINY) + &finish(None) + DONE;
     assert_eq!((seen.body.len(), seen.end), (events.len(), Ending::Whole));
     assert!(seen.body == events.as_bytes());
@@ -305,7 +305,7 @@ async fn chunks_of_one_byte_cost_no_memory_and_every_token_is_counted() {
     );
     assert_eq!(record["outcome"], "complete");
     assert!(scene.grown() < MEMORY + SLACK, "{}", scene.grown());
-    scene.world.rests("tiny chunks").await;
+    scene.world.returns_to_idle("tiny chunks").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,7 +352,7 @@ async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
         PROMPTS * PROMPT
     );
     scene.others_are_unharmed().await;
-    scene.world.rests("long prompts").await;
+    scene.world.returns_to_idle("long prompts").await;
     let records = scene.world.recorded("long", PROMPTS as usize).await;
     assert!(
         records

@@ -1,6 +1,6 @@
-//! What an HTTP/1 message looks like to whoever got it, whole or not.
+//! Parses an HTTP/1 message as its receiver got it, complete or not.
 
-use super::play::Gone;
+use super::script::Disconnect;
 
 /// A message as far as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,25 +32,25 @@ pub enum Ending {
 }
 
 impl Ending {
-    fn broken(gone: Option<Gone>) -> Ending {
+    fn broken(gone: Option<Disconnect>) -> Ending {
         match gone {
-            Some(Gone::Reset) => Ending::Reset,
+            Some(Disconnect::Reset) => Ending::Reset,
             _ => Ending::Short,
         }
     }
 }
 
 /// Reads a response.
-pub fn response(raw: &[u8], gone: Option<Gone>) -> Seen {
+pub fn response(raw: &[u8], gone: Option<Disconnect>) -> Seen {
     read(raw, gone, true)
 }
 
 /// Reads a request.
-pub fn request(raw: &[u8], gone: Option<Gone>) -> Seen {
+pub fn request(raw: &[u8], gone: Option<Disconnect>) -> Seen {
     read(raw, gone, false)
 }
 
-fn read(mut raw: &[u8], gone: Option<Gone>, until_close: bool) -> Seen {
+fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Seen {
     let mut seen = Seen {
         interim: 0,
         what: None,
@@ -83,7 +83,7 @@ fn read(mut raw: &[u8], gone: Option<Gone>, until_close: bool) -> Seen {
         }
     } else {
         seen.body = raw.to_vec();
-        if gone == Some(Gone::Closed) || !until_close {
+        if gone == Some(Disconnect::Closed) || !until_close {
             seen.end = Ending::Whole;
         }
     }
@@ -109,7 +109,7 @@ fn field(head: &str, name: &str) -> Option<String> {
     field.map(|(_, value)| value.trim().to_owned())
 }
 
-fn chunked(mut raw: &[u8], gone: Option<Gone>, seen: &mut Seen) {
+fn chunked(mut raw: &[u8], gone: Option<Disconnect>, seen: &mut Seen) {
     let broken = Ending::broken(gone);
     loop {
         let Some(end) = memchr::memmem::find(raw, b"\r\n") else {

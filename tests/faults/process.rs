@@ -16,11 +16,11 @@ use tokengauge::call::{Channel, TpsUnavailable};
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge::observer::End;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};
 use tokengauge_test_support::http_client::{fetch, request as call};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Manners, Receiver, exporters};
+use tokengauge_test_support::otlp::{Receiver, RecorderBehaviour, exporters};
 use tokengauge_test_support::proxy::Setup as InProcess;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -67,14 +67,14 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
         }
     }
     drop(idle);
-    let hello = tokio::time::timeout(PATIENCE, call(world.proxy(), "GET", "/hello"));
+    let hello = tokio::time::timeout(TIMEOUT, call(world.proxy(), "GET", "/hello"));
     assert_eq!(hello.await.expect("served again").body, "hello");
     steps.end();
     for stream in streams {
         let (id, text) = stream.whole().await;
         assert_eq!(text, Steps::whole(&id, STEPS));
     }
-    world.rests("few files").await;
+    world.returns_to_idle("few files").await;
 }
 
 /// Streams of a few HTTP/2 agents to a slow upstream, more than there are descriptors.
@@ -139,12 +139,12 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
     }
     assert_eq!(statuses, [163, 337]);
     drop(agents);
-    world.rests("more streams than descriptors").await;
+    world.returns_to_idle("more streams than descriptors").await;
 }
 
 /// Waits for a metric, and makes no calls meanwhile.
 async fn reaches_alone(world: &World, metric: &str, least: f64) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while world.metric(metric).await < least {
         assert!(Instant::now() < end, "{}", world.metric(metric).await);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -203,7 +203,7 @@ async fn calls(world: &World, count: usize) {
 
 /// Waits for a metric.
 async fn reaches(world: &World, metric: &str, least: f64) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while world.metric(metric).await < least {
         assert!(
             Instant::now() < end,
@@ -266,7 +266,7 @@ async fn a_call_log_without_room_costs_lines_and_nothing_else() {
     });
     let world = world.await;
     reaches(&world, "tokengauge_export_failures_total", 5.0).await;
-    world.rests("a full call log").await;
+    world.returns_to_idle("a full call log").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -331,7 +331,7 @@ impl TokenObserver for Panic {
 async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
     for live in [true, false] {
         let backend = Backend::start().await;
-        backend.plays(&ordinary());
+        backend.set_script(&ordinary());
         let recent = RecentCalls::new(100);
         let subscribers: Vec<Arc<dyn Subscriber>> =
             vec![Arc::new(Panics { live }), Arc::clone(&recent) as _];
@@ -348,7 +348,7 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
         for number in 0..5 {
             assert_eq!(ask(proxy.address, &request("through")).await, direct);
             let flushed = Arc::clone(&meter);
-            let flush = tokio::task::spawn_blocking(move || flushed.flush(PATIENCE));
+            let flush = tokio::task::spawn_blocking(move || flushed.flush(TIMEOUT));
             assert!(flush.await.expect("no panic"), "{live}");
             tokio::time::sleep(Duration::from_millis(200)).await;
             before = if number == 0 { alive() } else { before };
@@ -370,7 +370,7 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
     const DAY: Duration = Duration::from_secs(86_400);
-    let receiver = Receiver::start(Manners::default()).await;
+    let receiver = Receiver::start(RecorderBehaviour::default()).await;
     let endpoint = format!("http://{}", receiver.address);
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
@@ -393,7 +393,7 @@ async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
         assert_eq!(record.seconds.duration, Some(1.2), "{wall:?}");
         assert_eq!(record.tps.output, Some(100.0), "{wall:?}");
     }
-    let flushed = tokio::task::spawn_blocking(move || otlp.shutdown(PATIENCE));
+    let flushed = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
     assert!(flushed.await.expect("no panic"));
     let spans = receiver.spans();
     assert_eq!(spans.len(), 10);

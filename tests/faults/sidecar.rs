@@ -5,7 +5,7 @@ use super::cgroup::Cgroup;
 use super::world::World;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -96,7 +96,7 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
         let mut open = Vec::new();
         for agent in asked {
             open.push(
-                tokio::time::timeout(2 * PATIENCE, agent)
+                tokio::time::timeout(2 * TIMEOUT, agent)
                     .await
                     .expect("in time")
                     .expect("answered"),
@@ -119,7 +119,7 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
         }
         assert!(cgroup.peak() < LIMIT / 10 * 9, "{} bytes", cgroup.peak());
         drop(open);
-        world.rests("a load of questions").await;
+        world.returns_to_idle("a load of questions").await;
     }
     let end = Instant::now() + Duration::from_secs(10);
     while world.resident() > at_rest + LEFT {

@@ -1,7 +1,7 @@
-//! One fault of an upstream, and what is held against it.
+//! A fault of an upstream, and what agent and record must have of it.
 
 use super::message::{Ending, Seen};
-use super::play::Play;
+use super::script::Script;
 use super::world::{World, ask, chat, request};
 use serde_json::Value;
 
@@ -9,24 +9,24 @@ use serde_json::Value;
 pub struct Fault {
     /// Also the session of its call, and its row in docs/reliability.md.
     pub name: &'static str,
-    pub does: Play,
+    pub does: Script,
     /// What the agent says. The version is what differs.
     pub agent: &'static str,
     /// What the agent sees through the proxy.
-    pub through: Through,
+    pub through: Observed,
     pub recorded: Recorded,
 }
 
-/// What the agent sees through the proxy, beside what it sees without.
+/// What the agent gets through the proxy, compared with what it gets without.
 #[derive(Clone, Copy, Debug)]
-pub enum Through {
+pub enum Observed {
     /// The same.
     Same,
     /// No response came: one of the proxy's own says why.
     Refused(&'static str, &'static str),
     /// The same bytes; but where the connection was reset or the framing wrong, it closes.
     Short,
-    /// The same bytes and a reset, by which alone HTTP/1.0 tells that a body is not whole.
+    /// The same bytes and a reset: HTTP/1.0 has no other way to say that a body is incomplete.
     Reset,
     /// The same until the proxy gives up.
     GivenUp,
@@ -78,7 +78,7 @@ pub fn uncounted(why: &'static [&'static str]) -> Recorded {
     }
 }
 
-pub fn fault(name: &'static str, does: Play, through: Through, recorded: Recorded) -> Fault {
+pub fn fault(name: &'static str, does: Script, through: Observed, recorded: Recorded) -> Fault {
     Fault {
         name,
         does,
@@ -88,18 +88,23 @@ pub fn fault(name: &'static str, does: Play, through: Through, recorded: Recorde
     }
 }
 
-/// The backend refused, or there was none: what the agent and the record are reported.
-pub fn refused(name: &'static str, does: Play, status: &'static str, error: &'static str) -> Fault {
+/// A fault in which the backend refuses the connection or there is none.
+pub fn refused(
+    name: &'static str,
+    does: Script,
+    status: &'static str,
+    error: &'static str,
+) -> Fault {
     let outcome = match (error, status) {
         (_, "504") => "timeout",
         ("upstream_tls" | "upstream_dns" | "upstream_connect", _) => "unreachable",
         _ => "upstream_reset",
     };
     let recorded = recorded(outcome, Some(error), None);
-    fault(name, does, Through::Refused(status, error), recorded)
+    fault(name, does, Observed::Refused(status, error), recorded)
 }
 
-/// Plays every fault, and says all that is not as it should be.
+/// Tries every fault, and reports all that is not as expected.
 pub async fn all(world: &World, faults: Vec<Fault>) {
     let mut wrong = Vec::new();
     for fault in &faults {
@@ -111,15 +116,15 @@ pub async fn all(world: &World, faults: Vec<Fault>) {
 async fn one(world: &World, fault: &Fault) -> Result<(), String> {
     let name = fault.name;
     let session = name.replace(' ', "-");
-    world.backend.plays(&fault.does);
-    let play = match fault.agent {
+    world.backend.set_script(&fault.does);
+    let script = match fault.agent {
         "HTTP/1.1" => request(&session),
-        version => Play::default().send(chat(&session, version)),
+        version => Script::default().send(chat(&session, version)),
     };
-    let direct = ask(world.backend.address, &play).await;
-    let through = ask(world.proxy(), &play).await;
+    let direct = ask(world.backend.address, &script).await;
+    let through = ask(world.proxy(), &script).await;
     let record = world.record(&session).await;
-    world.rests(name).await;
+    world.returns_to_idle(name).await;
     world.next_call_works().await;
     if !fault.through.holds(&direct, &through) {
         let (direct, through) = (brief(&direct), brief(&through));
@@ -129,7 +134,7 @@ async fn one(world: &World, fault: &Fault) -> Result<(), String> {
         ));
     }
     let bytes = record["bytes"]["response"].as_u64();
-    let refused = matches!(fault.through, Through::Refused(..));
+    let refused = matches!(fault.through, Observed::Refused(..));
     if !refused && bytes != Some(through.body.len() as u64) {
         return Err(format!("{name}: {bytes:?} bytes of {}", brief(&through)));
     }
@@ -139,16 +144,16 @@ async fn one(world: &World, fault: &Fault) -> Result<(), String> {
     Ok(())
 }
 
-impl Through {
+impl Observed {
     fn holds(self, direct: &Seen, through: &Seen) -> bool {
         match self {
-            Through::Same => through == direct,
-            Through::Refused(status, error) => {
+            Observed::Same => through == direct,
+            Observed::Refused(status, error) => {
                 through.what.as_deref() == Some(status)
                     && through.error.as_deref() == Some(error)
                     && through.end == Ending::Whole
             }
-            Through::Short => {
+            Observed::Short => {
                 let breaks = matches!(direct.end, Ending::Reset | Ending::Malformed);
                 let closes = Ending::Short;
                 breaks
@@ -158,7 +163,7 @@ impl Through {
                             ..direct.clone()
                         }
             }
-            Through::Reset => {
+            Observed::Reset => {
                 let end = Ending::Reset;
                 direct.end != Ending::Whole
                     && *through
@@ -167,11 +172,11 @@ impl Through {
                             ..direct.clone()
                         }
             }
-            Through::GivenUp => {
+            Observed::GivenUp => {
                 let closes = through.end == Ending::Short && through.what == direct.what;
                 closes && direct.body.starts_with(&through.body)
             }
-            Through::Interim(most) => {
+            Observed::Interim(most) => {
                 let interim = through.interim;
                 (1..=most).contains(&interim)
                     && *through

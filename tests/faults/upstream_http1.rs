@@ -1,10 +1,10 @@
 //! What an upstream does wrong over HTTP/1.
 
-use super::play::Play;
+use super::script::Script;
 use super::upstream::{
-    Fault, Recorded, Through, all, complete, fault, recorded, refused, reset, uncounted,
+    Fault, Observed, Recorded, all, complete, fault, recorded, refused, reset, uncounted,
 };
-use super::world::{GIVES_UP, STREAM, World, chunk, the_end};
+use super::world::{SHORT_TIMEOUT_MS, STREAM, World, chunk, the_end};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -17,9 +17,9 @@ const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 const TOO_MUCH: &[&str] = &["unparsed", "lagged"];
 
 /// A stream that has begun, with 7 tokens.
-fn begun() -> Play {
-    let play = Play::default().send(STREAM);
-    play.send(chunk(words(3))).send(chunk(words(4)))
+fn begun() -> Script {
+    let script = Script::default().send(STREAM);
+    script.send(chunk(words(3))).send(chunk(words(4)))
 }
 
 fn head(fields: &str) -> String {
@@ -32,108 +32,108 @@ fn events() -> String {
 }
 
 fn lost() -> Vec<Fault> {
-    let play = Play::default;
+    let script = Script::default;
     let half = events().len() / 2;
     vec![
         refused(
             "reset before the head",
-            play().reset(),
+            script().reset(),
             "502",
             "upstream_reset",
         ),
         refused(
             "closed before the head",
-            play().close(),
+            script().close(),
             "502",
             "upstream_reset",
         ),
         refused(
             "half-closed before the head",
-            play().half_close().listen(),
+            script().half_close().receive_all(),
             "502",
             "upstream_reset",
         ),
         refused(
             "reset amid the head",
-            play().send(&STREAM[..40]).wait(50).reset(),
+            script().send(&STREAM[..40]).wait(50).reset(),
             "502",
             "upstream_reset",
         ),
         refused(
             "closed amid the head",
-            play().send(&STREAM[..40]).close(),
+            script().send(&STREAM[..40]).close(),
             "502",
             "upstream_reset",
         ),
         fault(
             "reset amid chunks",
             begun().wait(100).reset(),
-            Through::Short,
+            Observed::Short,
             reset(7),
         ),
         fault(
             "closed amid chunks",
             begun().close(),
-            Through::Same,
+            Observed::Same,
             reset(7),
         ),
         fault(
             "closed amid a chunk",
             begun().send(&chunk(words(9))[..30]).close(),
-            Through::Same,
+            Observed::Same,
             reset(7),
         ),
         fault(
             "half-closed amid chunks",
-            begun().half_close().listen(),
-            Through::Same,
+            begun().half_close().receive_all(),
+            Observed::Same,
             reset(7),
         ),
         fault(
             "half-closed after the end",
-            begun().send(the_end()).half_close().listen(),
-            Through::Same,
+            begun().send(the_end()).half_close().receive_all(),
+            Observed::Same,
             complete(7),
         ),
         fault(
             "closed amid a known length",
-            play()
+            script()
                 .send(head("Content-Length: 5000\r\n"))
                 .send(words(3))
                 .close(),
-            Through::Same,
+            Observed::Same,
             reset(3),
         ),
         fault(
             "reset amid a known length",
-            play()
+            script()
                 .send(head("Content-Length: 5000\r\n"))
                 .send(words(3))
                 .wait(100)
                 .reset(),
-            Through::Short,
+            Observed::Short,
             reset(3),
         ),
         fault(
             "reset amid a body without a length",
-            play()
+            script()
                 .send(head("Connection: close\r\n"))
                 .send(words(3))
                 .wait(100)
                 .reset(),
-            Through::Short,
+            Observed::Short,
             reset(3),
         ),
         Fault {
             agent: "HTTP/1.0",
             ..fault(
                 "reset amid a body without a length for HTTP/1.0",
-                play()
+                script()
                     .send(head("Connection: close\r\n"))
                     .send(words(3))
                     .wait(100)
                     .reset(),
-                Through::Same,
+                Observed::Same,
                 reset(3),
             )
         },
@@ -142,33 +142,33 @@ fn lost() -> Vec<Fault> {
             ..fault(
                 "closed amid chunks for HTTP/1.0",
                 begun().close(),
-                Through::Reset,
+                Observed::Reset,
                 reset(7),
             )
         },
         fault(
             "cut without a length",
-            play()
+            script()
                 .send(head("Connection: close\r\n"))
                 .send(&events()[..half])
                 .close(),
-            Through::Same,
+            Observed::Same,
             recorded("upstream_reset", Some("unterminated"), Some(3)),
         ),
     ]
 }
 
 fn slow() -> Vec<Fault> {
-    let endless = Play::default()
+    let endless = Script::default()
         .repeat(EARLY, 1_000)
-        .wait(GIVES_UP * 2)
+        .wait(SHORT_TIMEOUT_MS * 2)
         .close();
     let whole = [STREAM.as_bytes(), &chunk(words(3)), &the_end()].concat();
     vec![
         fault(
             "a stall that goes on",
             begun().wait(500).send(chunk(words(5))).send(the_end()),
-            Through::Same,
+            Observed::Same,
             Recorded {
                 stalls: 1,
                 ..complete(12)
@@ -177,13 +177,13 @@ fn slow() -> Vec<Fault> {
         fault(
             "a stall that ends",
             begun().wait(500).close(),
-            Through::Same,
+            Observed::Same,
             reset(7),
         ),
         fault(
             "a stall without end",
-            begun().wait(GIVES_UP * 2).send(the_end()),
-            Through::GivenUp,
+            begun().wait(SHORT_TIMEOUT_MS * 2).send(the_end()),
+            Observed::GivenUp,
             recorded("timeout", Some("upstream_idle_timeout"), Some(7)),
         ),
         refused(
@@ -194,14 +194,16 @@ fn slow() -> Vec<Fault> {
         ),
         refused(
             "no head",
-            Play::default().wait(GIVES_UP * 2).send(whole.clone()),
+            Script::default()
+                .wait(SHORT_TIMEOUT_MS * 2)
+                .send(whole.clone()),
             "504",
             "upstream_head_timeout",
         ),
         fault(
             "byte by byte",
-            Play::default().trickle(whole),
-            Through::Same,
+            Script::default().trickle(whole),
+            Observed::Same,
             complete(3),
         ),
     ]
@@ -210,7 +212,7 @@ fn slow() -> Vec<Fault> {
 fn framing() -> Vec<Fault> {
     let bad = |name, framing: &[u8]| {
         let does = begun().send(framing).send(the_end()).wait(100).close();
-        fault(name, does, Through::Short, reset(7))
+        fault(name, does, Observed::Short, reset(7))
     };
     vec![
         bad("a chunk size that is none", b"xyz\r\n"),
@@ -223,7 +225,7 @@ fn framing() -> Vec<Fault> {
         fault(
             "a chunk that never fills",
             begun().send("ffffffffffffff\r\n: a\n\n").close(),
-            Through::Same,
+            Observed::Same,
             reset(7),
         ),
         fault(
@@ -231,23 +233,23 @@ fn framing() -> Vec<Fault> {
             begun()
                 .send("5;name=value;other=\"quoted\"\r\n: a\n\n\r\n")
                 .send(the_end()),
-            Through::Same,
+            Observed::Same,
             complete(7),
         ),
         fault(
             "a chunk extension without end",
             begun().send("5;").repeat("x", 100_000).close(),
-            Through::Same,
+            Observed::Same,
             reset(7),
         ),
         fault(
             "trailers",
-            Play::default()
+            Script::default()
                 .send(STREAM.replace("\r\n\r\n", "\r\nTrailer: x-sum, x-more\r\n\r\n"))
                 .send(chunk(words(7)))
                 .send(chunk(finish(None)))
                 .send("0\r\nx-sum: 7\r\nx-more: 8\r\n\r\n"),
-            Through::Same,
+            Observed::Same,
             complete(7),
         ),
         fault(
@@ -257,12 +259,12 @@ fn framing() -> Vec<Fault> {
                 .send("0\r\n")
                 .repeat("x-sum: 7\r\n", 5_000)
                 .close(),
-            Through::Same,
+            Observed::Same,
             recorded("upstream_reset", Some("upstream_reset"), Some(7)),
         ),
         refused(
             "two lengths",
-            Play::default()
+            Script::default()
                 .send(head("Content-Length: 5\r\nContent-Length: 6\r\n"))
                 .send("hello!")
                 .close(),
@@ -271,7 +273,9 @@ fn framing() -> Vec<Fault> {
         ),
         refused(
             "not HTTP",
-            Play::default().send("SSH-2.0-OpenSSH_9.9\r\n\r\n").close(),
+            Script::default()
+                .send("SSH-2.0-OpenSSH_9.9\r\n\r\n")
+                .close(),
             "502",
             "upstream_protocol",
         ),
@@ -286,13 +290,13 @@ fn floods() -> Vec<Fault> {
     let chunked = "Transfer-Encoding: chunked\r\n";
     let after = |fields: &str| {
         let head = head(&format!("{fields}{chunked}"));
-        Play::default()
+        Script::default()
             .send(head)
             .send(chunk(words(3)))
             .send(the_end())
     };
-    let storm = Play::default().repeat(EARLY, 5_000);
-    let storm = Play([storm.0, begun().send(the_end()).0].concat());
+    let storm = Script::default().repeat(EARLY, 5_000);
+    let storm = Script([storm.0, begun().send(the_end()).0].concat());
     let event = begun().send(chunk(
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
     ));
@@ -301,13 +305,13 @@ fn floods() -> Vec<Fault> {
         fault(
             "a storm of interim responses",
             storm,
-            Through::Interim(5_000),
+            Observed::Interim(5_000),
             complete(7),
         ),
         fault(
             "99 fields",
             after(&many[..many.find("X-97").unwrap_or_default()]),
-            Through::Same,
+            Observed::Same,
             complete(3),
         ),
         refused(
@@ -325,7 +329,7 @@ fn floods() -> Vec<Fault> {
         fault(
             "an event of 24 MB",
             event.send(chunk("\"}}]}\n\n")).send(the_end()),
-            Through::Same,
+            Observed::Same,
             uncounted(TOO_MUCH),
         ),
     ]
@@ -340,7 +344,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 fn contents() -> Vec<Fault> {
     let zipped = |body: &[u8]| {
         let head = head("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n");
-        Play::default()
+        Script::default()
             .send(head)
             .send(chunk(body))
             .send("0\r\n\r\n")
@@ -356,29 +360,29 @@ fn contents() -> Vec<Fault> {
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
     vec![
-        fault("gzip", zipped(&good), Through::Same, complete(7)),
+        fault("gzip", zipped(&good), Observed::Same, complete(7)),
         fault(
             "corrupted gzip",
             zipped(&bad),
-            Through::Same,
+            Observed::Same,
             uncounted(&["unparsed"]),
         ),
         fault(
             "truncated gzip",
             zipped(&good[..good.len() / 2]),
-            Through::Same,
+            Observed::Same,
             recorded("upstream_reset", Some("unterminated"), Some(0)),
         ),
         fault(
             "a gzip bomb",
             zipped(&bomb),
-            Through::Same,
+            Observed::Same,
             uncounted(TOO_MUCH),
         ),
         fault(
             "invalid UTF-8",
             begun().send(chunk(garbled)).send(the_end()),
-            Through::Same,
+            Observed::Same,
             complete(11),
         ),
         fault(
@@ -387,7 +391,7 @@ fn contents() -> Vec<Fault> {
                 .send(chunk(noise))
                 .send(chunk("\n\n"))
                 .send(the_end()),
-            Through::Same,
+            Observed::Same,
             complete(7),
         ),
     ]
@@ -406,7 +410,7 @@ async fn connections_that_an_upstream_loses() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upstreams_that_take_their_time() {
-    all(&World::impatient().await, slow()).await;
+    all(&World::with_short_timeouts().await, slow()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,9 +4,9 @@ use super::frames::{
     self, CANCEL, CONTINUATION, DATA, END_HEADERS, HEADERS, INTERNAL_ERROR, PING, PUSH_PROMISE,
     data, end, field, frame, go_away, reset, response, settings,
 };
-use super::play::{End, Play};
+use super::script::{Peer, Script};
 use super::upstream::{Recorded, complete, recorded, reset as lost};
-use super::world::{GIVES_UP, Setup, World};
+use super::world::{SHORT_TIMEOUT_MS, Setup, World};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,19 +17,19 @@ use tokio::net::{TcpListener, TcpStream};
 /// Every answer ends sooner.
 const WITHIN: Duration = Duration::from_secs(8);
 
-/// What the backend does with the request of a stream.
-type Does = fn(u32) -> Play;
+/// The backend's script for the request of a stream.
+type Behaviour = fn(u32) -> Script;
 
 struct Fault {
     name: &'static str,
-    does: Does,
-    through: Through,
+    does: Behaviour,
+    through: Observed,
     recorded: Recorded,
 }
 
-/// What the agent sees through the proxy, beside what it sees without.
+/// What the agent gets through the proxy, compared with what it gets without.
 #[derive(Clone, Copy, Debug)]
-enum Through {
+enum Observed {
     Same,
     /// The same bytes; the stream is reset, whatever became of the connection.
     Reset,
@@ -61,9 +61,10 @@ enum Ending {
     Hung,
 }
 
-fn begun(stream: u32) -> Play {
-    let play = Play::default().send(response(stream));
-    play.send(data(stream, words(3)))
+fn begun(stream: u32) -> Script {
+    let script = Script::default().send(response(stream));
+    script
+        .send(data(stream, words(3)))
         .send(data(stream, words(4)))
 }
 
@@ -71,11 +72,11 @@ fn the_end(stream: u32) -> Vec<u8> {
     [data(stream, finish(None)), data(stream, DONE), end(stream)].concat()
 }
 
-fn ordinary(stream: u32) -> Play {
+fn ordinary(stream: u32) -> Script {
     begun(stream).send(the_end(stream))
 }
 
-fn fault(name: &'static str, does: Does, through: Through, recorded: Recorded) -> Fault {
+fn fault(name: &'static str, does: Behaviour, through: Observed, recorded: Recorded) -> Fault {
     Fault {
         name,
         does,
@@ -84,18 +85,18 @@ fn fault(name: &'static str, does: Does, through: Through, recorded: Recorded) -
     }
 }
 
-fn refused(name: &'static str, does: Does, error: &'static str) -> Fault {
+fn refused(name: &'static str, does: Behaviour, error: &'static str) -> Fault {
     let recorded = recorded("upstream_reset", Some(error), None);
-    fault(name, does, Through::Refused(502, error), recorded)
+    fault(name, does, Observed::Refused(502, error), recorded)
 }
 
 fn faults() -> Vec<Fault> {
-    use Through::{GivenUp, Reset, Same, Window};
+    use Observed::{GivenUp, Reset, Same, Window};
     let timeout = recorded("timeout", Some("upstream_idle_timeout"), Some(7));
     vec![
         refused(
             "h2 reset before the head",
-            |s| Play::default().send(reset(s, INTERNAL_ERROR)),
+            |s| Script::default().send(reset(s, INTERNAL_ERROR)),
             "upstream_reset",
         ),
         fault(
@@ -130,7 +131,7 @@ fn faults() -> Vec<Fault> {
         ),
         refused(
             "h2 GOAWAY before the head",
-            |_| Play::default().send(go_away(0, 0)).close(),
+            |_| Script::default().send(go_away(0, 0)).close(),
             "upstream_reset",
         ),
         fault(
@@ -177,7 +178,7 @@ fn faults() -> Vec<Fault> {
                 begun(s)
                     .wait(100)
                     .repeat(data(s, [b'x'; 16_384]), 2_000)
-                    .listen()
+                    .receive_all()
             },
             Window,
             lost(7),
@@ -188,14 +189,14 @@ fn faults() -> Vec<Fault> {
                 begun(s)
                     .wait(100)
                     .send(data(s, vec![b'x'; 70_000]))
-                    .listen()
+                    .receive_all()
             },
             Reset,
             lost(7),
         ),
         fault(
             "h2 a frame of another stream",
-            |s| begun(s).wait(100).send(data(s + 100, "x")).listen(),
+            |s| begun(s).wait(100).send(data(s + 100, "x")).receive_all(),
             Reset,
             lost(7),
         ),
@@ -205,7 +206,7 @@ fn faults() -> Vec<Fault> {
                 begun(s)
                     .wait(100)
                     .send(frame(PUSH_PROMISE, END_HEADERS, s, [0, 0, 0, 2, 0x82]))
-                    .listen()
+                    .receive_all()
             },
             Reset,
             lost(7),
@@ -213,9 +214,9 @@ fn faults() -> Vec<Fault> {
         refused(
             "h2 a head that cannot be unpacked",
             |s| {
-                Play::default()
+                Script::default()
                     .send(frame(HEADERS, END_HEADERS, s, [0xff; 9]))
-                    .listen()
+                    .receive_all()
             },
             "upstream_reset",
         ),
@@ -223,16 +224,16 @@ fn faults() -> Vec<Fault> {
             "h2 continuation flood",
             |s| {
                 let more = frame(CONTINUATION, 0, s, field("x-a", "b"));
-                Play::default()
+                Script::default()
                     .send(frame(HEADERS, 0, s, [0x88]))
                     .repeat(more, 20_000)
-                    .listen()
+                    .receive_all()
             },
             "upstream_reset",
         ),
         fault(
             "h2 a stall without end",
-            |s| begun(s).wait(GIVES_UP * 2).send(the_end(s)),
+            |s| begun(s).wait(SHORT_TIMEOUT_MS * 2).send(the_end(s)),
             GivenUp,
             timeout,
         ),
@@ -253,48 +254,48 @@ pub fn names() -> Vec<&'static str> {
 /// A backend that speaks HTTP/2 by hand.
 struct Backend {
     address: SocketAddr,
-    does: Arc<Mutex<Does>>,
+    does: Arc<Mutex<Behaviour>>,
 }
 
 impl Backend {
     async fn start() -> Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
-        let does = Arc::new(Mutex::new(ordinary as Does));
+        let does = Arc::new(Mutex::new(ordinary as Behaviour));
         let accepting = Arc::clone(&does);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                tokio::spawn(serve(End::new(tcp), Arc::clone(&accepting)));
+                tokio::spawn(serve(Peer::new(tcp), Arc::clone(&accepting)));
             }
         });
         Backend { address, does }
     }
 
-    fn does(&self, does: Does) {
+    fn does(&self, does: Behaviour) {
         *self.does.lock().expect("no panic") = does;
     }
 }
 
-async fn serve(mut end: End, does: Arc<Mutex<Does>>) {
-    let hello = Play::default()
-        .hear(frames::PREFACE.len())
+async fn serve(mut end: Peer, does: Arc<Mutex<Behaviour>>) {
+    let hello = Script::default()
+        .receive(frames::PREFACE.len())
         .send(settings(&[]))
         .send(frame(frames::SETTINGS, frames::ACK, 0, b""));
     let (mut goes_on, mut answered) = (end.play(&hello).await, 0);
     while goes_on {
-        if let Some(stream) = asked(&end.heard, answered) {
+        if let Some(stream) = asked(&end.received, answered) {
             let now = *does.lock().expect("no panic");
             goes_on = end.play(&now(stream)).await && end.gone.is_none();
             answered = stream;
         } else {
-            goes_on = end.hear_for_ever().await;
+            goes_on = end.receive_without_timeout().await;
         }
     }
 }
 
 /// The next stream whose request is whole.
-fn asked(heard: &[u8], answered: u32) -> Option<u32> {
-    let frames = frames::frames(heard.get(frames::PREFACE.len()..)?);
+fn asked(received: &[u8], answered: u32) -> Option<u32> {
+    let frames = frames::frames(received.get(frames::PREFACE.len()..)?);
     let ended =
         |kind: u8, flags: u8| matches!(kind, DATA | HEADERS) && flags & frames::END_STREAM != 0;
     let mut streams = frames
@@ -369,24 +370,24 @@ fn ending(error: &h2::Error) -> Ending {
     }
 }
 
-impl Through {
+impl Observed {
     fn holds(self, direct: &Seen, through: &Seen) -> bool {
         match self {
-            Through::Same => through == direct,
-            Through::Reset => {
+            Observed::Same => through == direct,
+            Observed::Reset => {
                 let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
                 reset && (through.status, &through.body) == (direct.status, &direct.body)
             }
-            Through::Window => {
+            Observed::Window => {
                 let (one, other) = (&direct.body, &through.body);
                 let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
                 reset && (one.starts_with(other) || other.starts_with(one))
             }
-            Through::Refused(status, error) => {
+            Observed::Refused(status, error) => {
                 let refused = through.status == Some(status) && direct.status.is_none();
                 refused && through.error.as_deref() == Some(error) && through.end == Ending::Whole
             }
-            Through::GivenUp => {
+            Observed::GivenUp => {
                 let reset = matches!(through.end, Ending::Reset(_));
                 reset && direct.body.starts_with(&through.body)
             }
@@ -400,7 +401,7 @@ async fn upstreams_that_break_http2() {
     let url = format!("http://{}", backend.address);
     let world = World::elsewhere(|setup: &mut Setup| {
         setup.url = url;
-        setup.gives_up = GIVES_UP;
+        setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = "protocol = \"http2\"\n".to_owned();
     });
     let world = world.await;
@@ -415,7 +416,7 @@ async fn upstreams_that_break_http2() {
         let through = ask(world.proxy(), &session).await;
         let record = world.record(&session).await;
         backend.does(ordinary);
-        world.rests(name).await;
+        world.returns_to_idle(name).await;
         assert_eq!(ask(world.proxy(), "next").await, whole, "after {name}");
         if !fault.through.holds(&direct, &through) {
             wrong.push(format!(

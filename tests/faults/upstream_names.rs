@@ -6,7 +6,7 @@ use super::upstream::recorded;
 use super::world::{Setup, World, ask, ordinary, request};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::process::Command;
 
 /// Longer than the addresses of a name are used to open connections.
@@ -53,12 +53,12 @@ async fn resolved(names: &Path) -> Option<String> {
 
 /// How many requests each server got, once it is so many in all: a server notes one a moment
 /// after its answer has left.
-async fn visits(servers: &[&Backend], count: usize) -> Vec<usize> {
+async fn received(servers: &[&Backend], count: usize) -> Vec<usize> {
     let mut found = vec![0; servers.len()];
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while found.iter().sum::<usize>() < count && Instant::now() < end {
         for (found, server) in found.iter_mut().zip(servers) {
-            *found += server.visits().len();
+            *found += server.received().len();
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -73,8 +73,8 @@ async fn an_upstream_whose_name_changes_is_followed() {
     }
     let first = Backend::start().await;
     let second = Backend::bind(([127, 0, 0, 2], first.address.port()).into()).await;
-    first.plays(&ordinary());
-    second.plays(&ordinary());
+    first.set_script(&ordinary());
+    second.set_script(&ordinary());
     let folder = tempfile::tempdir().expect("a folder");
     let names = folder.path().join("hosts");
     let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
@@ -85,13 +85,13 @@ async fn an_upstream_whose_name_changes_is_followed() {
     });
     let world = world.await;
     let whole = |session: &'static str| {
-        let play = request(session);
+        let script = request(session);
         let proxy = world.proxy();
-        async move { ask(proxy, &play).await }
+        async move { ask(proxy, &script).await }
     };
     assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
     assert_eq!(whole("one").await.end, Ending::Whole);
-    assert_eq!(visits(&[&first, &second], 1).await, [1, 0]);
+    assert_eq!(received(&[&first, &second], 1).await, [1, 0]);
     // Neither the connection that is kept nor what is known of its name is used for long.
     tokio::time::sleep(ADDRESSES_LAST).await;
     resolves("").expect("written");
@@ -103,12 +103,12 @@ async fn an_upstream_whose_name_changes_is_followed() {
         recorded("unreachable", Some("upstream_dns"), None).is(&record),
         "{record}"
     );
-    world.rests("a name that is gone").await;
+    world.returns_to_idle("a name that is gone").await;
     resolves("127.0.0.2 engine.test").expect("written");
     assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.2"));
     assert_eq!(whole("two").await.end, Ending::Whole);
-    assert_eq!(visits(&[&first, &second], 1).await, [0, 1]);
-    world.rests("a name that moved").await;
+    assert_eq!(received(&[&first, &second], 1).await, [0, 1]);
+    world.returns_to_idle("a name that moved").await;
 }
 
 /// Servers at 127.0.0.1, .2 and so on, on one port, behind one name as a headless service has it.
@@ -126,7 +126,9 @@ impl Service {
         for number in 2..=count {
             servers.push(Backend::bind(([127, 0, 0, number], port).into()).await);
         }
-        servers.iter().for_each(|server| server.plays(&ordinary()));
+        servers
+            .iter()
+            .for_each(|server| server.set_script(&ordinary()));
         let folder = tempfile::tempdir().expect("a folder");
         Service {
             servers,
@@ -163,7 +165,7 @@ impl Service {
             let seen = ask(world.proxy(), &request(session)).await;
             assert_eq!(seen.end, Ending::Whole, "{seen:?}");
         }
-        visits(&self.servers.iter().collect::<Vec<_>>(), count).await
+        received(&self.servers.iter().collect::<Vec<_>>(), count).await
     }
 }
 
@@ -184,7 +186,7 @@ async fn every_server_behind_a_name_gets_its_share_as_long_as_it_is_there() {
     // The first call opens a connection, and sees that there is one more.
     let again = service.calls(&world, "again", 31).await;
     assert!(again.iter().all(|calls| *calls >= 10), "{again:?}");
-    world.rests("three servers behind a name").await;
+    world.returns_to_idle("three servers behind a name").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,7 +206,7 @@ async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
     let refused = "cannot be connected to";
     let line = world.process.line(refused).await;
     assert!(line.contains("(127.0.0.9)"), "{line}");
-    world.rests("a dead address").await;
+    world.returns_to_idle("a dead address").await;
 }
 
 /// Agents whose requests travel over kept connections notice a new server as well.
@@ -223,7 +225,7 @@ async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opene
     let world = world.await;
     assert_eq!(service.calls(&world, "before", 5).await, [5, 0]);
     service.resolves(&[1, 2]);
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     loop {
         let calls = service.calls(&world, "after", 2).await;
         if calls[1] > 0 {

@@ -2,7 +2,7 @@
 
 use super::message::Ending;
 use super::upstream::{Recorded, recorded};
-use super::world::{GIVES_UP, Setup, World, ask, chat, request};
+use super::world::{SHORT_TIMEOUT_MS, Setup, World, ask, chat, request};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// What a backend does with a new connection.
 #[derive(Clone)]
-enum Does {
+enum Behaviour {
     Tls(TlsAcceptor, &'static str),
     /// Ends it amid the handshake.
     Cut,
@@ -45,10 +45,10 @@ fn acceptor((certificate, key): (PathBuf, PathBuf)) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config.expect("usable")))
 }
 
-async fn serve(mut tcp: TcpStream, does: Does) {
+async fn serve(mut tcp: TcpStream, does: Behaviour) {
     let mut request = vec![0; 64 * 1024];
     match does {
-        Does::Tls(acceptor, answer) => {
+        Behaviour::Tls(acceptor, answer) => {
             let Ok(mut tls) = acceptor.accept(tcp).await else {
                 return;
             };
@@ -59,16 +59,16 @@ async fn serve(mut tcp: TcpStream, does: Does) {
                 let _ = tls.shutdown().await;
             }
         }
-        Does::Cut => drop(tcp.read(&mut request[..100]).await),
-        Does::Plain => {
+        Behaviour::Cut => drop(tcp.read(&mut request[..100]).await),
+        Behaviour::Plain => {
             let _ = tcp.read(&mut request).await;
             let _ = tcp.write_all(WHOLE.as_bytes()).await;
         }
-        Does::Silent => while tcp.read(&mut request).await.is_ok_and(|read| read > 0) {},
+        Behaviour::Silent => while tcp.read(&mut request).await.is_ok_and(|read| read > 0) {},
     }
 }
 
-async fn backend(does: Arc<Mutex<Does>>) -> SocketAddr {
+async fn backend(does: Arc<Mutex<Behaviour>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -83,21 +83,25 @@ async fn backend(does: Arc<Mutex<Does>>) -> SocketAddr {
 /// What comes to an agent that trusts the authority and calls the backend without the proxy,
 /// and how that ends.
 struct Alone {
-    heard: Vec<u8>,
+    received: Vec<u8>,
     end: io::Result<()>,
 }
 
 async fn alone(backend: SocketAddr, authority: &Authority) -> Alone {
-    let mut heard = Vec::new();
-    let patience = Duration::from_millis(GIVES_UP);
-    let end = timeout(patience, call(backend, authority, &mut heard)).await;
+    let mut received = Vec::new();
+    let limit = Duration::from_millis(SHORT_TIMEOUT_MS);
+    let end = timeout(limit, call(backend, authority, &mut received)).await;
     Alone {
-        heard,
+        received,
         end: end.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
     }
 }
 
-async fn call(backend: SocketAddr, authority: &Authority, heard: &mut Vec<u8>) -> io::Result<()> {
+async fn call(
+    backend: SocketAddr,
+    authority: &Authority,
+    received: &mut Vec<u8>,
+) -> io::Result<()> {
     let mut roots = RootCertStore::empty();
     let own = CertificateDer::from_pem_file(&authority.file).expect("a certificate");
     roots.add(own).expect("an authority");
@@ -112,19 +116,19 @@ async fn call(backend: SocketAddr, authority: &Authority, heard: &mut Vec<u8>) -
         .connect(name, TcpStream::connect(backend).await?)
         .await?;
     tls.write_all(chat("alone", "HTTP/1.1").as_bytes()).await?;
-    tls.read_to_end(heard).await.map(drop)
+    tls.read_to_end(received).await.map(drop)
 }
 
 struct Fault {
     name: &'static str,
-    does: Does,
+    does: Behaviour,
     status: &'static str,
     recorded: Recorded,
 }
 
 fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
     let untrusted = || recorded("unreachable", Some("upstream_tls"), None);
-    let with = |certificate| Does::Tls(acceptor(certificate), WHOLE);
+    let with = |certificate| Behaviour::Tls(acceptor(certificate), WHOLE);
     let fault = |name, does| Fault {
         name,
         does,
@@ -144,12 +148,12 @@ fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
             "tls of a stranger",
             with(strange.issue("strange", "localhost")),
         ),
-        fault("tls handshake cut", Does::Cut),
-        fault("plain text for tls", Does::Plain),
+        fault("tls handshake cut", Behaviour::Cut),
+        fault("plain text for tls", Behaviour::Plain),
         Fault {
             status: "504",
             recorded: recorded("timeout", Some("upstream_connect_timeout"), None),
-            ..fault("tls handshake without answer", Does::Silent)
+            ..fault("tls handshake without answer", Behaviour::Silent)
         },
     ]
 }
@@ -164,19 +168,19 @@ pub fn names() -> Vec<&'static str> {
 async fn upstreams_whose_tls_is_wrong() {
     let (authority, strange) = (Authority::new(), Authority::new());
     let good = acceptor(authority.issue("good", "localhost"));
-    let does = Arc::new(Mutex::new(Does::Tls(good.clone(), WHOLE)));
+    let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), WHOLE)));
     let address = backend(Arc::clone(&does)).await;
     let world = World::elsewhere(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
-        setup.gives_up = GIVES_UP;
+        setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
     });
     let world = world.await;
     let works = || async {
-        *does.lock().expect("no panic") = Does::Tls(good.clone(), WHOLE);
+        *does.lock().expect("no panic") = Behaviour::Tls(good.clone(), WHOLE);
         let alone = alone(address, &authority).await;
         assert!(alone.end.is_ok(), "{:?}", alone.end);
-        assert_eq!(alone.heard, WHOLE.as_bytes());
+        assert_eq!(alone.received, WHOLE.as_bytes());
         let seen = ask(world.proxy(), &request("ordinary")).await;
         assert_eq!(
             (seen.body.as_slice(), seen.end),
@@ -190,7 +194,12 @@ async fn upstreams_whose_tls_is_wrong() {
         *does.lock().expect("no panic") = fault.does;
         let alone = alone(address, &authority).await;
         assert!(alone.end.is_err(), "{}: no fault without us", fault.name);
-        assert!(alone.heard.is_empty(), "{}: {:?}", fault.name, alone.heard);
+        assert!(
+            alone.received.is_empty(),
+            "{}: {:?}",
+            fault.name,
+            alone.received
+        );
         let seen = ask(world.proxy(), &request(&session)).await;
         assert_eq!(
             seen.what.as_deref(),
@@ -206,7 +215,7 @@ async fn upstreams_whose_tls_is_wrong() {
         );
         let record = world.record(&session).await;
         assert!(fault.recorded.is(&record), "{}: {record}", fault.name);
-        world.rests(fault.name).await;
+        world.returns_to_idle(fault.name).await;
         works().await;
     }
 }
@@ -217,7 +226,7 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     let authority = Authority::new();
     let good = acceptor(authority.issue("good", "localhost"));
     let answer: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
-    let does = Arc::new(Mutex::new(Does::Tls(good.clone(), answer)));
+    let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), answer)));
     let address = backend(Arc::clone(&does)).await;
     let world = World::elsewhere(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
@@ -225,7 +234,7 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     });
     let world = world.await;
     let alone = alone(address, &authority).await;
-    assert_eq!(alone.heard, answer.as_bytes());
+    assert_eq!(alone.received, answer.as_bytes());
     let cut = alone.end.expect_err("a cut").kind();
     assert_eq!(cut, io::ErrorKind::UnexpectedEof);
     let seen = ask(world.proxy(), &request("tls-cut")).await;
@@ -234,5 +243,5 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
         (words(5).into_bytes(), Ending::Short)
     );
     assert_eq!(world.record("tls-cut").await["outcome"], "upstream_reset");
-    world.rests("a cut").await;
+    world.returns_to_idle("a cut").await;
 }

@@ -1,28 +1,28 @@
-//! The real proxy in front of a backend, and what it must look like when a fault is over.
+//! The real proxy in front of a backend, and the state that it must return to after a fault.
 
 use super::backend::Backend;
 use super::message::{self, Ending, Seen};
-use super::play::{End, Play};
+use super::script::{Peer, Script};
 use crate::process::Process;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// What measuring may hold in these tests.
+/// The memory limit of measuring in these tests, in bytes.
 pub const MEMORY: u64 = 8 << 20;
-/// How long an impatient proxy waits for heads, and in the middle of bodies, in milliseconds.
-pub const GIVES_UP: u64 = 2_000;
-/// And one that is not: longer than a busy machine holds anybody up.
-const PATIENT: u64 = 20_000;
+/// The timeouts for heads and for pauses in bodies where a test waits for them.
+pub const SHORT_TIMEOUT_MS: u64 = 2_000;
+/// The same timeouts in all other tests: longer than a busy machine delays anything.
+const LONG_TIMEOUT_MS: u64 = 20_000;
 
-/// Bounds that tests reach, and connections that do not stay.
+/// The beginning of the configuration.
 const SETTINGS: &str = "\
 listen = \"127.0.0.1:0\"
 [admin]
@@ -35,12 +35,12 @@ pub struct World {
     pub process: Process,
     pub backend: Backend,
     _folder: TempDir,
-    rest: Rest,
+    rest: IdleState,
 }
 
-/// What the process has open when nothing is under way.
+/// What the process has open when it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rest {
+pub struct IdleState {
     files: usize,
     tasks: f64,
     in_flight: f64,
@@ -52,19 +52,19 @@ impl World {
         World::with(|_| ()).await
     }
 
-    /// One that gives up soon.
-    pub async fn impatient() -> World {
-        World::with(|setup| setup.gives_up = GIVES_UP).await
+    /// With short timeouts.
+    pub async fn with_short_timeouts() -> World {
+        World::with(|setup| setup.timeout_ms = SHORT_TIMEOUT_MS).await
     }
 
-    /// In front of an upstream that is somebody else's to play.
+    /// In front of an upstream that the test provides.
     pub async fn elsewhere(change: impl FnOnce(&mut Setup)) -> World {
         let mut world = World::begin(change).await;
         world.rest = world.settled().await;
         world
     }
 
-    /// With one more thing or another in its configuration.
+    /// With a changed configuration.
     pub async fn with(change: impl FnOnce(&mut Setup)) -> World {
         let mut world = World::begin(change).await;
         world.next_call_works().await;
@@ -86,7 +86,7 @@ impl World {
             process: Process::start_by(command).await,
             backend,
             _folder: folder,
-            rest: Rest::default(),
+            rest: IdleState::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl World {
 
     /// The finished calls of this session, once there are so many.
     pub async fn recorded(&self, session: &str, count: usize) -> Vec<Value> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let calls = self.records(session).await;
             let there = calls.len();
@@ -125,10 +125,10 @@ impl World {
         answer["calls"].as_array().expect("calls").clone()
     }
 
-    /// Waits until nothing is left of what went on: no file, no task, no stream, no byte
-    /// that is held for measuring, as it was before.
-    pub async fn rests(&self, after: &str) {
-        let end = Instant::now() + PATIENCE;
+    /// Waits until the process has as many files, tasks, streams and queued bytes as when it
+    /// was idle.
+    pub async fn returns_to_idle(&self, after: &str) {
+        let end = Instant::now() + TIMEOUT;
         loop {
             let now = self.now().await;
             if now == self.rest {
@@ -143,18 +143,18 @@ impl World {
         }
     }
 
-    /// An ordinary call, byte by byte and token by token.
+    /// Makes an ordinary call and checks its status and bytes.
     pub async fn next_call_works(&self) {
-        self.backend.plays(&ordinary());
+        self.backend.set_script(&ordinary());
         let seen = ask(self.proxy(), &request("ordinary")).await;
         assert_eq!(seen.what.as_deref(), Some("200"), "{seen:?}");
         assert_eq!(seen.end, Ending::Whole);
         assert_eq!(String::from_utf8_lossy(&seen.body), ordinary_body());
     }
 
-    pub async fn now(&self) -> Rest {
+    pub async fn now(&self) -> IdleState {
         let metrics = self.process.metrics().await;
-        Rest {
+        IdleState {
             files: self.open_files(),
             tasks: sum(&metrics, "tokengauge_runtime_alive_tasks"),
             in_flight: sum(&metrics, "tokengauge_streams_in_flight"),
@@ -177,7 +177,7 @@ impl World {
         self.status("VmHWM:")
     }
 
-    /// Begins anew to look for the most that is resident.
+    /// Resets the peak of [`World::peak`].
     pub fn forget_peak(&self) {
         let path = format!("/proc/{}/clear_refs", self.process.id());
         std::fs::write(path, "5").expect("it is ours");
@@ -198,8 +198,8 @@ impl World {
         sum(&self.process.metrics().await, name)
     }
 
-    /// What it has open once that no longer changes.
-    async fn settled(&self) -> Rest {
+    /// What it has open once that no longer changes: its idle state.
+    async fn settled(&self) -> IdleState {
         let (mut last, mut same) = (self.now().await, 0);
         while same < 10 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -212,7 +212,7 @@ impl World {
     }
 }
 
-/// All series of one metric together.
+/// The sum of all series of a metric.
 fn sum(metrics: &HashMap<String, f64>, name: &str) -> f64 {
     let series = metrics.iter().filter(|(series, _)| {
         let rest = series.strip_prefix(name);
@@ -233,13 +233,13 @@ pub struct Setup {
     pub upstream: String,
     /// More of the one route.
     pub route: String,
-    /// What measuring may hold.
+    /// The limits of measuring.
     pub bounds: String,
     pub url: String,
     pub idle_for: &'static str,
     pub eject_for: &'static str,
-    /// How long heads may take, and pauses in bodies, in milliseconds.
-    pub gives_up: u64,
+    /// The timeouts for heads and for pauses in bodies, in milliseconds.
+    pub timeout_ms: u64,
 }
 
 impl Setup {
@@ -254,7 +254,7 @@ impl Setup {
             url: format!("http://{}", backend.address),
             idle_for: "100ms",
             eject_for: "1ms",
-            gives_up: PATIENT,
+            timeout_ms: LONG_TIMEOUT_MS,
         }
     }
 
@@ -267,32 +267,32 @@ impl Setup {
             url,
             idle_for,
             eject_for,
-            gives_up,
+            timeout_ms,
             ..
         } = self;
         format!(
-            "{settings}{SETTINGS}{bounds}[limits]\nhttp2_streams = 100\nhead_timeout = \"{gives_up}ms\"\n\
+            "{settings}{SETTINGS}{bounds}[limits]\nhttp2_streams = 100\nhead_timeout = \"{timeout_ms}ms\"\n\
              [[upstream]]\nname = \"engine\"\nurl = \"{url}\"\n\
-             idle_for = \"{idle_for}\"\neject_for = \"{eject_for}\"\ntimeouts.connect = \"{gives_up}ms\"\n\
-             timeouts.head = \"{gives_up}ms\"\ntimeouts.idle = \"{gives_up}ms\"\n{upstream}\
+             idle_for = \"{idle_for}\"\neject_for = \"{eject_for}\"\ntimeouts.connect = \"{timeout_ms}ms\"\n\
+             timeouts.head = \"{timeout_ms}ms\"\ntimeouts.idle = \"{timeout_ms}ms\"\n{upstream}\
              [[route]]\nupstream = \"engine\"\n{route}"
         )
     }
 }
 
-/// What an agent does and sees.
-pub async fn ask(address: SocketAddr, play: &Play) -> Seen {
+/// Runs an agent's script, and returns the response.
+pub async fn ask(address: SocketAddr, script: &Script) -> Seen {
     let tcp = TcpStream::connect(address).await.expect("connected");
-    let mut end = End::new(tcp);
-    if end.play(play).await {
-        end.listen().await;
+    let mut end = Peer::new(tcp);
+    if end.play(script).await {
+        end.receive_all().await;
     }
-    message::response(&end.heard, end.gone)
+    message::response(&end.received, end.gone)
 }
 
-/// What asks for a chat, whose connection closes after it.
-pub fn request(session: &str) -> Play {
-    Play::default().send(chat(session, "HTTP/1.1"))
+/// A request for a chat that closes its connection after the response.
+pub fn request(session: &str) -> Script {
+    Script::default().send(chat(session, "HTTP/1.1"))
 }
 
 pub fn chat(session: &str, version: &str) -> String {
@@ -322,14 +322,14 @@ pub fn chunk(content: impl AsRef<[u8]>) -> Vec<u8> {
     [size.as_bytes(), content, b"\r\n"].concat()
 }
 
-/// What ends a stream as it should.
+/// The events and the chunk that end a complete stream.
 pub fn the_end() -> Vec<u8> {
     [chunk(finish(None)), chunk(DONE), b"0\r\n\r\n".to_vec()].concat()
 }
 
 /// A stream of 10 tokens.
-pub fn ordinary() -> Play {
-    let stream = Play::default().send(STREAM).send(chunk(words(4)));
+pub fn ordinary() -> Script {
+    let stream = Script::default().send(STREAM).send(chunk(words(4)));
     stream.send(chunk(words(6))).send(the_end())
 }
 

@@ -91,11 +91,11 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving(folder, *manners):
-    """A recording receiver with these manners."""
+def receiving(folder, *behaviour):
+    """A recording receiver with these behaviour."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "received.jsonl"
-    command = [PHOENIX / "python", HERE / "otlp_receiver.py", file, *manners]
+    command = [PHOENIX / "python", HERE / "otlp_receiver.py", file, *behaviour]
     with running(command, folder / "receiver.log") as process:
         port = process.wait_for_line(r"listening on (\d+)")
         yield Receiver(f"http://127.0.0.1:{port}", file)

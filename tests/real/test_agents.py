@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache/real"
 NODE = CACHE / "agents"
 PYTHON = CACHE / "agents-python/bin/python"
-PATIENCE = 60
+TIMEOUT = 60
 SONNET = "claude-sonnet-4-6"
 GPT = "gpt-5.1"
 # US dollars per million: input, read from a cache, written to one for minutes and for an hour, output; as the
@@ -35,7 +35,7 @@ class Place:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
         done = subprocess.run(
             [str(part) for part in command], env=environment, cwd=self.work, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE,
+            capture_output=True, text=True, timeout=TIMEOUT,
         )
         assert done.returncode == 0, f"{command[0]}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         return done.stdout

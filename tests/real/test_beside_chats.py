@@ -12,7 +12,7 @@ from conftest import PROJECT
 from tokens import counts
 
 FIXTURES = PROJECT / "tests/fixtures"
-PATIENCE = 20
+TIMEOUT = 20
 ANSWERS = {
     "/v1/audio/transcriptions": ("openai_media/transcription.sse", "openai_media/transcription.json"),
     "/v1/images/generations": ("openai_media/image.sse", "openai_media/image.json"),
@@ -101,7 +101,7 @@ def interaction(proxy, stream):
 
 def made_since(proxy, known):
     """The one call that was made since these were known."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (calls := [call for call in proxy.calls() if call["id"] not in known]):
         assert time.monotonic() < deadline, "no record"
         time.sleep(0.02)

@@ -17,7 +17,7 @@ import tokens
 
 HERE = pathlib.Path(__file__).parent
 AGENTS = HERE.parent.parent / ".cache/real"
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture(params=["deflate", None], ids=["compressed", "plain"])
@@ -151,7 +151,7 @@ def test_codex(backend, through, config, tmp_path):
     codex = [AGENTS / "agents/node_modules/.bin/codex", "exec", "--skip-git-repo-check", "--json", "Say something of boats"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_API_KEY": "none"}
     done = subprocess.run(
-        codex, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        codex, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -184,7 +184,7 @@ asyncio.run(main())
 
 def test_openai_agents(backend, through):
     python = AGENTS / "agents-python/bin/python"
-    subprocess.run([python, "-c", AGENT, through.url], check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    subprocess.run([python, "-c", AGENT, through.url], check=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
     found = records(through, 2)
     for record, answer in zip(found, backend.answers):
         agree(record, answer, "openai_responses")

@@ -19,7 +19,7 @@ import traffic
 from conftest import ANY_PORT
 from processes import free_port, running
 
-PATIENCE = 20
+TIMEOUT = 20
 
 
 # What is written in between: a place to go on at, any other control, a letter.
@@ -53,7 +53,7 @@ class Terminal:
 
     def until(self, pattern):
         """Reads until the screen has `pattern`."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not re.search(pattern, self.screen()):
             left = deadline - time.monotonic()
             assert left > 0, f"never {pattern!r} on\n{self.screen()}"
@@ -70,7 +70,7 @@ class Terminal:
 
     def end(self):
         """The exit code, once everything has been read."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             self.read(0.05)
             done, status = os.waitpid(self.child, os.WNOHANG)
@@ -130,7 +130,7 @@ def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(toke
         thread.start()
     for thread in threads:
         thread.join()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(proxy.logged()) < len(calls):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -140,7 +140,7 @@ def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(toke
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     asked = ["--admin", proxy.admin.removeprefix("http://")]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(proxy.calls()) < len(calls):
         assert time.monotonic() < deadline, "the ledger has them soon after"
         time.sleep(0.05)

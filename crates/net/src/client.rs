@@ -242,13 +242,13 @@ async fn whole(response: Response<Incoming>, max_answer: usize) -> Result<Answer
     })
 }
 
-/// Sends `request`, whose target is a whole URL, and waits at most `patience` for all
+/// Sends `request`, whose target is a whole URL, and waits at most `timeout` for all
 /// of the answer.
 ///
 /// # Errors
 /// Where there is no answer; the text says why.
-pub async fn fetch(request: Request<Bytes>, patience: Duration) -> io::Result<Answer> {
-    fetch_with(request, patience, &ClientTls::default()).await
+pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<Answer> {
+    fetch_with(request, timeout, &ClientTls::default()).await
 }
 
 /// The same with roots and a certificate of one's own.
@@ -257,19 +257,19 @@ pub async fn fetch(request: Request<Bytes>, patience: Duration) -> io::Result<An
 /// Where there is no answer; the text says why.
 pub async fn fetch_with(
     request: Request<Bytes>,
-    patience: Duration,
+    timeout: Duration,
     tls: &ClientTls,
 ) -> io::Result<Answer> {
     let client = Client::new(request.uri(), tls, Protocol::Http1);
     let client = client.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    match tokio::time::timeout(patience, client.send(&request)).await {
+    match tokio::time::timeout(timeout, client.send(&request)).await {
         Ok(answer) => answer.map_err(|failure| match failure {
             Failure::Connect(error) => error,
             other => io::Error::other(other),
         }),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("no answer within {}", humantime::format_duration(patience)),
+            format!("no answer within {}", humantime::format_duration(timeout)),
         )),
     }
 }

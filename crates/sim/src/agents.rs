@@ -197,7 +197,7 @@ impl Agent {
         match gives_up_after {
             None => answer.await,
             // Leaving closes the connection, as an agent that is stopped does.
-            Some(patience) => tokio::time::timeout(patience, answer).await.ok().flatten(),
+            Some(timeout) => tokio::time::timeout(timeout, answer).await.ok().flatten(),
         }
     }
 

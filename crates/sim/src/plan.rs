@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_interleave_and_each_is_told_whole() {
+    fn choices_interleave_and_each_is_sent_completely() {
         let (answer, plan) = planned("tokens=4", 2, false);
         let order: Vec<usize> = plan.steps.iter().map(|step| step.pieces[0].text).collect();
         assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);

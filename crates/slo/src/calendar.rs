@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drift_is_followed_and_a_jump_is_told() {
+    fn drift_is_followed_and_a_jump_is_reported() {
         let start = Instant::now();
         let wall = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let at = |seconds| start + Duration::from_secs(seconds);

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_round_on_the_side_that_is_kept() {
+    fn thresholds_are_rounded_to_the_side_that_is_met() {
         for (value, up, down) in [
             (0.43, 0.5, 0.4),
             (31.0, 40.0, 30.0),

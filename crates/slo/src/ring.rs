@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_comes_back_as_it_was_kept_less_what_has_grown_old() {
+    fn a_saved_ring_is_restored_without_what_has_expired() {
         let mut ring = Ring::new(7 * DAY, 0);
         for hour in 0..24 * 10 {
             ring.add(hour * 3600, 3, 2);

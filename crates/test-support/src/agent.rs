@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 pub type AnyBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A body that is all there.
+/// A complete body.
 pub fn whole(bytes: impl Into<Bytes>) -> AnyBody {
     Full::new(bytes.into()).map_err(Into::into).boxed()
 }
@@ -33,7 +33,7 @@ pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
     send
 }
 
-/// Reads a response of the proxy's own: its head and its message.
+/// Reads an error response of the proxy: its head and its message.
 pub async fn refusal(agent: &mut RawConnection) -> (String, String) {
     let head = agent.read_head().await;
     let length = fields(&head)

@@ -33,7 +33,7 @@ impl CannedUpstream {
         }
     }
 
-    /// Lets every stream end, those to come too.
+    /// Ends every stream, and those that are opened later.
     pub fn finish(&self) {
         self.finish.send_replace(true);
     }

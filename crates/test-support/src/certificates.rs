@@ -45,7 +45,7 @@ impl Authority {
         self.sign(file, params)
     }
 
-    /// The same, but its time is over.
+    /// The same, but expired.
     pub fn issue_expired(&self, file: &str, name: &str) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
@@ -63,7 +63,7 @@ impl Authority {
     }
 }
 
-/// Puts a file where another may be, in one step, as tools that renew certificates do.
+/// Replaces a file in one step, as tools that renew certificates do.
 pub fn replace(file: &Path, content: &str) {
     let new = file.with_extension("new");
     std::fs::write(&new, content).expect("written");

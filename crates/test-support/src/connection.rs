@@ -1,11 +1,11 @@
-//! One end of an HTTP connection, byte by byte.
+//! An HTTP connection that is read and written byte by byte.
 
 use crate::{find, soon};
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A socket, or TLS over one, and what was read of it but not asked for yet.
+/// A socket, or TLS over one, and the bytes that were read ahead.
 pub struct RawConnection<I = TcpStream> {
     pub io: I,
     buffer: Vec<u8>,
@@ -51,7 +51,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         .await;
     }
 
-    /// Everything up to and including `end`.
+    /// Reads up to and including `end`.
     pub async fn read_until(&mut self, end: impl AsRef<[u8]>) -> Vec<u8> {
         let end = end.as_ref();
         loop {
@@ -67,12 +67,12 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         }
     }
 
-    /// Everything up to and including `end`, as text.
+    /// Reads up to and including `end`, as text.
     pub async fn text_until(&mut self, end: &str) -> String {
         String::from_utf8(self.read_until(end).await).unwrap()
     }
 
-    /// A head, blank line included.
+    /// Reads a head, blank line included.
     pub async fn read_head(&mut self) -> String {
         self.text_until("\r\n\r\n").await
     }
@@ -99,13 +99,13 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         self.buffer.drain(..length).collect()
     }
 
-    /// Everything until the other side ends; what was lost with a reset is not there.
+    /// Reads until the other side closes or resets.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.more().await {}
         std::mem::take(&mut self.buffer)
     }
 
-    /// Everything until the other side ends, as text.
+    /// Reads until the other side closes, as text.
     pub async fn text_to_end(&mut self) -> String {
         String::from_utf8(self.read_to_end().await).unwrap()
     }
@@ -115,7 +115,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         assert_eq!(String::from_utf8_lossy(&self.read_to_end().await), "");
     }
 
-    /// Reads HTTP/2 frames up to one whose kind `wanted` knows; false where a head or the
+    /// Reads HTTP/2 frames up to one of a type that `wanted` accepts; false where a head or the
     /// end comes first.
     pub async fn http2_frame(&mut self, wanted: impl Fn(u8) -> bool) -> bool {
         const HEADERS: u8 = 1;

@@ -25,7 +25,7 @@ pub async fn request_with(
     exchange(stream, method, path, headers).await
 }
 
-/// The same on a connection that is there, whatever it is made of.
+/// The same on an open connection of any kind.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     method: &str,

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![allow(
     missing_docs,
-    reason = "the tests' own: what a name says is not said again"
+    reason = "for tests only: names without comments suffice"
 )]
 
 pub mod agent;
@@ -20,13 +20,13 @@ pub mod wire;
 
 use std::time::{Duration, Instant};
 
-/// What another process or a background thread is waited for; nothing takes longer unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long tests wait for another process or a background thread; what takes longer hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a task or a socket of this process is waited for; nothing takes longer unless it hangs.
+/// How long tests wait for a task or a socket of this process; what takes longer hangs.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Waits for something that another task is about to do.
+/// Waits until `done` returns true; panics after [`SOON`].
 pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !done() {
@@ -35,7 +35,7 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Waits, but not for ever.
+/// Waits for a future; panics after [`SOON`].
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, future)
         .await

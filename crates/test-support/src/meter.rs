@@ -1,5 +1,5 @@
-//! What the tests of the meter share: calls played with constructed instants.
-use crate::PATIENCE;
+//! What the tests of the meter share: calls with constructed instants.
+use crate::TIMEOUT;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokengauge_core::trace::Tracer;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
 
-/// A meter whose findings are kept.
+/// A meter, and the calls that it finished.
 pub struct Bench {
     pub meter: Arc<Meter>,
     pub recent: Arc<RecentCalls>,
@@ -66,7 +66,7 @@ impl Bench {
         self.start + Duration::from_millis(millis)
     }
 
-    /// What is new of the throughput `millis` after the start.
+    /// The next step of the throughput, `millis` after the start.
     pub fn tick(&self, millis: u64) -> Ticked {
         let wall = started_at() + Duration::from_millis(millis);
         self.meter.tick(self.at(millis), wall)
@@ -123,12 +123,12 @@ impl Bench {
         );
     }
 
-    /// A piece of the response body.
+    /// Sends a frame of the response body.
     pub fn frame(&self, call: &dyn ObservedCall, millis: u64, bytes: impl AsRef<[u8]>) {
         self.frame_behind(call, Duration::ZERO, millis, bytes);
     }
 
-    /// The same, for which the agent was waited for.
+    /// The same, where the agent was slow to read.
     pub fn frame_behind(
         &self,
         call: &dyn ObservedCall,
@@ -143,7 +143,7 @@ impl Bench {
         });
     }
 
-    /// A piece of an upgraded connection.
+    /// Sends a frame of an upgraded connection.
     pub fn tunnel(&self, call: &dyn ObservedCall, from: Side, millis: u64, bytes: Vec<u8>) {
         let (at, bytes) = (self.at(millis), Bytes::from(bytes));
         call.tunnel_frame(from, Frame::new(at, bytes));
@@ -162,9 +162,9 @@ impl Bench {
             .clone()
     }
 
-    /// All findings so far, newest first.
+    /// All finished calls so far, newest first.
     pub fn finished_calls(&self) -> Vec<Arc<FinishedCall>> {
-        assert!(self.meter.flush(PATIENCE), "the background is done in time");
+        assert!(self.meter.flush(TIMEOUT), "the background is done in time");
         self.recent.newest(usize::MAX)
     }
 }

@@ -1,4 +1,4 @@
-//! A receiver of OTLP that behaves as a test wants it, and exporters that send to it.
+//! An OTLP receiver with configurable behaviour, and exporters that send to it.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -25,18 +25,18 @@ use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What a receiver does with a message.
+/// How a receiver answers a message.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manners {
+pub struct ReceiverBehaviour {
     /// Answers with this instead of 200.
     pub status: Option<u16>,
     /// Answers with this gRPC status instead of 0.
     pub grpc_status: u8,
     /// Takes this long.
     pub slow: Duration,
-    /// Asks to be left alone for so many seconds.
+    /// The `retry-after` of its answer, in seconds.
     pub retry_after: Option<u32>,
-    /// Behaves like that so many times, and well from then on; always where unset.
+    /// How many messages are answered so, before all others succeed; all where unset.
     pub times: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ pub struct Received {
     pub headers: HeaderMap,
     pub message: Bytes,
     pub at: Instant,
-    /// Whether it was answered well.
+    /// Whether it was answered with success.
     pub taken: bool,
 }
 
@@ -58,28 +58,32 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    pub async fn start(manners: Manners) -> Receiver {
-        Receiver::serve(manners, None).await
+    pub async fn start(behaviour: ReceiverBehaviour) -> Receiver {
+        Receiver::serve(behaviour, None).await
     }
 
-    /// One that speaks TLS, to whom its settings say.
+    /// A receiver with TLS.
     pub async fn start_tls(tls: rustls::ServerConfig) -> Receiver {
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        Receiver::serve(Manners::default(), Some(acceptor)).await
+        Receiver::serve(ReceiverBehaviour::default(), Some(acceptor)).await
     }
 
-    /// One that listens where another did.
+    /// A receiver at a given address, where another listened before.
     pub async fn start_at(address: SocketAddr) -> Receiver {
         let listener = TcpListener::bind(address).await.expect("bound");
-        Receiver::listen(listener, Manners::default(), None)
+        Receiver::listen(listener, ReceiverBehaviour::default(), None)
     }
 
-    async fn serve(manners: Manners, tls: Option<TlsAcceptor>) -> Receiver {
+    async fn serve(behaviour: ReceiverBehaviour, tls: Option<TlsAcceptor>) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-        Receiver::listen(listener, manners, tls)
+        Receiver::listen(listener, behaviour, tls)
     }
 
-    fn listen(listener: TcpListener, manners: Manners, tls: Option<TlsAcceptor>) -> Receiver {
+    fn listen(
+        listener: TcpListener,
+        behaviour: ReceiverBehaviour,
+        tls: Option<TlsAcceptor>,
+    ) -> Receiver {
         let receiver = Receiver {
             address: listener.local_addr().expect("an address"),
             received: Arc::default(),
@@ -90,7 +94,7 @@ impl Receiver {
                 let receiver = accepting.clone();
                 let answer = service_fn(move |request| {
                     let receiver = receiver.clone();
-                    async move { Ok::<_, Infallible>(receiver.answer(request, manners).await) }
+                    async move { Ok::<_, Infallible>(receiver.answer(request, behaviour).await) }
                 });
                 let tls = tls.clone();
                 tokio::spawn(async move {
@@ -111,12 +115,16 @@ impl Receiver {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        manners: Manners,
+        behaviour: ReceiverBehaviour,
     ) -> Response<http_body_util::combinators::BoxBody<Bytes, Infallible>> {
         let before = self.received.lock().unwrap().len();
-        let behaves = manners.times.is_some_and(|times| before >= times);
-        let manners = if behaves { Manners::default() } else { manners };
-        tokio::time::sleep(manners.slow).await;
+        let behaves = behaviour.times.is_some_and(|times| before >= times);
+        let behaviour = if behaves {
+            ReceiverBehaviour::default()
+        } else {
+            behaviour
+        };
+        tokio::time::sleep(behaviour.slow).await;
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes());
         let grpc = parts.headers.get("content-type") == Some(&"application/grpc".parse().unwrap());
@@ -130,16 +138,16 @@ impl Receiver {
             headers: parts.headers,
             message,
             at: Instant::now(),
-            taken: manners.status.is_none() && manners.grpc_status == 0,
+            taken: behaviour.status.is_none() && behaviour.grpc_status == 0,
         });
         let mut response = match grpc {
-            true => Response::new(trailed(manners.grpc_status)),
+            true => Response::new(trailed(behaviour.grpc_status)),
             false => Response::new(Full::default().boxed()),
         };
-        if let Some(status) = manners.status {
+        if let Some(status) = behaviour.status {
             *response.status_mut() = status.try_into().expect("a status");
         }
-        if let Some(seconds) = manners.retry_after {
+        if let Some(seconds) = behaviour.retry_after {
             let headers = response.headers_mut();
             headers.insert("retry-after", HeaderValue::from(seconds));
         }
@@ -232,15 +240,15 @@ pub fn text(value: Option<&AnyValue>) -> String {
     }
 }
 
-/// What was counted as lost: exporter, reason, how many.
+/// Items counted as lost: exporter, reason, number.
 pub type Lost = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
 
-/// Exporters as `variables` and the rest say, and what they lose.
+/// Exporters configured by `variables`, and the counters of what they lose.
 pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, Lost) {
     exporters_for(variables, conventions, false)
 }
 
-/// The same, for Langfuse or not.
+/// The same, with or without Langfuse's attributes.
 pub fn exporters_for(
     variables: &[(&str, String)],
     conventions: Conventions,

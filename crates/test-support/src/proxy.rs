@@ -1,8 +1,8 @@
 //! A proxy that listens, made from a few settings.
 
 use crate::connection::RawConnection;
-use crate::recorder::{Manners, Recorder};
-use crate::{PATIENCE, eventually};
+use crate::recorder::{Recorder, RecorderBehaviour};
+use crate::{TIMEOUT, eventually};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// One route to one upstream, to be changed as a test needs it.
+/// The settings of a proxy with one route to one upstream.
 pub struct Setup {
     pub prefix: &'static str,
     pub endpoints: Vec<SocketAddr>,
@@ -36,7 +36,7 @@ pub struct Setup {
     pub forwarded: bool,
     pub limits: Limits,
     pub drain_timeout: Duration,
-    pub manners: Manners,
+    pub behaviour: RecorderBehaviour,
 }
 
 impl Setup {
@@ -64,7 +64,7 @@ impl Setup {
             forwarded: false,
             limits: Limits::default(),
             drain_timeout: Duration::from_secs(1),
-            manners: Manners::default(),
+            behaviour: RecorderBehaviour::default(),
         }
     }
 
@@ -89,11 +89,11 @@ impl Setup {
     }
 
     pub async fn start(self) -> Proxy {
-        let recorder = Arc::new(Recorder::with(self.manners.clone()));
+        let recorder = Arc::new(Recorder::with(self.behaviour.clone()));
         self.start_with(recorder.clone(), recorder).await
     }
 
-    /// Without a recorder, which would keep everything.
+    /// Starts it without a recorder, which would store everything.
     pub async fn start_unobserved(self, observer: Arc<dyn Observer>) -> Proxy {
         self.start_with(observer, Arc::default()).await
     }
@@ -170,10 +170,10 @@ impl Proxy {
         RawConnection::connect(self.address).await
     }
 
-    /// Waits until serving is over.
+    /// Waits until serving has ended.
     pub async fn drained(mut self) -> Drained {
         let serving = self.serving.take().expect("not waited for yet");
-        timeout(PATIENCE, serving)
+        timeout(TIMEOUT, serving)
             .await
             .expect("serving ends")
             .expect("no panic")

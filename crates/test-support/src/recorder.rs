@@ -1,4 +1,4 @@
-//! An observer that keeps what it is given.
+//! An observer that records its events.
 
 use crate::eventually;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use tokengauge_core::observer::{
     Observer, Phase, Side, UpstreamTrace,
 };
 
-/// What a call's observer was given, in order.
+/// An event of a call's observer.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Endpoint(String),
@@ -27,28 +27,28 @@ pub enum Seen {
     TunnelOver(Side),
 }
 
-/// Gives the body to send in place of another.
+/// Returns the body to send instead of the given one.
 pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 
-/// What else a call's observer does, as a test wants it.
+/// What an observer does in addition to recording.
 #[derive(Clone, Default)]
-pub struct Manners {
-    /// Panics where it is given this.
+pub struct RecorderBehaviour {
+    /// Panics at this event.
     pub panics: Option<fn(&Seen) -> bool>,
-    /// Takes this long over each piece of a response.
+    /// Takes this long for each frame of a response.
     pub slow: Duration,
-    /// Puts this in place of a request body.
+    /// Replaces the request body with this.
     pub rewrite: Option<Rewrite>,
     /// Edits the response.
     pub filter: Option<fn() -> Box<dyn Filter>>,
-    /// Carries this trace on.
+    /// Sends this trace context upstream.
     pub trace: Option<UpstreamTrace>,
 }
 
 #[derive(Default)]
 pub struct Recorder {
     calls: Mutex<Vec<Arc<Recorded>>>,
-    manners: Manners,
+    behaviour: RecorderBehaviour,
 }
 
 pub struct Recorded {
@@ -56,14 +56,14 @@ pub struct Recorded {
     pub route: String,
     pub uri: String,
     seen: Mutex<Vec<Seen>>,
-    manners: Manners,
+    behaviour: RecorderBehaviour,
 }
 
 impl Recorder {
-    pub fn with(manners: Manners) -> Recorder {
+    pub fn with(behaviour: RecorderBehaviour) -> Recorder {
         Recorder {
             calls: Mutex::default(),
-            manners,
+            behaviour,
         }
     }
 
@@ -95,7 +95,7 @@ impl Observer for Recorder {
             route: start.route.to_string(),
             uri: start.uri.to_string(),
             seen: Mutex::default(),
-            manners: self.manners.clone(),
+            behaviour: self.behaviour.clone(),
         });
         self.calls.lock().unwrap().push(Arc::clone(&call));
         call
@@ -213,7 +213,7 @@ impl Recorded {
         pieces.concat()
     }
 
-    /// The sides of a tunnel, in the order in which they were through.
+    /// The sides of a tunnel, in the order in which they ended.
     pub fn tunnel_ends(&self) -> Vec<Side> {
         self.all(|seen| match seen {
             Seen::TunnelOver(from) => Some(*from),
@@ -221,7 +221,7 @@ impl Recorded {
         })
     }
 
-    /// What holds for every call: it ends once and last, and its instants are in order.
+    /// Checks what holds for every call: it ends once and last, and its instants are in order.
     fn check(&self) {
         let seen = self.seen();
         let ends = seen
@@ -254,13 +254,13 @@ impl Recorded {
     }
 
     fn record(&self, seen: Seen) {
-        let panics = self.manners.panics.is_some_and(|panics| panics(&seen));
+        let panics = self.behaviour.panics.is_some_and(|panics| panics(&seen));
         self.seen.lock().unwrap().push(seen);
         assert!(!panics, "as the test wants it");
     }
 }
 
-/// The instants that come in order whatever the upload does.
+/// The instants that are in order whatever the upload does.
 fn response_instant(seen: &Seen) -> Option<Instant> {
     match seen {
         Seen::Connected(at, _) | Seen::Head(at, _) | Seen::Ended(at, _) => Some(*at),
@@ -291,7 +291,7 @@ impl CallObserver for Recorded {
     }
 
     fn response_frame(&self, frame: Frame) {
-        std::thread::sleep(self.manners.slow);
+        std::thread::sleep(self.behaviour.slow);
         self.record(Seen::Frame(frame));
     }
 
@@ -330,14 +330,14 @@ impl CallPolicy for Recorded {
     }
 
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
-        self.manners.rewrite.and_then(|rewrite| rewrite(body))
+        self.behaviour.rewrite.and_then(|rewrite| rewrite(body))
     }
 
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
-        self.manners.trace.clone()
+        self.behaviour.trace.clone()
     }
 
     fn response_filter(&self) -> Option<Box<dyn Filter>> {
-        self.manners.filter.map(|filter| filter())
+        self.behaviour.filter.map(|filter| filter())
     }
 }

@@ -134,7 +134,7 @@ const AGENTS: [&str; 6] = [
     "ai-sdk/5.0",
 ];
 
-/// A session under way.
+/// A session that has not ended.
 struct Session {
     name: String,
     model: Model,

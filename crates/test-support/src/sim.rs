@@ -116,7 +116,7 @@ impl Sim {
         self.send(post(path, settings, &body)).await
     }
 
-    /// The truth of the call behind `answer`, once it is written.
+    /// The ground truth of the call behind `answer`, once it is written.
     pub async fn truth_of(&self, answer: &Answer) -> Truth {
         let bytes = answer.body().len() as u64;
         for _ in 0..500 {
@@ -131,7 +131,7 @@ impl Sim {
         panic!("no truth of {bytes} bytes was told within 5 s");
     }
 
-    /// The truth of the newest call, once it is written.
+    /// The ground truth of the newest call, once it is written.
     pub async fn truth(&self) -> Arc<Truth> {
         for _ in 0..500 {
             if let Some(truth) = self.simulator.truths().first() {

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_counts_only_where_nobody_reads_another() {
+    fn a_model_counts_only_where_no_reader_finds_another() {
         for plain in [
             r#"{"model":"a","messages":[{"model":"b","Model":"c"}]}"#,
             r#" {"mod\u0065l":"a","models":null,"metadata":{"a":{"b":1},"c":[{"d":1,"d":2}]}} "#,
@@ -537,7 +537,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_model_that_is_told_is_the_one_of_every_reader(
+        fn a_model_that_is_returned_is_the_one_of_every_reader(
             members in prop::collection::vec(
                 (prop::sample::select(vec!["model", "Model", "MODEL", "mod\\u0065l", "x", "user"]), 0..3u8),
                 0..5,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long an answer may take. The ledger has a limit of its own, which is shorter.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who answers questions about finished calls.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(super) async fn ask<T: Send + 'static>(
         None => Store::Memory(Arc::clone(&admin.recent)),
     };
     let answer = tokio::task::spawn_blocking(move || question(&store));
-    match tokio::time::timeout(PATIENCE, answer).await {
+    match tokio::time::timeout(TIMEOUT, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

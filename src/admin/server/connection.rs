@@ -3,7 +3,7 @@
 
 use super::activity::{TrackedBody, Verdict};
 use super::slots::{Closed, Slot, Source};
-use super::{PATIENCE, Timeouts};
+use super::{TIMEOUT, Timeouts};
 use crate::admin::api::Problem;
 use crate::admin::health;
 use axum::Router;
@@ -117,7 +117,7 @@ impl Connection {
                 _ = connection.as_mut() => return,
                 _ = ending.wait_for(|ending| *ending), if ends_by.is_none() => {
                     connection.as_mut().graceful_shutdown();
-                    ends_by = Some(Instant::now() + PATIENCE);
+                    ends_by = Some(Instant::now() + TIMEOUT);
                 }
                 () = sleep_until(wake_at) => {}
             }

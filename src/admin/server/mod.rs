@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// How long answers under way may take once the end has begun.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait where the system has no socket left.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -98,7 +98,7 @@ async fn serve_within(
     drop(listener);
     ending.send_replace(true);
     let ended = async { while connections.join_next().await.is_some() {} };
-    let _ = timeout(PATIENCE, ended).await;
+    let _ = timeout(TIMEOUT, ended).await;
 }
 
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {

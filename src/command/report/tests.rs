@@ -101,7 +101,7 @@ fn markdown_keeps_its_columns_whatever_a_model_is_called() {
 }
 
 #[test]
-fn the_page_has_its_plots_in_both_lights_and_asks_nobody_for_anything() {
+fn the_page_has_its_plots_in_both_colour_schemes_and_loads_nothing() {
     let page = html::page(&report(false));
     assert_eq!(page.matches("<svg").count(), 5);
     assert!(

@@ -89,7 +89,7 @@ fn streams_are_shown_fastest_first_and_what_is_unknown_last() {
 }
 
 #[test]
-fn a_filter_is_typed_kept_and_forgotten() {
+fn a_filter_is_typed_applied_and_removed() {
     let mut state = streams();
     press(&mut state, "/CODER");
     let lines = screen(&state, 100, 8);
@@ -186,7 +186,7 @@ fn the_other_views_are_asked_for_and_shown() {
 }
 
 #[test]
-fn a_proxy_that_does_not_answer_is_told_and_what_was_known_stays() {
+fn a_proxy_that_does_not_answer_is_reported_and_the_last_figures_stay() {
     let mut state = streams();
     state.take(Err(ApiError::NoAnswer {
         url: "http://127.0.0.1:9464".to_owned(),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_is_told_once_again_after_a_while_and_when_it_is_over() {
+    fn an_alert_is_sent_once_again_after_a_while_and_when_it_is_resolved() {
         let mut outbox = Outbox::default();
         let firing = [notice("a")];
         assert_eq!(outbox.due(100.0, &firing, HOURS), firing);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_survives_and_is_not_told_again() {
+    fn the_delivery_state_survives_and_nothing_is_sent_again() {
         let mut outbox = Outbox::default();
         outbox.sent(100.0, &[notice("a")]);
         let kept = serde_json::to_string(&outbox).expect("JSON");

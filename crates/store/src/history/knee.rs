@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_knee_the_reason_is_told() {
+    fn without_a_knee_there_is_a_reason() {
         let growing = points(&[(1, 50.0, 60), (2, 99.0, 60), (9, 400.0, 2)]);
         let reason = knee(&growing).expect_err("it grows");
         assert!(

@@ -45,7 +45,7 @@ use writer::{Message, Writer};
 /// Finished calls that wait to be written; more are dropped and counted.
 const QUEUE: usize = 16_384;
 /// How long the end of the process waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often what is new of the throughput is asked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -122,6 +122,6 @@ impl Subscriber for Ledger {
     }
 
     fn flush(&self) {
-        wait_behind(&self.queue, Message::Flush, PATIENCE);
+        wait_behind(&self.queue, Message::Flush, TIMEOUT);
     }
 }

@@ -254,7 +254,7 @@ mod tests {
     use tokengauge_meter::settings::Measure;
     use tokengauge_meter::{Meter, RecentCalls, Subscriber};
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn figures() -> LedgerMetrics {
         LedgerMetrics::new(
@@ -299,7 +299,7 @@ mod tests {
             });
             call.ended(now, End::Complete);
         }
-        assert!(meter.flush(PATIENCE));
+        assert!(meter.flush(TIMEOUT));
         recent.newest(count)
     }
 
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_behind_a_stuck_disk_is_counted_and_nobody_waits() {
+    fn records_behind_a_stuck_disk_are_counted_and_no_call_waits() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
         let figures = figures();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// Bytes of an answer; engines need a tenth of it.
 const MAX_BYTES: usize = 4 << 20;
 /// How long it may take, where the interval is longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why metrics could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ impl Failure {
 pub(super) struct Client {
     client: client::Client,
     request: Request<Bytes>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Client {
@@ -83,14 +83,14 @@ impl Client {
         Ok(Client {
             client: client.max_answer(MAX_BYTES),
             request,
-            patience: PATIENCE.min(scrape.interval.max(Duration::from_secs(1))),
+            timeout: TIMEOUT.min(scrape.interval.max(Duration::from_secs(1))),
         })
     }
 
     /// The metrics as text.
     pub(super) async fn fetch(&self) -> Result<String, Failure> {
-        let answer = timeout(self.patience, self.client.send(&self.request)).await;
-        let answer = answer.map_err(|_| Failure::Timeout(self.patience))??;
+        let answer = timeout(self.timeout, self.client.send(&self.request)).await;
+        let answer = answer.map_err(|_| Failure::Timeout(self.timeout))??;
         if answer.status != StatusCode::OK {
             return Err(Failure::Status(answer.status));
         }

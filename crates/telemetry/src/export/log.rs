@@ -19,7 +19,7 @@ const QUEUE: usize = 4096;
 /// Lines written at most before the file is looked for again.
 const BATCH: usize = 256;
 /// How long the end of the process waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the call log goes.
 pub enum Target {
@@ -95,7 +95,7 @@ impl Subscriber for CallLog {
     }
 
     fn flush(&self) {
-        wait_behind(&self.queue, Message::Flush, PATIENCE);
+        wait_behind(&self.queue, Message::Flush, TIMEOUT);
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use tokengauge_meter::settings::Measure;
     use tokengauge_meter::{Meter, RecentCalls};
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn losses() -> Losses {
         Losses {
@@ -243,7 +243,7 @@ mod tests {
             inject_usage: false,
         });
         call.ended(now, End::Complete);
-        assert!(meter.flush(PATIENCE));
+        assert!(meter.flush(TIMEOUT));
         recent.newest(1).remove(0)
     }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_opened_is_told_at_once() {
+    fn a_file_that_cannot_be_opened_is_an_error_at_once() {
         let target = Target::File("/nonexistent/folder/calls.jsonl".into());
         assert!(CallLog::open(target, losses(), Instant::now).is_err());
     }
@@ -313,7 +313,7 @@ mod tests {
         let finished_call = finished_call();
         log.finished(&finished_call);
         running
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .expect("the first line is being written");
         (0..5).for_each(|_| log.finished(&finished_call));
         assert_eq!(losses.dropped.value(), 3, "two may wait");

@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// Everything heard, one event a line.
+    /// All events received, one a line.
     pub fn lines(&self) -> String {
         self.heard.join("\n")
     }

@@ -19,7 +19,7 @@ pub struct Reading {
     pub engine: Option<EngineReport>,
     /// The wire event with the first text.
     pub first_token_event: Option<u64>,
-    /// The last error's word.
+    /// The last error's type.
     pub error: Option<String>,
     /// Terminators seen.
     pub ends: u64,

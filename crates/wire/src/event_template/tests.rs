@@ -33,7 +33,7 @@ fn repeats(dialect: Dialect, events: &[&str], learnt: usize) {
 }
 
 #[test]
-fn usage_that_grows_with_every_event_is_told_without_reading() {
+fn usage_that_grows_with_every_event_is_emitted_without_parsing() {
     repeats(
         Dialect::Gemini,
         &[
@@ -48,7 +48,7 @@ fn usage_that_grows_with_every_event_is_told_without_reading() {
 }
 
 #[test]
-fn usage_is_told_without_reading_where_google_writes_spaces() {
+fn usage_is_emitted_without_parsing_where_google_writes_spaces() {
     repeats(
         Dialect::Gemini,
         &[

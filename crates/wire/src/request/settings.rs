@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_output_is_told_where_the_request_says() {
+    fn the_kind_of_output_is_known_where_the_request_says() {
         for (body, output) in [
             (
                 r#"{"text":{"format":{"type":"json_schema"}}}"#,

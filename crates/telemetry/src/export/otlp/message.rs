@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn delta_tells_what_came_since_the_last_message() {
+    fn delta_has_what_came_since_the_last_message() {
         let registry = Registry::new(&[]);
         let place = Model {
             upstream: "u",

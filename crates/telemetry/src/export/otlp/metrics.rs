@@ -153,8 +153,8 @@ impl Metrics {
         Some((ExportMetricsServiceRequest { resource_metrics }, points))
     }
 
-    /// Sends everything a last time, within `patience`. Blocks.
-    pub(super) fn shutdown(&self, patience: Duration) -> bool {
+    /// Sends everything a last time, within `timeout`. Blocks.
+    pub(super) fn shutdown(&self, timeout: Duration) -> bool {
         self.client.close();
         let task = self.source().as_mut().and_then(|source| source.task.take());
         let last = async {
@@ -164,7 +164,7 @@ impl Metrics {
             }
             self.send().await
         };
-        let last = async { tokio::time::timeout(patience, last).await };
+        let last = async { tokio::time::timeout(timeout, last).await };
         let sent = self.runtime.block_on(last).unwrap_or(false);
         self.gate.close() && sent
     }

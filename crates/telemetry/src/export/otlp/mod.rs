@@ -157,11 +157,11 @@ impl Otlp {
         }
     }
 
-    /// Sends what waits within `patience` and ends; says whether all of it went out, and
+    /// Sends what waits within `timeout` and ends; says whether all of it went out, and
     /// counts what did not. Metrics go last, since they tell of the others' losses. Blocks.
-    pub fn shutdown(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let most = patience - patience / 4;
+    pub fn shutdown(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let most = timeout - timeout / 4;
         let sent = std::thread::scope(|scope| {
             let traces = self.traces.as_deref();
             let traces = traces.map(|traces| scope.spawn(move || traces.shutdown(most)));

@@ -74,11 +74,11 @@ impl Traces {
         }))
     }
 
-    /// Sends what waits, within `patience`, and ends the thread. Says whether all of it
+    /// Sends what waits, within `timeout`, and ends the thread. Says whether all of it
     /// arrived; what did not is counted.
-    pub fn shutdown(&self, patience: Duration) -> bool {
+    pub fn shutdown(&self, timeout: Duration) -> bool {
         self.client.close();
-        let ended = self.processor.shutdown_with_timeout(patience).is_ok();
+        let ended = self.processor.shutdown_with_timeout(timeout).is_ok();
         self.gate.close() && ended
     }
 }

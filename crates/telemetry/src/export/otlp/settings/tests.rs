@@ -109,7 +109,7 @@ fn propagators_say_whether_the_trace_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_once_with_its_variable_and_never_a_key() {
+fn an_unusable_setting_is_reported_once_with_its_variable_and_never_a_key() {
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://c"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "c:4318"),

@@ -1,28 +1,28 @@
-//! What one end of a connection does, step by step, as data.
+//! A script: the steps of one peer of a connection, as data.
 
 use std::io::ErrorKind;
 use std::time::Duration;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Whoever takes nothing for so long is not written to any more.
+/// A peer that has read nothing for so long is not written to any more.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// One step.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
-    /// The same so often.
+    /// Sends the same bytes several times.
     Repeat(Vec<u8>, usize),
-    /// Byte by byte, each in a packet of its own.
+    /// Sends byte by byte, each in a packet of its own.
     Trickle(Vec<u8>),
     Wait(Duration),
-    /// Until so many bytes have come.
-    Hear(usize),
-    /// Until the other side ends.
-    Listen,
-    /// No more is written; reading goes on.
+    /// Reads until so many bytes have come.
+    Receive(usize),
+    /// Reads until the other side closes.
+    ReceiveAll,
+    /// Shuts the writing side down; reading goes on.
     HalfClose,
     Close,
     Reset,
@@ -30,46 +30,46 @@ pub enum Step {
 
 /// Steps in a row.
 #[derive(Clone, Debug, Default)]
-pub struct Play(pub Vec<Step>);
+pub struct Script(pub Vec<Step>);
 
-impl Play {
-    pub fn send(self, bytes: impl AsRef<[u8]>) -> Play {
+impl Script {
+    pub fn send(self, bytes: impl AsRef<[u8]>) -> Script {
         self.then(Step::Send(bytes.as_ref().to_vec()))
     }
 
-    pub fn repeat(self, bytes: impl AsRef<[u8]>, times: usize) -> Play {
+    pub fn repeat(self, bytes: impl AsRef<[u8]>, times: usize) -> Script {
         self.then(Step::Repeat(bytes.as_ref().to_vec(), times))
     }
 
-    pub fn trickle(self, bytes: impl AsRef<[u8]>) -> Play {
+    pub fn trickle(self, bytes: impl AsRef<[u8]>) -> Script {
         self.then(Step::Trickle(bytes.as_ref().to_vec()))
     }
 
-    pub fn wait(self, millis: u64) -> Play {
+    pub fn wait(self, millis: u64) -> Script {
         self.then(Step::Wait(Duration::from_millis(millis)))
     }
 
-    pub fn hear(self, bytes: usize) -> Play {
-        self.then(Step::Hear(bytes))
+    pub fn receive(self, bytes: usize) -> Script {
+        self.then(Step::Receive(bytes))
     }
 
-    pub fn listen(self) -> Play {
-        self.then(Step::Listen)
+    pub fn receive_all(self) -> Script {
+        self.then(Step::ReceiveAll)
     }
 
-    pub fn half_close(self) -> Play {
+    pub fn half_close(self) -> Script {
         self.then(Step::HalfClose)
     }
 
-    pub fn close(self) -> Play {
+    pub fn close(self) -> Script {
         self.then(Step::Close)
     }
 
-    pub fn reset(self) -> Play {
+    pub fn reset(self) -> Script {
         self.then(Step::Reset)
     }
 
-    fn then(mut self, step: Step) -> Play {
+    fn then(mut self, step: Step) -> Script {
         self.0.push(step);
         self
     }
@@ -77,32 +77,32 @@ impl Play {
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum Disconnect {
     Closed,
     Reset,
 }
 
-/// One end of a connection, and all that came over it.
-pub struct End {
+/// One peer of a connection, and all bytes that it received.
+pub struct Peer {
     tcp: TcpStream,
-    pub heard: Vec<u8>,
-    pub gone: Option<Gone>,
+    pub received: Vec<u8>,
+    pub gone: Option<Disconnect>,
 }
 
-impl End {
-    pub fn new(tcp: TcpStream) -> End {
+impl Peer {
+    pub fn new(tcp: TcpStream) -> Peer {
         let _ = tcp.set_nodelay(true);
-        End {
+        Peer {
             tcp,
-            heard: Vec::new(),
+            received: Vec::new(),
             gone: None,
         }
     }
 
-    /// Does as the play says. `false` where that ended the connection. A write that
+    /// Performs the steps. `false` where that ended the connection. A write that
     /// fails is no failure here: the other side may leave when it likes.
-    pub async fn play(&mut self, play: &Play) -> bool {
-        for step in &play.0 {
+    pub async fn play(&mut self, script: &Script) -> bool {
+        for step in &script.0 {
             match step {
                 Step::Send(bytes) => self.write(bytes).await,
                 Step::Repeat(bytes, times) => self.repeat(bytes, *times).await,
@@ -113,8 +113,10 @@ impl End {
                     }
                 }
                 Step::Wait(pause) => tokio::time::sleep(*pause).await,
-                Step::Hear(bytes) => while self.heard.len() < *bytes && self.hear().await {},
-                Step::Listen => self.listen().await,
+                Step::Receive(bytes) => {
+                    while self.received.len() < *bytes && self.receive().await {}
+                }
+                Step::ReceiveAll => self.receive_all().await,
                 Step::HalfClose => drop(self.tcp.shutdown().await),
                 Step::Close => return false,
                 Step::Reset => {
@@ -135,7 +137,7 @@ impl End {
         self.write(&bytes.repeat(times % at_once)).await;
     }
 
-    /// Writes, and reads what comes meanwhile: whoever answers a flood is not held up.
+    /// Writes, and reads meanwhile, so that a peer that answers a flood is not blocked.
     async fn write(&mut self, mut bytes: &[u8]) {
         let mut piece = [0; 16 * 1024];
         while !bytes.is_empty() {
@@ -149,53 +151,53 @@ impl End {
             });
             let moved = moved.await;
             match moved.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
-                Ok((0, 0)) => self.gone = Some(Gone::Closed),
+                Ok((0, 0)) => self.gone = Some(Disconnect::Closed),
                 Ok((written, read)) => {
                     bytes = &bytes[written..];
-                    self.heard.extend_from_slice(&piece[..read]);
+                    self.received.extend_from_slice(&piece[..read]);
                 }
                 Err(error) => {
                     if error.kind() != ErrorKind::TimedOut {
                         self.read_what_came().await;
                     }
-                    self.gone = Some(Gone::Reset);
+                    self.gone = Some(Disconnect::Reset);
                     return;
                 }
             }
         }
     }
 
-    /// A connection that takes no more may still hold what the other side said last.
+    /// Reads what the other side sent before the connection broke.
     async fn read_what_came(&mut self) {
         if self.gone.is_none() {
-            let _ = tokio::time::timeout(STUCK, self.tcp.read_to_end(&mut self.heard)).await;
+            let _ = tokio::time::timeout(STUCK, self.tcp.read_to_end(&mut self.received)).await;
         }
     }
 
     /// Reads until the other side ends.
-    pub async fn listen(&mut self) {
-        while self.hear().await {}
+    pub async fn receive_all(&mut self) {
+        while self.receive().await {}
     }
 
-    /// Reads something; `false` where there is nothing more.
-    pub async fn hear(&mut self) -> bool {
+    /// Reads once; `false` where the connection has ended.
+    pub async fn receive(&mut self) -> bool {
         if self.gone.is_some() {
             return false;
         }
         let mut piece = [0; 16 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.tcp.read(&mut piece)).await;
+        let read = tokio::time::timeout(TIMEOUT, self.tcp.read(&mut piece)).await;
         match read.expect("something comes, or the end") {
-            Ok(0) => self.gone = Some(Gone::Closed),
-            Ok(read) => self.heard.extend_from_slice(&piece[..read]),
-            Err(_) => self.gone = Some(Gone::Reset),
+            Ok(0) => self.gone = Some(Disconnect::Closed),
+            Ok(read) => self.received.extend_from_slice(&piece[..read]),
+            Err(_) => self.gone = Some(Disconnect::Reset),
         }
         self.gone.is_none()
     }
 
-    /// The same without a limit, for a connection that nobody needs now.
-    pub async fn hear_for_ever(&mut self) -> bool {
+    /// The same without a timeout, for an idle connection.
+    pub async fn receive_without_timeout(&mut self) -> bool {
         let waits = self.gone.is_none();
-        waits && self.tcp.readable().await.is_ok() && self.hear().await
+        waits && self.tcp.readable().await.is_ok() && self.receive().await
     }
 
     fn reset(&self) {

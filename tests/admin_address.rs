@@ -1,4 +1,4 @@
-//! What operators see is at their address alone.
+//! The paths of the admin API are answered at the admin address only.
 
 use crate::process::Process;
 use std::net::SocketAddr;

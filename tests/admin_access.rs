@@ -1,4 +1,4 @@
-//! Who may see what at the operators' address, and that it answers whatever traffic does.
+//! Who may read what at the admin address, and that it answers while traffic is stuck.
 
 use crate::admin_api::Server;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, Ser
 use tokengauge::export::prometheus::Prometheus;
 use tokengauge::slo::Slos;
 use tokengauge::tls::Connector;
-use tokengauge_test_support::PATIENCE;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{Reply, exchange, fetch, request_with};
 use tokengauge_test_support::meter::Bench;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
-fn door(admin: &config::Admin) -> Access {
+fn access(admin: &config::Admin) -> Access {
     Access::new(admin, Instant::now()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -40,7 +40,7 @@ fn message(reply: &Reply) -> String {
 
 #[tokio::test]
 async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all() {
-    let server = Server::behind(door(&with_token())).await;
+    let server = Server::with_access(access(&with_token())).await;
     server.readiness.listening();
     for open in ["/livez", "/readyz", "/", "/page/vendor/uplot.js"] {
         assert_eq!(fetch(server.address, open).await.status, 200, "{open}");
@@ -90,7 +90,7 @@ async fn no_name_made_to_lead_here_opens_what_only_this_machine_reaches() {
             .await
             .status
     };
-    let server = Server::behind(door(&local)).await;
+    let server = Server::with_access(access(&local)).await;
     for ours in [
         "localhost",
         "LocalHost:9464",
@@ -118,7 +118,7 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
         hosts: vec!["gauge.example.com".to_owned()],
         ..config::Admin::default()
     };
-    let server = Server::behind(door(&of_cluster)).await;
+    let server = Server::with_access(access(&of_cluster)).await;
     let ask = async |path: &str, host: &str| {
         let headers = [("host", host)];
         request_with(server.address, "GET", path, &headers).await
@@ -166,7 +166,7 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.expect("read");
     assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
-    let server = Server::behind(door(&with_token())).await;
+    let server = Server::with_access(access(&with_token())).await;
     let bearer = format!("Bearer {TOKEN}");
     let headers = [("host", "any.example"), ("authorization", bearer.as_str())];
     let reply = request_with(server.address, "GET", "/metrics", &headers).await;
@@ -174,7 +174,7 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
 }
 
 #[tokio::test]
-async fn the_admin_address_speaks_tls_where_it_is_told_to() {
+async fn the_admin_address_speaks_tls_where_configured() {
     let authority = Authority::new();
     let (certificate, key) = authority.issue("admin", "localhost");
     let tls = ServerTls {
@@ -186,7 +186,7 @@ async fn the_admin_address_speaks_tls_where_it_is_told_to() {
         tls: Some(tls),
         ..with_token()
     };
-    let server = Server::behind(door(&settings)).await;
+    let server = Server::with_access(access(&settings)).await;
     let client = ClientTls {
         ca: Some(authority.file.clone()),
         ..ClientTls::default()
@@ -205,7 +205,7 @@ async fn the_admin_address_speaks_tls_where_it_is_told_to() {
 }
 
 #[test]
-fn what_cannot_be_a_token_or_a_certificate_is_told_at_start() {
+fn an_unusable_token_or_certificate_is_refused_at_start() {
     let config = |admin: &str| {
         let text = format!(
             "[admin]\n{admin}\n[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n"
@@ -294,7 +294,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         .enable_all()
         .build()
         .expect("threads");
-    let beside = AdminRuntime::start().expect("a thread");
+    let admin_runtime = AdminRuntime::start().expect("a thread");
     let bench = Bench::default();
     let measure = Measure::default();
     let state = Admin {
@@ -313,7 +313,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");
-    beside.handle().spawn(async move {
+    admin_runtime.handle().spawn(async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         admin::serve(listener, state, Access::default(), std::future::pending()).await;
     });
@@ -324,7 +324,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         .build()
         .expect("a runtime");
     let reply = here.block_on(async {
-        let scrape = tokio::time::timeout(PATIENCE, fetch(address, "/metrics"));
+        let scrape = tokio::time::timeout(TIMEOUT, fetch(address, "/metrics"));
         scrape.await.expect("an answer while traffic is stuck")
     });
     assert_eq!(reply.status, 200);
