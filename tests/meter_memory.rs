@@ -1,7 +1,8 @@
 //! What measuring costs in memory: an open stream, a long one, and a flood of names.
 #![cfg(target_os = "linux")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;
 use tokengauge::export::process::figures;
@@ -34,7 +35,7 @@ fn resident() -> u64 {
 
 #[test]
 fn an_open_stream_costs_little_memory() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let bench = Bench::default();
     // The first stream brings the tables in.
     let first = bench.chat();
@@ -61,7 +62,7 @@ fn an_open_stream_costs_little_memory() {
 
 #[test]
 fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let bench = Bench::default();
     let call = bench.chat();
     for frame in 0..10 {
@@ -121,7 +122,7 @@ const CHUNKS_BYTES: u64 = 256 * 1024;
 
 #[test]
 fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let bench = Bench::default();
     // Texts, gaps and sizes differ, so that nothing is remembered just once for all.
     let texts: Vec<String> = (1..=20).map(words).collect();

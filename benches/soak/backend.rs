@@ -2,10 +2,11 @@
 //! reports a ground truth, and a rogue backend that violates HTTP.
 
 use crate::verify::SentCall;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::sim::{Profile, Seen, Setup, Simulator, Witness};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,19 +19,19 @@ pub struct SentCalls(Arc<Mutex<HashMap<String, SentCall>>>);
 impl SentCalls {
     /// Reads or changes what was sent for a call.
     pub fn with<T>(&self, id: &str, access: impl FnOnce(&mut SentCall) -> T) -> T {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.0.lock();
         access(calls.entry(id.to_owned()).or_default())
     }
 
     /// Removes a call, and returns what was sent for it.
     pub fn take(&self, id: &str) -> SentCall {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.0.lock();
         calls.remove(id).unwrap_or_default()
     }
 
     /// Calls that reached a backend and were never taken.
     pub fn unclaimed(&self) -> Vec<String> {
-        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.0.lock();
         let reached = calls.iter().filter(|(_, written)| written.begun > 0);
         reached.map(|(id, _)| id.clone()).collect()
     }

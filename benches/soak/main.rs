@@ -27,13 +27,14 @@ mod verify;
 use backend::{Backend, SentCalls};
 use clap::Parser;
 use otlp_receiver::{OtlpReceiver, ReceiverMode};
+use parking_lot::Mutex;
 use proxy::Proxy;
 use random::Random;
 use records::{Inbox, Records};
 use report::{Report, RunSummary};
 use scenarios::{ENDPOINTS, SCENARIOS};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 use traffic::Shared;
@@ -184,12 +185,12 @@ impl Soak {
         let end = RunSummary {
             took,
             seed: self.shared.seed,
-            memory: memory(&samples.lock().unwrap_or_else(PoisonError::into_inner)),
+            memory: memory(&samples.lock()),
             bound: bound(self.options.minutes),
             idle_gauges: (before, after),
         };
         let _ = sweeper.await;
-        let records = Arc::into_inner(records).and_then(|records| records.into_inner().ok());
+        let records = Arc::into_inner(records).map(Mutex::into_inner);
         let records = records.ok_or_else(|| anyhow::anyhow!("the records were lost"))?;
         self.check(proxy, &end, &records).await?;
         Ok((end, records))
@@ -254,7 +255,7 @@ impl Soak {
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut records = records.lock();
                 if let Err(error) = records.sweep(&inbox, &sent_calls, &report) {
                     report.once(&format!("the call log cannot be read: {error}"));
                 }
@@ -265,7 +266,7 @@ impl Soak {
     /// Waits until every call is verified or its record is given up.
     async fn verify(&self, records: &Mutex<Records>) {
         let unverified = || {
-            let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+            let records = records.lock();
             records.unverified()
         };
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -331,7 +332,7 @@ async fn sample(process: u32, began: Instant, leak: bool, samples: Arc<Mutex<Vec
         let at = began.elapsed().as_secs_f64();
         if let Some(resident) = proxy::resident_kb(process) {
             let leaked = if leak { at * 1000.0 } else { 0.0 };
-            let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut samples = samples.lock();
             samples.push((at, resident + leaked));
         }
         tokio::time::sleep(Duration::from_secs(2)).await;

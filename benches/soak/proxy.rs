@@ -7,6 +7,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -179,7 +180,7 @@ impl Proxy {
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut lines = written.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut lines = written.lock();
                 // What it says at the start is looked for; later the newest lines count.
                 if lines.len() > 2000 {
                     lines.drain(100..1000);
@@ -216,7 +217,7 @@ impl Proxy {
 
     /// The newest lines of its log.
     pub fn log(&self) -> Vec<String> {
-        let lines = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.log.lock();
         lines.clone()
     }
 

@@ -3,11 +3,12 @@
 use crate::backend::SentCalls;
 use crate::report::{LAGGED, Report, VerifiedCall};
 use crate::verify::{ReceivedCall, lagged, verify};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::call::{CallRecord, TpsUnavailable};
 
@@ -73,8 +74,8 @@ impl Inbox {
         self.lock().push(call);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EndedCall>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<EndedCall>> {
+        self.0.lock()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Counts, violations, and the tables at the end.
 
 use crate::verify::Memory;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokengauge::call::Outcome;
 
@@ -73,7 +73,7 @@ impl Report {
 
     /// Whether `what` is to be falsified now; true only once.
     pub fn breaks(&self, what: &str) -> bool {
-        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut broken = self.broken.lock();
         broken.take_if(|broken| broken == what).is_some()
     }
 
@@ -137,7 +137,7 @@ impl Report {
     }
 
     fn lock(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.totals.lock()
     }
 
     pub fn print(&self, end: &RunSummary) {
