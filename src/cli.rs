@@ -20,16 +20,15 @@ pub use cluster::*;
 pub use config::*;
 pub use slo::*;
 
-/// The variable with the token of the admin address: for whoever asks there, and for `run`.
+/// The variable with the token of the admin address: for `run`, and for commands that send it.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
-/// The variable with the name of agents that say nothing but their user agent.
+/// The variable with the name of agents that have only a user agent.
 pub const AGENT: &str = "TOKENGAUGE_AGENT";
 
-/// The variables by which injection tells a sidecar what to do where its configuration cannot
-/// be used.
+/// The variable by which injection gives a sidecar its fallback configuration.
 pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
-/// See [`FALLBACK_CONFIG`].
+/// The variable by which injection says what becomes of calls while the fallback is in use.
 pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
 /// A transparent streaming reverse proxy that measures tokens per second on live LLM
@@ -215,7 +214,7 @@ pub struct SimArgs {
     pub print: bool,
 }
 
-/// A running proxy and how to be let in.
+/// The address of a running proxy, and the token for it.
 #[derive(Debug, Clone, Args)]
 pub struct AdminArgs {
     /// Where the proxy's operators connect; with TLS `https://HOST:PORT`

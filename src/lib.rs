@@ -63,7 +63,7 @@ pub use tokengauge_wire as wire;
 use tokengauge_core::background;
 use tokengauge_files::private as private_file;
 
-/// Why the process ends without having done what it was asked to.
+/// Why a command fails; each variant has an exit code of its own in `main`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operator's configuration cannot be used; the text names line and key.
@@ -72,21 +72,21 @@ pub enum Error {
     /// Something failed while running; the text says what and what to do.
     #[error("tokengauge: {0}")]
     Failed(String),
-    /// Everything was done but for a part, which the text names.
+    /// The command was done except for a part, which the text names.
     #[error("tokengauge: {0}")]
     LeftOut(String),
     /// An address cannot be listened on: another configuration would not help. The text says
     /// which, why and what to do.
     #[error("tokengauge: {0}")]
     Address(String),
-    /// Whoever read standard output has seen enough: nothing more is to be done or said.
+    /// Standard output was closed by its reader, as by `| head -1`: there is nothing more to do.
     #[error("tokengauge: nobody reads standard output")]
     OutputClosed,
 }
 
 impl Error {
-    /// Says on standard error what happened, without control characters.
-    pub fn tell(&self) {
+    /// Prints the error on standard error, without control characters.
+    pub fn print(&self) {
         output::note(&self.to_string());
     }
 }

@@ -8,7 +8,7 @@ use tokengauge::{Error, cli::Cli};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Done, but for a part.
+/// The exit code where a part was left out.
 const LEFT_OUT: u8 = 3;
 /// `EX_CONFIG` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 78;
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     match tokengauge::run(Cli::parse()) {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {
-            error.tell();
+            error.print();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
                 Error::LeftOut(_) => ExitCode::from(LEFT_OUT),

@@ -1,12 +1,12 @@
-//! What commands write for people. Names of models, sessions and agents come from
-//! requests: their control characters would be commands to a terminal, so they are shown
-//! as `\u{1b}`. A reader that has seen enough (`tokengauge check | head -1`) is no error.
+//! Output of commands. Names of models, sessions and agents come from requests, and their
+//! control characters would be commands to a terminal, so they are written as `\u{1b}`. A
+//! reader that closes the pipe (`tokengauge check | head -1`) is no error.
 
 use crate::Error;
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-/// Characters that turn the direction of what follows, or end a line for some programs.
+/// Characters that change the direction of text, or end a line for some programs.
 const INVISIBLE: [std::ops::RangeInclusive<char>; 4] = [
     '\u{200e}'..='\u{200f}',
     '\u{2028}'..='\u{202e}',
@@ -43,19 +43,19 @@ fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// Writes a whole text to standard output: exactly, unless that is a terminal.
 ///
 /// # Errors
-/// [`Error::OutputClosed`] where nobody reads it any more.
+/// [`Error::OutputClosed`] where its reader has closed it.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut output = stdout();
     let written = output.write_all(text.as_bytes());
     written.and_then(|()| output.flush()).map_err(failed)
 }
 
-/// Writes a line to standard error. Where that is closed, nobody wants to know.
+/// Writes a line to standard error; ignores that it may be closed.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{}", lines(line));
 }
 
-/// What a failure to write to standard output means.
+/// The error for a failure to write to standard output.
 pub(crate) fn failed(error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::OutputClosed,
@@ -71,7 +71,7 @@ pub(crate) fn stdout() -> Box<dyn Write + Send> {
     }
 }
 
-/// Writes lines without control characters, each when it is whole.
+/// Writes lines without control characters, each when it is complete.
 struct Lines<W> {
     inner: W,
     line: Vec<u8>,

@@ -1,11 +1,11 @@
-//! Plots as SVG, for reports. They carry five colours that stand for roles, so that the
-//! page around them says what is light and what is dark: see [`STYLE`].
+//! Plots as SVG, for reports. Their five colours are placeholders that [`STYLE`] replaces, so
+//! that the page decides between light and dark.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-/// What the colours below are called in the page's style sheet.
+/// The style sheet that replaces the colours below by the page's variables.
 pub const STYLE: &str = "\
 svg{max-width:100%;height:auto}\
 svg [fill='#010101'],svg text{fill:var(--ink)}\
@@ -17,7 +17,7 @@ svg [fill='#050505']{fill:var(--three)}svg [stroke='#050505']{stroke:var(--three
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
-/// Of the first, the second and the third of what a plot shows.
+/// The colours of the first, second and third series.
 const ROLES: [RGBColor; 3] = [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5)];
 const WIDTH: u32 = 860;
 const FONT: &str = "sans-serif";
@@ -27,13 +27,14 @@ const NAME: usize = 34;
 /// Up to three values of one name, such as percentiles; unknown ones are not drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What the bars are of; written next to them.
+    /// The label of the bars.
     pub name: String,
     /// The values; `None` is not drawn.
     pub values: [Option<f64>; 3],
 }
 
-/// Horizontal bars, three for each name. `unit` is written below. Empty without a value.
+/// A plot of horizontal bars, up to three for each name, with `unit` as its axis label. Empty
+/// where there is no value.
 pub fn bars(rows: &[Bars], unit: &str) -> String {
     let all = rows.iter().flat_map(|row| row.values).flatten();
     let largest = all.fold(0.0, f64::max);
@@ -79,11 +80,12 @@ pub fn bars(rows: &[Bars], unit: &str) -> String {
     })
 }
 
-/// A line of seconds and values; where a value is unknown it is broken.
-pub type Line = Vec<(f64, Option<f64>)>;
+/// The points of a curve, in seconds and values; it is interrupted where a value is unknown.
+pub type Series = Vec<(f64, Option<f64>)>;
 
-/// Up to three lines over time; `clock` writes an instant below. Empty without a value.
-pub fn lines(lines: &[Line], unit: &str, clock: &dyn Fn(f64) -> String) -> String {
+/// A plot of up to three curves over time; `clock` formats the labels of the time axis. Empty
+/// where there is no value.
+pub fn lines(lines: &[Series], unit: &str, clock: &dyn Fn(f64) -> String) -> String {
     let known = || {
         lines
             .iter()
@@ -112,7 +114,7 @@ pub fn lines(lines: &[Line], unit: &str, clock: &dyn Fn(f64) -> String) -> Strin
                 let points = || run.iter().filter_map(|(at, value)| Some((*at, (*value)?)));
                 let style = colour.stroke_width(2);
                 chart.draw_series(LineSeries::new(points(), style))?;
-                // A run of one would not be seen.
+                // A single point has no line, so it is drawn as a dot.
                 let dots = points().take(usize::from(run.len() == 1));
                 chart.draw_series(dots.map(|point| Circle::new(point, 3, colour.filled())))?;
             }
@@ -121,13 +123,16 @@ pub fn lines(lines: &[Line], unit: &str, clock: &dyn Fn(f64) -> String) -> Strin
     })
 }
 
-type Root<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Trouble<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type DrawingError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-fn drawn(height: u32, draw: impl for<'a> FnOnce(&Root<'a>) -> Result<(), Trouble<'a>>) -> String {
+fn drawn(
+    height: u32,
+    draw: impl for<'a> FnOnce(&Canvas<'a>) -> Result<(), DrawingError<'a>>,
+) -> String {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-    // Memory takes every stroke: nothing here can fail.
+    // Drawing into a string cannot fail.
     let done = draw(&root).and_then(|()| root.present());
     debug_assert!(done.is_ok(), "{done:?}");
     drop(root);
@@ -146,7 +151,7 @@ where
         .label_style((FONT, 11, &INK));
 }
 
-/// From the least to the largest, at least a second wide.
+/// The range of the values, at least a second wide.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let found = values.fold(None, |found: Option<(f64, f64)>, value| {
         let (least, most) = found.unwrap_or((value, value));
@@ -155,7 +160,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     found.map(|(least, most)| least..most.max(least + 1.0))
 }
 
-/// Three digits, whatever the size.
+/// A value with three significant digits.
 fn rounded(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -240,7 +245,7 @@ mod tests {
         assert_eq!(lines(&[vec![(0.0, None)]], "s", &|_| String::new()), "");
     }
 
-    /// Lines of the mesh.
+    /// The number of grid lines.
     fn grid(svg: &str) -> usize {
         let lines = svg.lines().filter(|line| line.starts_with("<polyline"));
         lines.filter(|line| line.contains("#020202")).count()

@@ -10,14 +10,14 @@ const VERSION: &str = "1.0.0";
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposition {
-    /// Lines.
+    /// A text format.
     Text(Format),
-    /// Messages, with native histograms.
+    /// Protobuf, with native histograms.
     Protobuf,
 }
 
 impl Exposition {
-    /// What goes into `content-type`.
+    /// The value of `content-type`.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Exposition::Text(format) => format.content_type(),
@@ -26,8 +26,8 @@ impl Exposition {
     }
 }
 
-/// Protobuf, or else OpenMetrics, where a scraper names it and likes it no less than the others;
-/// the classic text for all others, whatever they say.
+/// Protobuf or OpenMetrics, where a scraper names it with a quality no lower than the others';
+/// the classic text in all other cases.
 pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
     let (mut open_metrics, mut protobuf, mut classic) = (0, 0, Best::default());
     let lines = headers.get_all(header::ACCEPT).iter();
@@ -55,7 +55,7 @@ pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
     }
 }
 
-/// Whether a scraper takes the answer compressed with gzip. Prometheus does.
+/// Whether a scraper accepts gzip, as Prometheus does.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
     let ranges = lines.filter_map(|line| line.to_str().ok());
@@ -70,7 +70,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     wanted.quality > 0
 }
 
-/// The quality of the most specific range, the best of equals.
+/// The quality of the most specific range; of equally specific ones, the highest.
 #[derive(Default)]
 struct Best {
     specific: u8,
@@ -121,7 +121,7 @@ impl Range<'_> {
         }
     }
 
-    /// Whether the messages asked for are those of Prometheus, each after its length.
+    /// Whether it asks for Prometheus' messages, each with its length before it.
     fn is_delimited_families(&self) -> bool {
         self.message == Some("io.prometheus.client.MetricFamily")
             && self.encoding == Some("delimited")
@@ -133,7 +133,7 @@ impl Range<'_> {
     }
 }
 
-/// A quality of 0 to 1; what is none wants nothing.
+/// A quality of 0 to 1 in thousandths; 0 where it is malformed.
 fn thousandths(text: &str) -> u16 {
     let quality = text.parse::<f64>().ok();
     let quality = quality.filter(|quality| (0.0..=1.0).contains(quality));

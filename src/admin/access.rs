@@ -1,4 +1,4 @@
-//! Who may come in at the operators' address, and how.
+//! Access to the admin address: TLS, the bearer token, and the `host` names that are accepted.
 
 use super::host::Hosts;
 use super::token::{HEADER, Refused, Token, TokenFileError};
@@ -13,23 +13,23 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_net::tls::{self, Acceptor};
 
-/// Who may come in, and how. The default is everybody, without TLS.
+/// Access to the admin address. The default is everybody, without TLS.
 #[derive(Default)]
 pub struct Access {
     pub(super) tls: Option<Arc<Acceptor>>,
     token: Option<Arc<Token>>,
     hosts: Hosts,
-    /// Whether the address for metrics asks for the token, too, and its names.
+    /// Whether the metrics address requires the token and the host names, too.
     metrics_token: bool,
     metrics_hosts: Hosts,
-    /// Nobody sees more than health and metrics, at any address.
+    /// Whether only health and metrics are served, at any address.
     pub(super) restricted: bool,
 }
 
-/// Why the operators' address cannot be guarded as configured.
+/// Why the access that is configured cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The metrics are to be guarded by a token that there is not.
+    /// The metrics address requires a token, and none is configured.
     #[error(
         "admin.metrics_token asks for the token of [admin], and there is none: set `token_file`, or take it out"
     )]
@@ -43,7 +43,7 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// As configured. Reads the files that it needs, at `now`.
+    /// Access by the configuration. Reads certificate, key and token file, at `now`.
     ///
     /// # Errors
     /// When one of them cannot be used; the text says which and why.
@@ -78,14 +78,14 @@ impl Access {
     }
 }
 
-/// Who has access, and the clock to look at.
+/// The access rules and the clock by which they are checked.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) access: Arc<Access>,
     pub(super) clock: fn() -> Instant,
 }
 
-/// Lets a request in, or says what it lacks.
+/// Middleware that forwards a request with access, and answers others with 401 or 421.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let Some(token) = &guard.access.token else {
         return match guard.access.hosts.answer_to(&request) {

@@ -1,11 +1,11 @@
-//! What happens, sent to listeners as it happens: finished calls, the streams once a
-//! second, the objectives every five. A listener that does not keep up loses events and
-//! gets their number; nobody waits for it.
+//! Events for the live page: each finished call, the streams once a second, the objectives
+//! every five seconds. A listener that does not keep up loses events and gets their number;
+//! nothing waits for it.
 
 use super::Admin;
 use super::api::{slos_now, streams_now};
+use super::fair_shares::{FairShares, Share};
 use super::server::Source;
-use super::shares::{Share, Shares};
 use crate::meter::{FinishedCall, Subscriber};
 use serde::Serialize;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Listeners at once; more are refused.
+/// Concurrent listeners at most; more are refused.
 const LISTENERS: usize = 32;
-/// Of these from one source address.
+/// Concurrent listeners from one source address.
 const PER_SOURCE: usize = 16;
-/// Events that wait for the slowest listener; it loses older ones.
+/// Events in the queue of a listener; it loses older ones.
 const WAITING: usize = 512;
-/// How often the streams are sent, and how many times as seldom the objectives.
+/// How often the streams are sent, and after how many of these the objectives.
 const STREAMS_EVERY: Duration = Duration::from_secs(1);
 const SLOS_AFTER: u64 = 5;
 
-/// Something that happened.
+/// A server-sent event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     /// `streams`, `call`, `slos` or `lost`.
@@ -44,55 +44,55 @@ impl Event {
     }
 }
 
-/// Tells listeners what happens.
+/// Broadcasts events to listeners.
 pub struct EventBus {
     events: broadcast::Sender<Event>,
-    seats: Shares,
+    slots: FairShares,
     over: watch::Sender<bool>,
     lost: AtomicU64,
     refused: AtomicU64,
 }
 
-/// Figures on listeners, for exporters.
+/// Figures about listeners, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listening {
+pub struct ListenerStats {
     /// Listeners now.
     pub listeners: usize,
     /// Events that slow ones have lost.
     pub lost: u64,
-    /// Those that were turned away, there being too many.
+    /// Listeners that were refused because there were too many.
     pub refused: u64,
 }
 
 impl EventBus {
-    /// Without listeners as yet.
+    /// An event bus without listeners.
     pub fn new() -> Arc<EventBus> {
         Arc::new(EventBus {
             events: broadcast::Sender::new(WAITING),
-            seats: Shares::new(LISTENERS, PER_SOURCE),
+            slots: FairShares::new(LISTENERS, PER_SOURCE),
             over: watch::Sender::new(false),
             lost: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         })
     }
 
-    /// How many listen, and what they missed.
-    pub fn listening(&self) -> Listening {
-        Listening {
-            listeners: LISTENERS - self.seats.left(),
+    /// The number of listeners, and what they lost.
+    pub fn listening(&self) -> ListenerStats {
+        ListenerStats {
+            listeners: LISTENERS - self.slots.left(),
             lost: self.lost.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
         }
     }
 
-    /// One more listener from `source`, which gets `first` before all else; `None` where there
-    /// are too many, or too many from there.
+    /// Adds a listener from `source`, which gets `first` before all other events; `None` where
+    /// there are too many, or too many from that source.
     pub(super) fn listen(
         self: &Arc<Self>,
         source: Option<Source>,
         first: Vec<Event>,
     ) -> Option<Listener> {
-        let Some(seat) = self.seats.take(source, 1) else {
+        let Some(seat) = self.slots.take(source, 1) else {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -101,19 +101,19 @@ impl EventBus {
             events: self.events.subscribe(),
             over: self.over.subscribe(),
             bus: Arc::clone(self),
-            _seat: seat,
+            _slot: seat,
         })
     }
 
-    /// Every listener's last event has been.
+    /// Ends the event streams of all listeners.
     pub(super) fn end(&self) {
         self.over.send_replace(true);
     }
 
-    fn tell(&self, happened: Option<Event>) {
-        if let Some(happened) = happened {
-            // Without a subscriber it is dropped.
-            let _ = self.events.send(happened);
+    fn publish(&self, event: Option<Event>) {
+        if let Some(event) = event {
+            // An error only means that there is no listener.
+            let _ = self.events.send(event);
         }
     }
 
@@ -125,19 +125,19 @@ impl EventBus {
 impl Subscriber for EventBus {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         if self.has_listeners() {
-            self.tell(Event::new("call", &finished_call.record));
+            self.publish(Event::new("call", &finished_call.record));
         }
     }
 }
 
-/// What the present looks like, for those who begin to listen.
+/// The events with the present state, for a new listener.
 pub(super) fn present(admin: &Admin) -> Vec<Event> {
     let streams = Event::new("streams", &streams_now(admin));
     let slos = Event::new("slos", &slos_now(admin));
     streams.into_iter().chain(slos).collect()
 }
 
-/// Looks at the present every second, and publishes it, for as long as it is polled.
+/// Publishes the present state every second, for as long as it is polled.
 pub(super) async fn tick(admin: Admin) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,9 +150,9 @@ pub(super) async fn tick(admin: Admin) {
             continue;
         }
         let bus = &admin.event_bus;
-        bus.tell(Event::new("streams", &streams_now(&admin)));
+        bus.publish(Event::new("streams", &streams_now(&admin)));
         if number.is_multiple_of(SLOS_AFTER) {
-            bus.tell(Event::new("slos", &slos_now(&admin)));
+            bus.publish(Event::new("slos", &slos_now(&admin)));
         }
     }
 }
@@ -163,12 +163,12 @@ pub(super) struct Listener {
     events: broadcast::Receiver<Event>,
     over: watch::Receiver<bool>,
     bus: Arc<EventBus>,
-    _seat: Share,
+    _slot: Share,
 }
 
 impl Listener {
-    /// The next event; `None` at the end. What this one was too slow for is an event
-    /// `lost` with how many.
+    /// The next event; `None` at the end. An event `lost` has the number of events that this
+    /// listener was too slow for.
     pub(super) async fn next(&mut self) -> Option<Event> {
         if let Some(first) = self.first.next() {
             return Some(first);
@@ -179,7 +179,7 @@ impl Listener {
             event = self.events.recv() => event,
         };
         match event {
-            Ok(happened) => Some(happened),
+            Ok(event) => Some(event),
             Err(RecvError::Lagged(events)) => {
                 self.bus.lost.fetch_add(events, Ordering::Relaxed);
                 Event::new("lost", &serde_json::json!({ "events": events }))
@@ -202,7 +202,7 @@ mod tests {
         let bus = EventBus::new();
         let mut slow = bus.listen(None, Vec::new()).expect("a seat");
         for event in 0..WAITING + 7 {
-            bus.tell(number(event));
+            bus.publish(number(event));
         }
         let event = slow.next().await.expect("an event");
         assert_eq!((event.kind, &*event.data), ("lost", "{\"events\":7}"));
@@ -214,17 +214,17 @@ mod tests {
     async fn listeners_are_bounded_and_a_seat_is_free_when_one_leaves() {
         let bus = EventBus::new();
         let sources = [1, 2].map(|host| Some(Source::of([10, 0, 0, host].into())));
-        let mut seats = Vec::new();
+        let mut slots = Vec::new();
         for source in sources {
             for _ in 0..PER_SOURCE {
-                seats.push(bus.listen(source, Vec::new()).expect("a seat"));
+                slots.push(bus.listen(source, Vec::new()).expect("a seat"));
             }
             assert!(bus.listen(source, Vec::new()).is_none(), "its share");
         }
-        assert!(bus.listen(None, Vec::new()).is_none(), "all seats");
+        assert!(bus.listen(None, Vec::new()).is_none(), "all slots");
         let listening = bus.listening();
         assert_eq!((listening.listeners, listening.refused), (LISTENERS, 3));
-        seats.pop();
+        slots.pop();
         assert!(bus.listen(sources[0], Vec::new()).is_none(), "its share");
         assert!(bus.listen(None, Vec::new()).is_some());
     }
@@ -233,7 +233,7 @@ mod tests {
     async fn the_end_comes_to_every_listener_even_to_later_ones() {
         let bus = EventBus::new();
         let mut early = bus.listen(None, Vec::new()).expect("a seat");
-        bus.tell(number(1));
+        bus.publish(number(1));
         bus.end();
         assert_eq!(early.next().await, None);
         let mut late = bus.listen(None, Vec::new()).expect("a seat");

@@ -1,4 +1,4 @@
-//! Whether the process runs, and whether traffic is welcome.
+//! The health checks: liveness, and readiness for traffic.
 
 use super::Admin;
 use arc_swap::ArcSwap;
@@ -7,18 +7,18 @@ use axum::http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What health checks ask for: answered to everybody, on reserved connections too.
+/// The paths of health checks: answered to everybody, also on reserved connections.
 pub(super) const PATHS: [&str; 2] = [LIVE, READY];
-/// Whether the process runs.
+/// Liveness.
 pub(super) const LIVE: &str = "/livez";
-/// Whether traffic is welcome.
+/// Readiness for traffic.
 pub(super) const READY: &str = "/readyz";
 
 const STARTING: u8 = 0;
 const LISTENING: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// Which configuration the process runs by.
+/// Which configuration is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Running {
     /// The one that was read last.
@@ -51,7 +51,7 @@ impl Running {
     }
 }
 
-/// Whether traffic is welcome. At first it is not.
+/// Whether the process is ready for traffic. At first it is not.
 #[derive(Debug, Default)]
 pub struct Readiness {
     phase: AtomicU8,
@@ -66,17 +66,17 @@ impl Readiness {
                 .compare_exchange(STARTING, LISTENING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// No new traffic, please. There is no way back.
+    /// Not ready any more, for good: no new traffic should be sent.
     pub fn draining(&self) {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
 
-    /// Whether traffic is welcome.
+    /// Readiness for traffic.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == LISTENING
     }
 
-    /// Which configuration the process runs by, from now on.
+    /// Sets which configuration is in use.
     pub fn runs_by(&self, running: Running) {
         self.running.store(Arc::new(running));
     }
@@ -94,8 +94,8 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// A word, with `?verbose` and which configuration is in use. Why one was refused could quote
-/// it, so that is for the log alone.
+/// Answers `ready` or not, with `?verbose` also which configuration is in use. The reason for
+/// a refusal is only logged, since it may quote the configuration.
 pub(super) async fn ready(
     State(admin): State<Admin>,
     RawQuery(query): RawQuery,

@@ -1,27 +1,27 @@
-//! By which names operators may address the process where it has no token. A page of
-//! somebody else's may have its own name resolve to this address (DNS rebinding) and would
-//! then be allowed to read what is answered; but the browser says that name in `host`.
+//! The host names by which the admin address may be requested where it has no token. A
+//! foreign web page may have its own name resolve to this address (DNS rebinding), and the
+//! browser would let it read the answers; but the browser sends that name in `host`.
 
 use axum::extract::Request;
 use axum::http::header;
 use axum::http::uri::Authority;
 use std::net::IpAddr;
 
-/// Ends of names that only a cluster's own DNS answers.
+/// Suffixes of names that only a cluster's own DNS resolves.
 const CLUSTER: [&str; 2] = [".svc", ".cluster.local"];
 
-/// The names that are answered to.
+/// The host names that are accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
-    /// Only this machine reaches the address, so nobody needs a cluster's names.
+    /// Whether the address is on loopback, where no cluster names are needed.
     pub(super) local: bool,
     /// Those of `[admin] hosts`, in lower case.
     pub(super) configured: Vec<String>,
 }
 
 impl Hosts {
-    /// Whether `request` names this process by an address, or by a name that nobody else
-    /// can have. One without `host` comes from no browser.
+    /// Whether the `host` of `request` is an address, or a name that no foreign page can have.
+    /// A request without `host` is not from a browser.
     pub(super) fn answer_to(&self, request: &Request) -> bool {
         if let Some(authority) = request.uri().authority() {
             return self.include(authority.host());
@@ -44,7 +44,7 @@ impl Hosts {
     }
 }
 
-/// A name without a dot, which resolvers look up among their own, or one of the cluster.
+/// A name without a dot, which is looked up in local search domains, or one of the cluster.
 fn is_of_cluster(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     let of_cluster = CLUSTER.iter().any(|end| name.ends_with(end));
@@ -98,7 +98,7 @@ mod tests {
             "cluster.local.evil.example",
             "127.0.0.1.nip.io",
             "localhost.evil.example",
-            // With a dot at its end a name is looked up in the public DNS alone.
+            // A name with a dot at its end is looked up in the public DNS only.
             "ai.",
             "",
             ".",

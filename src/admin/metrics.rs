@@ -1,8 +1,8 @@
-//! `/metrics`, and the address that has nothing else but health.
+//! `/metrics`, and the address that has only health and metrics.
 
 use super::accept::Exposition;
 use super::access::{self, Guard};
-use super::{Admin, accept, api, health, only_get, working};
+use super::{Admin, accept, api, blocking, health, only_get};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// The path that Prometheus scrapes.
 pub(super) const METRICS: &str = "/metrics";
 
-/// What is answered at the address for metrics: health and `/metrics`.
-pub(super) fn router(admin: Admin, gate: &Arc<working::Gate>, guard: Guard) -> Router {
+/// The router of the metrics address: health and `/metrics`.
+pub(super) fn router(admin: Admin, gate: &Arc<blocking::HandlerLimits>, guard: Guard) -> Router {
     Router::new()
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics))
-        // What is not there is not there for anybody, whatever they show.
-        .route_layer(from_fn_with_state(Arc::clone(gate), working::apart))
+        // Unknown paths are 404 for everybody, with or without a token.
+        .route_layer(from_fn_with_state(Arc::clone(gate), blocking::run))
         .route_layer(from_fn_with_state(guard, access::guard))
         .fallback(|| async {
             api::Problem::new(
@@ -55,7 +55,7 @@ pub(super) async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> R
     (head, body).into_response()
 }
 
-/// The fastest level: the text repeats itself so much that it shrinks to a seventeenth.
+/// Compresses at the fastest level, which shrinks the repetitive text to a seventeenth.
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = encoder.write_all(body).and_then(|()| encoder.finish());

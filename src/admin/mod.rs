@@ -1,10 +1,12 @@
-//! The operators' addresses: health, `/metrics`, and what the API reports of calls; and one for
-//! health and `/metrics` alone.
+//! The admin address with health, `/metrics`, the API and the live page, and the metrics
+//! address with health and `/metrics` only.
 
 mod accept;
 mod access;
 mod api;
+mod blocking;
 mod event_bus;
+mod fair_shares;
 mod health;
 mod host;
 mod metrics;
@@ -12,9 +14,7 @@ mod page;
 mod process_info;
 mod runtime;
 mod server;
-mod shares;
 mod token;
-mod working;
 
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
@@ -36,34 +36,34 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use event_bus::{EventBus, Listening};
+pub use event_bus::{EventBus, ListenerStats};
+pub(crate) use fair_shares::{FairShares, Share};
 pub use health::{Readiness, Running};
 use metrics::METRICS;
 pub use process_info::ProcessInfo;
 pub use runtime::AdminRuntime;
 pub(crate) use server::{Slots, Source, serve as serve_router};
-pub(crate) use shares::{Share, Shares};
 
-/// What the operators' address reports on.
+/// The state that the admin address reports.
 #[derive(Clone)]
 pub struct Admin {
-    /// The calls under way.
+    /// The calls in progress.
     pub meter: Arc<Meter>,
-    /// The finished ones.
+    /// The last finished calls.
     pub recent: Arc<RecentCalls>,
     /// The metrics.
     pub prometheus: Arc<Prometheus>,
-    /// The promises.
+    /// The objectives.
     pub slos: Arc<Slos>,
-    /// What the process is.
+    /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
-    /// Whether traffic is welcome.
+    /// Readiness for traffic.
     pub readiness: Arc<Readiness>,
-    /// The finished calls of longer ago, where a ledger is kept.
+    /// All finished calls, where there is a ledger.
     pub ledger: Option<Arc<Reader>>,
-    /// Throughput over time, where no ledger is kept.
+    /// Throughput over time, where there is no ledger.
     pub throughput: Option<Arc<ThroughputHistory>>,
-    /// Tells listeners what happens.
+    /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
@@ -71,12 +71,12 @@ pub struct Admin {
     pub wall: fn() -> SystemTime,
 }
 
-/// The operators' addresses, bound.
+/// The bound sockets of the admin and metrics addresses.
 #[derive(Debug, Default)]
 pub struct Listeners {
     /// The address of the API, the page and `/metrics`.
     pub admin: Option<TcpListener>,
-    /// For `/metrics` and health alone.
+    /// The address of `/metrics` and health only.
     pub metrics: Option<TcpListener>,
 }
 
@@ -89,7 +89,7 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Serves operators on `listeners` until `shutdown` is over; `access` says who they are.
+/// Serves `listeners` until `shutdown` completes; `access` decides who may read what.
 pub async fn serve(
     listeners: impl Into<Listeners>,
     admin: Admin,
@@ -102,28 +102,28 @@ pub async fn serve(
         clock,
         access: Arc::new(access),
     };
-    let gate = Arc::<working::Gate>::default();
+    let gate = Arc::<blocking::HandlerLimits>::default();
     let tls = access.tls.clone();
     let event_bus = Arc::clone(&admin.event_bus);
-    // Of their own, so that whoever holds the places of one leaves the other's free.
+    // Separate slots, so that connections to one address leave those of the other free.
     let places = Arc::<Slots>::default();
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&admin.prometheus, [&places, &metrics_places]);
     let ticking = tokio::spawn(event_bus::tick(admin.clone()));
     let metrics = metrics::router(admin.clone(), &gate, guard(access.for_metrics()))
-        .layer(map_response(as_told));
+        .layer(map_response(with_nosniff));
     let service = if access.restricted {
         metrics::router(admin, &gate, guard(access))
     } else {
         router(admin)
-            .layer(from_fn_with_state(gate, working::apart))
+            .layer(from_fn_with_state(gate, blocking::run))
             .layer(from_fn_with_state(guard(access), access::guard))
     };
-    let service = service.layer(map_response(as_told));
+    let service = service.layer(map_response(with_nosniff));
     let ending = watch::Sender::new(false);
     let shutdown = async {
         shutdown.await;
-        // Who listens would never end by itself.
+        // Event streams would never end by themselves.
         event_bus.end();
         ending.send_replace(true);
     };
@@ -135,7 +135,7 @@ pub async fn serve(
     ticking.abort();
 }
 
-/// Serves `service` where there is an address, until `ending` says so.
+/// Serves `service` where there is an address, until `ending` is set.
 async fn serve_on(
     listener: Option<TcpListener>,
     service: Router,
@@ -153,8 +153,7 @@ async fn serve_on(
     server::serve(listener, service, tls, slots, ended).await;
 }
 
-/// Brings the series of connections, those of all addresses together, up to date with every
-/// scrape.
+/// Updates the series of connections, summed over all addresses, at every scrape.
 fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     let slots = slots.map(Arc::downgrade);
     prometheus.before_scrape(move |registry, _| {
@@ -171,7 +170,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     });
 }
 
-/// What is answered to whoever has access.
+/// The router of the admin address, without access control.
 pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/", get(page::index))
@@ -197,8 +196,8 @@ async fn only_get() -> api::Problem {
     )
 }
 
-/// No browser shall take an answer for anything but what its type says.
-async fn as_told(mut response: Response) -> Response {
+/// Adds `nosniff`, so that browsers do not guess content types.
+async fn with_nosniff(mut response: Response) -> Response {
     let nosniff = HeaderValue::from_static("nosniff");
     let head = response.headers_mut();
     head.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);

@@ -1,4 +1,4 @@
-//! What the process is and where agents reach it, for the live page.
+//! Version, listeners, routes and settings of the process, for the live page.
 
 use super::Admin;
 use super::api::QueryParams;
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What the process is and where agents reach it. Nothing of it is secret: of headers
-/// that a route demands there are only the names.
+/// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
+/// headers that a route requires there are only the names.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct ProcessInfo {
     /// The version of the program.
@@ -52,7 +52,7 @@ pub struct RouteInfo {
     pub host: Option<String>,
     /// The names of the headers that requests must have.
     pub headers: Vec<String>,
-    /// The dialect, where the path does not tell it.
+    /// The dialect, where it is configured; else it is detected by path.
     pub dialect: Option<Dialect>,
     /// The workload of its calls.
     pub workload: Option<Arc<str>>,
@@ -60,7 +60,7 @@ pub struct RouteInfo {
     pub upstream: Arc<str>,
     /// The upstream's endpoints.
     pub urls: Vec<String>,
-    /// What is said of the upstream's engine and hardware.
+    /// The configured facts about the upstream's engine and hardware.
     pub upstream_facts: Option<Arc<UpstreamFacts>>,
 }
 
@@ -138,19 +138,19 @@ fn way(route: &Route, config: &Config) -> RouteInfo {
 
 fn url(endpoint: &Endpoint) -> String {
     let host = endpoint.authority.host();
-    // Whatever stands before an `@` is a password's place.
+    // Only host and port: user and password may be before an `@`.
     let port = endpoint.authority.port().map(|port| format!(":{port}"));
     let port = port.unwrap_or_default();
     format!("{}://{host}{port}{}", endpoint.scheme, endpoint.base_path)
 }
 
-/// What the process is, and whether traffic is welcome just now.
+/// The process, and whether it is ready for traffic now.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "About")]
 pub(in crate::admin) struct Now<'a> {
     #[serde(flatten)]
     about: &'a ProcessInfo,
-    /// Whether traffic is welcome.
+    /// Whether it is ready for traffic.
     ready: bool,
 }
 

@@ -1,11 +1,12 @@
-//! A thread of its own: operators are answered however busy the threads of traffic are.
+//! A runtime for the admin address on a thread of its own, so that it answers however busy
+//! the threads of traffic are.
 
 use std::io;
 use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Threads on which answers are worked out, questions to the ledger among them; more wait.
+/// Blocking threads for answers and queries to the ledger; further work waits.
 pub(super) const BLOCKING: usize = 8;
 
 /// A runtime of one thread, which ends when this is dropped.
@@ -18,7 +19,7 @@ impl AdminRuntime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Where the system gives none.
+    /// Where the thread cannot be started.
     pub fn start() -> io::Result<AdminRuntime> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -28,14 +29,14 @@ impl AdminRuntime {
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("admin".into());
         thread.spawn(move || {
-            // Dropping the other end is the end.
+            // Dropping the sender ends the runtime.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
         Ok(AdminRuntime { handle, _end: end })
     }
 
-    /// Where to spawn tasks for it.
+    /// The handle with which tasks are spawned on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }

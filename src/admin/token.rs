@@ -1,6 +1,6 @@
-//! The bearer token that operators show.
+//! The bearer token of the admin address.
 
-use crate::config::{self, UnfitToken, check_token};
+use crate::config::{self, InvalidToken, check_token};
 use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -10,21 +10,21 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often a token's file is looked at, at most.
+/// How often the token's file is checked at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a token's file that are read.
 const MAX_BYTES: u64 = 4096;
 
-/// Why somebody may not come in.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// No token was shown.
+    /// It has no token.
     Missing,
-    /// Another one was.
+    /// It has another token.
     Wrong,
 }
 
-/// A token to be shown. Only its digest is kept.
+/// The token, of which only the digest is stored.
 pub(super) struct Token {
     file: Option<PathBuf>,
     state: Mutex<State>,
@@ -48,7 +48,7 @@ enum TokenFileProblem {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
     #[error(transparent)]
-    Unfit(#[from] UnfitToken),
+    Invalid(#[from] InvalidToken),
 }
 
 impl Token {
@@ -65,7 +65,7 @@ impl Token {
         })
     }
 
-    /// Whether `authorization` shows it. Takes as long for any token of one length.
+    /// Whether `authorization` has the token. Takes the same time for any token of one length.
     pub(super) fn check(
         &self,
         authorization: Option<&HeaderValue>,
@@ -82,7 +82,7 @@ impl Token {
         }
     }
 
-    /// The newest usable one: a file that cannot be used changes nothing.
+    /// The digest of the newest valid token: a file that cannot be used changes nothing.
     fn digest(&self, now: Instant) -> [u8; 32] {
         let mut state = self.state.lock();
         if let Some(file) = &self.file
@@ -121,13 +121,13 @@ fn read(path: &Path) -> Result<[u8; 32], TokenFileProblem> {
     Ok(digest(token))
 }
 
-/// What follows `Bearer`.
+/// The token after `Bearer`.
 fn bearer(authorization: &HeaderValue) -> Option<&str> {
     let (scheme, token) = authorization.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The name of the header that carries it.
+/// The header with the token.
 pub(super) const HEADER: header::HeaderName = header::AUTHORIZATION;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Asking a running proxy at its admin address.
+//! A client of a running proxy's API.
 
 use crate::Error;
 use crate::cli::AdminArgs;
@@ -18,7 +18,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// As the command line says; reads the token's file.
+    /// The proxy of the command line's options; reads the token's file.
     ///
     /// # Errors
     /// Where that file cannot be read.
@@ -47,10 +47,10 @@ impl Proxy {
         &self.base
     }
 
-    /// What it answers at `path`.
+    /// The JSON that it answers at `path`.
     ///
     /// # Errors
-    /// Where there is no answer, or another one.
+    /// Where there is no answer, or one of another status or shape.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         let body = self.text(path).await?;
         serde_json::from_slice(&body).map_err(|source| ApiError::Shape {
@@ -59,7 +59,7 @@ impl Proxy {
         })
     }
 
-    /// The same as it came.
+    /// The bytes that it answers at `path`.
     ///
     /// # Errors
     /// As with [`Proxy::get`].
@@ -95,7 +95,7 @@ impl Proxy {
     }
 }
 
-/// Why there is nothing from a proxy: the URL, what happened and what to do.
+/// Why a request to a proxy failed: the URL, what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     #[error("{url}: {source}")]
@@ -134,7 +134,7 @@ impl From<ApiError> for Error {
     }
 }
 
-/// What an error of the API says.
+/// The message of an error of the API.
 fn reason(body: &[u8]) -> String {
     let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = problem
@@ -143,7 +143,7 @@ fn reason(body: &[u8]) -> String {
     message.map_or(String::new(), |message| format!(": {message}"))
 }
 
-/// A runtime of one thread, for commands that ask.
+/// A runtime of one thread, for commands that send requests.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

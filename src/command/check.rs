@@ -1,4 +1,4 @@
-//! `tokengauge check`: the configuration, with line and reason where it is wrong.
+//! `tokengauge check`: validates the configuration, with line and reason of each error.
 
 use crate::Error;
 use crate::admin::Access;
@@ -59,7 +59,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     output::print(&text)
 }
 
-/// What refuses calls, and what would.
+/// The limits that refuse calls, and those that would if they were enforced.
 fn limits(config: &Config) -> Vec<String> {
     let does = |mode| match mode {
         Mode::Enforce => "refuses with 429",
@@ -84,7 +84,7 @@ fn limits(config: &Config) -> Vec<String> {
     quotas.chain(budgets).collect()
 }
 
-/// Certificates and keys must be readable now, not only when the first agent comes.
+/// Reads certificates and keys, so that errors show now and not with the first connection.
 pub(super) fn files(config: &Config) -> Result<(), Error> {
     for tls in config
         .listeners

@@ -1,4 +1,4 @@
-//! `tokengauge config`: what a configuration file may hold.
+//! `tokengauge config`: the schema and the reference of the configuration file.
 
 use crate::Error;
 use crate::cli::ConfigCommand;

@@ -1,10 +1,10 @@
-//! `tokengauge dashboards`: the Grafana dashboards that belong to this build's metrics.
+//! `tokengauge dashboards`: the Grafana dashboards for this build's metrics.
 
 use crate::Error;
 use crate::cli::DashboardsArgs;
 use std::path::Path;
 
-/// Name, which question it answers, and the JSON that Grafana reads.
+/// Name, purpose, and the JSON for Grafana.
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
         "service-levels",
@@ -32,7 +32,7 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
         include_str!("../../dashboards/proxy.json"),
     ),
 ];
-/// What makes Grafana load them from a folder.
+/// The provisioning file by which Grafana loads them from a folder.
 const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
 
 pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
@@ -57,7 +57,7 @@ fn one(name: &str) -> Result<String, Error> {
     })
 }
 
-/// Writes all of them; says which files.
+/// Writes all of them; returns the list of files as text.
 fn write(folder: &Path) -> Result<String, Error> {
     let failed = |path: &Path, error: std::io::Error| {
         Error::Failed(format!("cannot write {}: {error}", path.display()))

@@ -17,7 +17,7 @@ const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 /// How the simulated models behave: a pause now and then, and a knee in the curve.
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,knee=24,usage=on";
 
-/// What the demo promises, of whom: objectives of every kind move.
+/// The demo's objectives: one of every kind.
 const PROMISES: &str = r#"
 [[workload]]
 name = "voice"

@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long one part of it may take to read, on a slow disk.
+/// How long a single query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
@@ -51,7 +51,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     }
 }
 
-/// The file that is named, else that of the configuration.
+/// The file of the option, else that of the configuration.
 fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
     if let Some(path) = &args.ledger {
         return Ok(path.clone());

@@ -1,6 +1,6 @@
-//! What a sidecar runs by where its configuration cannot be used at the start: the upstreams and
-//! routes that its injection names, so that the application is not held up. A limit that
-//! cannot be loaded holds calls up all the same, unless the injection says otherwise.
+//! The fallback of a sidecar whose configuration cannot be used at the start: the upstreams
+//! and routes from its injection, so that the application can go on. Calls are still refused
+//! where the configuration may have limits, unless the injection says otherwise.
 
 use crate::Error;
 use crate::admin::Running;
@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A configuration to run by until the one in `file` can be used.
+/// A configuration that is in use until the one in `file` can be used.
 #[derive(Clone)]
 pub(super) struct Fallback {
     config: Config,
@@ -18,7 +18,7 @@ pub(super) struct Fallback {
     file: PathBuf,
 }
 
-/// What is known of the file that was refused.
+/// The content of the file that was refused.
 enum Refused {
     Missing,
     Unreadable,
@@ -26,7 +26,7 @@ enum Refused {
 }
 
 impl Fallback {
-    /// By `config`, where the configuration in `file` was refused.
+    /// A fallback to `config`, for the configuration in `file`.
     pub(super) fn new(config: Config, policy: OnRefusedConfig, file: PathBuf) -> Fallback {
         Fallback {
             config,
@@ -35,7 +35,7 @@ impl Fallback {
         }
     }
 
-    /// The configuration to run by, as the file is now. Blocks on the disk.
+    /// The fallback's configuration, which depends on the file's present content. Blocks on the disk.
     pub(super) fn config(&self) -> Config {
         let refused = self.refused();
         let mut config = self.config.clone();
@@ -54,7 +54,7 @@ impl Fallback {
         }
     }
 
-    /// For agents: whose fault, and what to do.
+    /// The error message for agents.
     fn refusal(&self) -> Arc<str> {
         let limits = match self.policy {
             OnRefusedConfig::Refuse => "",
@@ -72,7 +72,7 @@ impl Fallback {
 
     fn refused(&self) -> Refused {
         match std::fs::read(&self.file) {
-            // UTF-16 is text to no one here, with a mark of its byte order or without.
+            // UTF-16, with or without a byte order mark, is not read.
             Ok(bytes) if bytes.contains(&0) => Refused::Unreadable,
             Ok(bytes) => String::from_utf8(bytes).map_or(Refused::Unreadable, Refused::Text),
             Err(error) if error.kind() == ErrorKind::NotFound => Refused::Missing,
@@ -80,8 +80,8 @@ impl Fallback {
         }
     }
 
-    /// Says on the log why it is in use, and what becomes of calls.
-    pub(super) fn tell(&self, reason: &str, running: Running) {
+    /// Logs why the fallback is in use, and what becomes of calls.
+    pub(super) fn log(&self, reason: &str, running: Running) {
         let reason = reason.replace('\n', "; ");
         let calls = match running {
             Running::Refusing => {
@@ -99,8 +99,8 @@ impl Fallback {
 }
 
 impl Refused {
-    /// Whether its text may say so. What is not there says nothing, and what cannot be read may
-    /// say anything.
+    /// Whether the file's text may satisfy `say`: no where there is no file, yes where it cannot
+    /// be read.
     fn may(&self, say: impl Fn(&str) -> bool) -> bool {
         match self {
             Refused::Missing => false,
@@ -110,7 +110,7 @@ impl Refused {
     }
 }
 
-/// Which configuration a fallback is.
+/// Whether the fallback forwards or refuses calls.
 pub(super) fn running(config: &Config) -> Running {
     match config.refusal {
         Some(_) => Running::Refusing,
@@ -118,7 +118,7 @@ pub(super) fn running(config: &Config) -> Running {
     }
 }
 
-/// Both reasons, where the fallback cannot be used either.
+/// The error with both reasons, where the fallback cannot be used either.
 pub(super) fn both(refused: &Error, fallback: &Error) -> Error {
     Error::Configuration(format!(
         "{refused}\nthe fallback cannot be used either: {fallback}"

@@ -1,70 +1,69 @@
-//! Open files: who may have how many, and room for them from the beginning.
+//! The limit on open files: it is raised at the start and divided among connections.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A connection of an agent, and one to its upstream.
+/// Descriptors of a call: a connection of an agent, and one to its upstream.
 const PER_CONNECTION: u64 = 2;
-/// Set apart for all else, where there are many: operators' connections, listeners, logs, the
-/// ledger, exporters, look-ups of names.
+/// Descriptors reserved for everything else, where there are many: admin connections, listeners,
+/// logs, the ledger, exporters, DNS.
 const RESERVED: u64 = 512;
-/// The same where there are few: what a process without traffic needs, and an operator.
+/// The same where there are few: what an idle process and one admin connection need.
 const RESERVED_LEAST: u64 = 32;
 
-/// What there is room for from the beginning at most: a table of a megabyte.
+/// The greatest initial size of the table of open files, which then has a megabyte.
 const MOST: u64 = 128 * 1024;
 
-/// How many connections may be open at once, so that files are left for all else.
+/// How many connections may be open, so that descriptors are left for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
-    /// Connections of agents, as many as were asked for at most.
+pub(super) struct FdLimits {
+    /// Connections of agents, at most as many as are configured.
     pub(super) agents: usize,
-    /// Connections to all upstreams together. HTTP/2 agents may need more of them than there
-    /// are of their own.
+    /// Connections to all upstreams together. Agents with HTTP/2 may need more upstream
+    /// connections than they have themselves.
     pub(super) upstreams: usize,
 }
 
-impl Room {
-    /// Agents have half of what is not set apart at most, upstreams the rest.
-    fn of(files: u64, connections: usize) -> Room {
+impl FdLimits {
+    /// Agents get at most half of what is not reserved, upstreams the rest.
+    fn of(files: u64, connections: usize) -> FdLimits {
         let reserved = (files / 4).clamp(RESERVED_LEAST, RESERVED);
         let free = usize::try_from(files.saturating_sub(reserved)).unwrap_or(usize::MAX);
         let agents = connections.min(free / 2).max(1);
-        Room {
+        FdLimits {
             agents,
             upstreams: free.saturating_sub(agents).max(1),
         }
     }
 }
 
-/// Lets the process open as many files as its hard limit allows, and says where that is not
-/// enough for so many connections of agents. Gives who may have how many.
+/// Raises the limit on open files to the hard limit, and logs where that is not enough for
+/// `connections` connections of agents. Returns how many connections may be open.
 ///
-/// The kernel grows a process's table of files when it is full, each time to twice its size.
-/// Where there are several threads it waits for all processors then, 10 ms and more, in which
-/// the thread that was to open a connection moves no traffic. So the table is made large at
-/// the beginning.
-pub(super) fn make_room(connections: usize) -> Room {
+/// The kernel doubles a process's table of open files when it is full. In a process with
+/// several threads it then waits for all processors, 10 ms or more, in which the thread that
+/// opens a connection moves no traffic. So the table is enlarged at the start.
+pub(super) fn raise(connections: usize) -> FdLimits {
     let theirs = (connections as u64).saturating_mul(PER_CONNECTION);
     let wanted = theirs.saturating_add(RESERVED);
     let allowed = raised(wanted);
-    let room = Room::of(allowed, connections);
-    if room.agents < connections {
-        let agents = room.agents;
+    let limits = FdLimits::of(allowed, connections);
+    if limits.agents < connections {
+        let agents = limits.agents;
         tracing::warn!(
             "at most {allowed} files may be open, enough for {agents} agents at once, not for the \
              {connections} of limits.connections; more agents wait: raise the limit (LimitNOFILE, ulimit -n), or lower the setting"
         );
     }
     grow(wanted.min(allowed).min(MOST));
-    room
+    limits
 }
 
-/// Raises the soft limit as far as it goes, or at least to `wanted`; gives what it is then.
+/// Raises the soft limit to the hard limit, or at least to `wanted`; returns the new limit.
 fn raised(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems allow less than their hard limit says.
+    // Some systems allow less than their hard limit.
     let least = Some(wanted.min(maximum.unwrap_or(u64::MAX)));
     for goal in [maximum, least] {
         let enough = current.unwrap_or(u64::MAX) >= goal.unwrap_or(u64::MAX);
@@ -79,10 +78,10 @@ fn raised(wanted: u64) -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// Makes the table as large as it is when this many files are open.
+/// Enlarges the table to the size it has when this many files are open.
 fn grow(files: u64) {
     let last = i32::try_from(files).unwrap_or(i32::MAX) - 1;
-    // Where it fails, the table grows when it has to.
+    // If this fails, the table grows later, when it is full.
     let file = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let _ = file.and_then(|file| fcntl_dupfd_cloexec(file, last));
 }
@@ -100,28 +99,28 @@ mod tests {
 
     #[test]
     fn files_are_left_for_operators_however_many_connections_there_are() {
-        let room = |files, connections| {
-            let room = Room::of(files, connections);
-            (room.agents, room.upstreams)
+        let limits = |files, connections| {
+            let limits = FdLimits::of(files, connections);
+            (limits.agents, limits.upstreams)
         };
-        assert_eq!(room(20_000, 10_000), (9_744, 9_744));
-        assert_eq!(room(1 << 20, 10_000), (10_000, (1 << 20) - 512 - 10_000));
-        assert_eq!(room(1024, 100), (100, 1024 - 256 - 100));
-        assert_eq!(room(64, 10_000), (16, 16));
-        assert_eq!(room(20, 10_000), (1, 1), "it still moves");
-        assert_eq!(room(u64::MAX, 10_000).0, 10_000);
+        assert_eq!(limits(20_000, 10_000), (9_744, 9_744));
+        assert_eq!(limits(1 << 20, 10_000), (10_000, (1 << 20) - 512 - 10_000));
+        assert_eq!(limits(1024, 100), (100, 1024 - 256 - 100));
+        assert_eq!(limits(64, 10_000), (16, 16));
+        assert_eq!(limits(20, 10_000), (1, 1), "it still moves");
+        assert_eq!(limits(u64::MAX, 10_000).0, 10_000);
     }
 
     #[test]
     fn the_limit_is_as_high_as_it_goes_and_the_table_has_room_for_all_connections() {
         let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let files = maximum.min(4_096);
-        make_room(((files - RESERVED) / PER_CONNECTION) as usize);
+        raise(((files - RESERVED) / PER_CONNECTION) as usize);
         let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(current, maximum);
         assert!(table() >= files - 1, "{} of {files}", table());
         assert_eq!(raised(100), maximum, "what is allowed is not taken away");
-        make_room(usize::MAX);
+        raise(usize::MAX);
         assert!(table() <= 2 * MOST, "{}", table());
     }
 }

@@ -1,5 +1,5 @@
-//! `tokengauge inject` and `tokengauge injector`: sidecars into files, and into pods as
-//! they are made.
+//! `tokengauge inject` and `tokengauge injector`: adds sidecars to manifests, and to pods when
+//! they are created.
 
 use crate::Error;
 use crate::address;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokengauge_net::tls::Acceptor;
 use tokio::net::TcpListener;
 
-/// How to say that something is to stay without.
+/// How to opt out of injection.
 const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
     --lenient that all such objects are";
 

@@ -1,4 +1,4 @@
-//! The ledger of a running proxy: its thread, its metrics, and who reads it.
+//! The ledger of a running proxy: its writer thread, its metrics, and its reader.
 
 use crate::Error;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use crate::meter::Meter;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// Starts what the configuration asks for.
+/// Starts the ledger that is configured.
 pub(super) fn start(
     config: &Config,
     prometheus: &Prometheus,
@@ -38,14 +38,14 @@ pub(super) fn start(
     started.map(Some).map_err(failed)
 }
 
-/// Lets the ledger look at the calls under way.
+/// Gives the ledger access to the calls in progress.
 pub(super) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
         tracing::error!(%error, "no thread: the ledger knows no capacity");
     }
 }
 
-/// Who reads it for the API.
+/// The reader for the API.
 pub(super) fn reader(config: &Config) -> Option<Arc<Reader>> {
     let wanted = config.ledger.as_ref()?;
     Some(Reader::new(&wanted.path, Instant::now))

@@ -10,14 +10,14 @@ const LEVEL: &str = "TOKENGAUGE_LOG";
 
 /// Starts logging to standard error, from `default` on unless the variable names another.
 pub(super) fn start(default: LevelFilter) {
-    set_hook(Box::new(tell_panic));
+    set_hook(Box::new(log_panic));
     let named = std::env::var(LEVEL).ok();
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives(level(named.as_deref(), default))))
         .with_writer(std::io::stderr)
-        // It would tell of them on standard error, and panic where that is closed.
+        // These would be written to standard error, with a panic where that is closed.
         .log_internal_errors(false);
-    // A second start in one process (tests) keeps the first.
+    // Starting again in the same process, as tests do, has no effect.
     let _ = if std::io::stderr().is_terminal() {
         log.compact().try_init()
     } else {
@@ -25,8 +25,8 @@ pub(super) fn start(default: LevelFilter) {
     };
 }
 
-/// A panic is reported by its place alone: its message may quote what was being read.
-fn tell_panic(panic: &PanicHookInfo<'_>) {
+/// Logs a panic by its location only: its message may quote prompts or answers.
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string);
     let place = place.unwrap_or_default();
     let thread = std::thread::current();
@@ -43,8 +43,8 @@ fn level(named: Option<&str>, default: LevelFilter) -> LevelFilter {
     level.unwrap_or(default)
 }
 
-/// The level is ours alone: what others write while they move bytes could quote them, so
-/// of theirs only warnings and errors are let through.
+/// The level applies to our crates. Other crates' messages may quote traffic, so only their
+/// warnings and errors are logged.
 fn directives(level: LevelFilter) -> String {
     let others = level.min(LevelFilter::WARN);
     format!("{others},tokengauge={level}")

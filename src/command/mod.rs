@@ -1,4 +1,4 @@
-//! One file per command: wires the rooms together for it.
+//! One file per command, which puts the crates together for it.
 
 mod api_client;
 mod check;
@@ -42,17 +42,17 @@ use crate::output;
 use std::path::Path;
 use tracing_subscriber::filter::LevelFilter;
 
-/// The file that is looked for when none is named.
+/// The configuration file where no option names one.
 const DEFAULT_FILE: &str = "proxy-config.toml";
-/// A copy of the example, for a binary without its folder.
+/// The configuration where there is no such file: a copy of the example.
 const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 
-/// Does what the command line says.
+/// Runs a command.
 pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {
         Command::Run(args) => serving(LevelFilter::INFO, run::run(args)),
-        // Its calls would roll away what it says of itself.
+        // A line per call would scroll the demo's own output away.
         #[cfg(feature = "sim")]
         Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
         #[cfg(feature = "sim")]
@@ -77,8 +77,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     }
 }
 
-/// Runs a command that serves until it is asked to end, logging from `level` on unless the
-/// environment names another.
+/// Runs a command that serves until it is stopped, with the log level `level` unless the
+/// environment sets another.
 fn serving(
     level: LevelFilter,
     command: impl Future<Output = Result<(), Error>>,
@@ -87,13 +87,13 @@ fn serving(
     threads::serve(command)
 }
 
-/// Loads the configuration and says where it came from.
+/// Loads the configuration; returns also where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
     Ok((Config::parse(&text, &origin)?, origin))
 }
 
-/// The token that the environment gives, in place of the configuration's.
+/// Replaces the token of the configuration by that of the environment, if there is one.
 fn take_admin_token(config: &mut Config) -> Result<(), Error> {
     let Some(token) = std::env::var(ADMIN_TOKEN)
         .ok()

@@ -1,51 +1,53 @@
-//! Tells receivers of alerts while the proxy runs.
+//! Sends alerts to receivers while the proxy runs.
 
 use crate::Error;
 use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
-use crate::slo::{DeliveryState, Destination, Notice, Outbox, Receiver, Slos, Watch, messages};
+use crate::slo::{
+    DeliveryState, Destination, FiringAlerts, Notice, Outbox, Receiver, Slos, messages,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::task::JoinHandle;
 
-/// How often alerts are looked at.
+/// How often alerts are evaluated.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One receiver with what it was sent.
+/// A receiver, and the state of its alerts.
 struct Channel {
     receiver: Receiver,
     url: String,
     routing_key: String,
-    watch: Watch,
+    watch: FiringAlerts,
     outbox: Outbox,
     delivery_state: Option<Arc<DeliveryState>>,
     budgets: Arc<Budgets>,
     failures: Counter,
 }
 
-/// Receivers, each by itself: one that is slow holds up no other.
+/// The receivers, each with a task of its own, so that a slow one does not delay others.
 pub(super) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
-    /// What they were sent is kept here, where there is a place for it.
+    /// The file with what was sent, where there is a state directory.
     delivery_state: Option<Arc<DeliveryState>>,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
 
-/// Receivers to come, with everything read that could not be.
-pub(super) struct Next {
+/// The receivers of a new configuration, with all files read.
+pub(super) struct PreparedReceivers {
     wanted: Vec<Receiver>,
     channels: Vec<Channel>,
 }
 
 impl Receivers {
-    /// Nobody yet.
+    /// Without receivers.
     pub(super) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
@@ -61,17 +63,17 @@ impl Receivers {
         }
     }
 
-    /// Reads what `wanted` needs that is not known yet.
-    pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<Next, Error> {
-        let new = wanted.iter().filter(|wanted| !self.tells(wanted));
-        Ok(Next {
+    /// Prepares the receivers of `wanted` that are new, and reads their files.
+    pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, Error> {
+        let new = wanted.iter().filter(|wanted| !self.is_running(wanted));
+        Ok(PreparedReceivers {
             channels: new.map(|new| self.channel(new)).collect::<Result<_, _>>()?,
             wanted: wanted.to_vec(),
         })
     }
 
-    /// Notifies these receivers alone from now on. Needs a runtime.
-    pub(super) fn change(&mut self, next: Next) {
+    /// Replaces the receivers. Needs a runtime.
+    pub(super) fn change(&mut self, next: PreparedReceivers) {
         self.running.retain(|(receiver, task)| {
             let stays = next.wanted.contains(receiver);
             if !stays {
@@ -86,7 +88,7 @@ impl Receivers {
         }
     }
 
-    fn tells(&self, receiver: &Receiver) -> bool {
+    fn is_running(&self, receiver: &Receiver) -> bool {
         self.running.iter().any(|(known, _)| known == receiver)
     }
 
@@ -102,7 +104,7 @@ impl Receivers {
                 Some(file) => secret(&receiver.name, file)?,
                 None => String::new(),
             },
-            watch: Watch::default(),
+            watch: FiringAlerts::default(),
             outbox: outbox.unwrap_or_default(),
             delivery_state: self.delivery_state.clone(),
             budgets: Arc::clone(&self.budgets),
@@ -134,11 +136,11 @@ impl Channel {
                     .notices(whole_seconds_since_1970(SystemTime::now())),
             );
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
-            self.tell(&firing).await;
+            self.send_alerts(&firing).await;
         }
     }
 
-    async fn tell(&mut self, firing: &[Notice]) {
+    async fn send_alerts(&mut self, firing: &[Notice]) {
         let due = self.outbox.due(now(), firing, self.receiver.repeat);
         if due.is_empty() {
             return;
@@ -163,7 +165,7 @@ impl Channel {
         }
     }
 
-    /// Its URL may be a secret, so it is not shown.
+    /// Logs and counts a failure. The URL may be a secret, so it is not logged.
     fn failed(&mut self, reason: &str, retry_after: Option<Duration>) {
         let receiver = &self.receiver.name;
         tracing::warn!(

@@ -1,4 +1,4 @@
-//! The threads behind the objectives: one looks once a second, one keeps the counts.
+//! The threads of the objectives: one evaluates them once a second, one saves their counts.
 
 use crate::Error;
 use crate::background::{self, Work};
@@ -13,16 +13,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Half of what a kill may cost, so that a slow disk has the other half.
+/// How often the counts are saved: half of what may be lost by a kill, since a slow disk may
+/// take the other half.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// What runs for the objectives. Ends, and keeps the counts, when asked to.
+/// The threads of the objectives. They save the counts at the end.
 pub(super) struct Objectives {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The objectives of `config`, going on from what was kept, and where they are kept.
+/// The objectives of `config` with the counts that were saved, and the store that saves them.
 pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
@@ -41,7 +42,7 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
-    // What changed must not be sent again after a kill.
+    // Saved at once, so that after a kill no change is audited again.
     slos.keep_again();
     Ok((slos, Some(store)))
 }
@@ -55,8 +56,8 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
     }
 }
 
-/// Writes down what of the objectives `config` will change. A disk that refuses is logged;
-/// the change goes on.
+/// Writes to the audit log what `config` changes in the objectives. A write error is logged
+/// and does not prevent the change.
 pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
@@ -71,7 +72,7 @@ pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     }
 }
 
-/// The account and the machine, as the system names them.
+/// The names of user and host.
 fn who() -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -96,7 +97,7 @@ fn uid() -> Option<u32> {
 }
 
 impl Objectives {
-    /// Starts what `slos` needs.
+    /// Starts the threads.
     pub(super) fn start(
         slos: &Arc<Slos>,
         store: Option<&Arc<Mutex<Store>>>,
@@ -139,7 +140,7 @@ impl Objectives {
         }
     }
 
-    /// Keeps the counts and ends. Blocks.
+    /// Saves the counts and ends the threads. Blocks.
     pub(super) fn stop(self) {
         drop(self.stop);
         for thread in self.threads {
@@ -150,7 +151,7 @@ impl Objectives {
     }
 }
 
-/// Acts every so often until asked to stop. A panic costs that one time.
+/// Calls `act` at intervals until it is stopped. A panic costs one call.
 fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);

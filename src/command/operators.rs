@@ -1,5 +1,5 @@
-//! What runs on a thread of its own, which no traffic waits for: the admin address, and the
-//! readers of upstreams' own metrics.
+//! What runs on a thread of its own, apart from traffic: the admin address, and the scrapers
+//! of upstreams' own metrics.
 
 use crate::Error;
 use crate::address;
@@ -17,7 +17,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The operators' addresses, bound, and the runtime that serves them.
+/// The bound admin and metrics addresses, and the runtime that serves them.
 pub(super) struct Operators {
     runtime: AdminRuntime,
     admin: Option<TcpListener>,
@@ -25,7 +25,7 @@ pub(super) struct Operators {
     access: Access,
 }
 
-/// The readers of upstreams' own metrics.
+/// The scrapers of upstreams' own metrics.
 pub(super) struct Watchers {
     handle: Handle,
     prometheus: Arc<Prometheus>,
@@ -33,15 +33,15 @@ pub(super) struct Watchers {
     running: Vec<(Scrape, JoinHandle<()>)>,
 }
 
-/// Readers to come, with every file read that could not be.
-pub(super) struct Next {
+/// The scrapers of a new configuration, with all files read.
+pub(super) struct PreparedWatchers {
     wanted: Vec<Scrape>,
     new: Vec<(Scrape, Watcher)>,
 }
 
 impl Watchers {
-    /// Makes readers of what is new in `wanted`.
-    pub(super) fn prepare(&self, wanted: &[Scrape]) -> Result<Next, Error> {
+    /// Prepares the scrapers of `wanted` that are new.
+    pub(super) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, Error> {
         let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
         let new = wanted.iter().filter(|wanted| !known(wanted));
         let new = new.map(|scrape| {
@@ -51,14 +51,14 @@ impl Watchers {
             })?;
             Ok((scrape.clone(), watcher))
         });
-        Ok(Next {
+        Ok(PreparedWatchers {
             new: new.collect::<Result<_, Error>>()?,
             wanted: wanted.to_vec(),
         })
     }
 
-    /// Reads these, and nothing else, from now on.
-    pub(super) fn change(&mut self, next: Next) {
+    /// Replaces the scrapers.
+    pub(super) fn change(&mut self, next: PreparedWatchers) {
         let registry = self.prometheus.registry();
         self.running.retain(|(scrape, task)| {
             let stays = next.wanted.contains(scrape);
@@ -79,7 +79,7 @@ impl Watchers {
 }
 
 impl Operators {
-    /// Binds the addresses and reads every file, so that what cannot work fails now.
+    /// Binds the addresses and reads every file, so that errors show at the start.
     pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
         let runtime = AdminRuntime::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
@@ -93,7 +93,7 @@ impl Operators {
         })
     }
 
-    /// For readers on the same thread; none yet.
+    /// A set of scrapers on the same thread, without any.
     pub(super) fn watchers(&self, prometheus: &Arc<Prometheus>, meter: &Arc<Meter>) -> Watchers {
         Watchers {
             handle: self.runtime.handle().clone(),
@@ -103,17 +103,17 @@ impl Operators {
         }
     }
 
-    /// Where operators connect.
+    /// The bound admin address.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.admin.as_ref()?.local_addr().ok()
     }
 
-    /// Where `/metrics` and health alone are.
+    /// The bound metrics address.
     pub(super) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref()?.local_addr().ok()
     }
 
-    /// Answers operators; it goes on while streams end, until what is given is dropped.
+    /// Serves the addresses until the runtime that it returns is dropped, also while streams drain.
     pub(super) fn start(self, admin: Admin) -> AdminRuntime {
         let handle = self.runtime.handle();
         if self.admin.is_some() || self.metrics.is_some() {
@@ -123,7 +123,7 @@ impl Operators {
     }
 }
 
-/// Brings the series of listeners up to date.
+/// Updates the series of event listeners.
 pub(super) fn refresh(registry: &Registry, event_bus: &EventBus) {
     let listening = event_bus.listening();
     let gauge = registry.series(&names::EVENT_LISTENERS, &());
@@ -146,7 +146,7 @@ async fn serve(
     admin::serve(listeners, admin, access, std::future::pending()).await;
 }
 
-/// Needs the runtime that will serve it.
+/// Converts a listener for tokio. Must be called in the runtime that serves it.
 fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
     let listener = tokio::net::TcpListener::from_std(listener);
     let failed = |error: &std::io::Error| {
@@ -155,7 +155,7 @@ fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
     listener.inspect_err(failed).ok()
 }
 
-/// Listens at `address`, which `option` of the command line replaces.
+/// Binds `address`; errors name `option`, the command-line option that replaces it.
 fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, Error> {
     let Some(address) = address else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! `tokengauge pause`: a `preStop` hook for images without a shell, where the cluster has
-//! no `sleep` of its own.
+//! `tokengauge pause`: a `preStop` hook for images without a shell, on clusters without the
+//! `sleep` action.
 
 use crate::cli::PauseArgs;
 

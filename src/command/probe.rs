@@ -1,4 +1,4 @@
-//! `tokengauge probe`: whether addresses answer, asked until they do.
+//! `tokengauge probe`: sends requests to addresses until they answer.
 
 use crate::Error;
 use crate::cli::ProbeArgs;
@@ -11,9 +11,9 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// How long one try may take.
+/// How long one attempt may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two tries.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
@@ -38,7 +38,7 @@ fn failed(url: &Uri, why: &io::Error) -> Error {
     Error::Failed(format!("{url}: {why}; no better answer in time (--within)"))
 }
 
-/// Asks again until the answer is good or the time is over.
+/// Repeats the request until it succeeds or the deadline has passed.
 async fn until(url: &Uri, deadline: Instant, tls: &ClientTls) -> io::Result<String> {
     loop {
         match once(url, tls).await {

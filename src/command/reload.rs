@@ -1,4 +1,4 @@
-//! Changing the configuration of a running proxy: on SIGHUP, and when its file changes.
+//! Reloads the configuration of a running proxy: on SIGHUP, and when its file changes.
 
 use super::fallback::{Fallback, running};
 use super::reload_status::Reloads;
@@ -6,31 +6,31 @@ use super::running_proxy::RunningProxy;
 use crate::Error;
 use crate::admin::Running;
 use crate::config::Config;
-use crate::config::reload::Watched;
+use crate::config::reload::WatchedFile;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-/// How often the file is looked at; a change has to be there twice.
+/// How often the file is checked; a change must be seen twice.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often what was refused is tried again: a certificate or an address may have come.
+/// How often a refused configuration is tried again: a certificate or an address may be there by then.
 const RETRY_EVERY: Duration = Duration::from_secs(30);
 
-/// How often the log says again that the fallback is in use.
+/// How often the log repeats that the fallback is in use.
 const REMIND_EVERY: Duration = Duration::from_secs(600);
 
-/// Where a configuration comes from, again and again.
+/// How a configuration is read each time.
 pub(super) struct Source {
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
-    file: Option<Watched>,
+    file: Option<WatchedFile>,
     hangup: Signal,
-    /// What is in use until the configuration can be, and why it was refused.
+    /// The fallback that is in use, and why the configuration was refused.
     fallback: Option<(Fallback, String)>,
 }
 
 impl Source {
-    /// Reads by `read`, when `file` changes and on SIGHUP from now on. Needs a runtime.
+    /// A source that calls `read` when `file` changes and on SIGHUP. Needs a runtime.
     pub(super) fn new(
         file: Option<&Path>,
         read: impl Fn() -> Result<Config, Error> + Send + Sync + 'static,
@@ -39,13 +39,13 @@ impl Source {
             .map_err(|error| Error::Failed(format!("cannot listen for SIGHUP: {error}")))?;
         Ok(Source {
             read: Box::new(read),
-            file: file.map(Watched::new),
+            file: file.map(WatchedFile::new),
             hangup,
             fallback: None,
         })
     }
 
-    /// `fallback` is in use: what is read was refused for this reason.
+    /// Sets the fallback that is in use, and why the configuration was refused.
     pub(super) fn instead_of(mut self, fallback: Option<(Fallback, String)>) -> Source {
         self.fallback = fallback;
         self
@@ -57,9 +57,9 @@ pub(super) struct Reload {
     live: RunningProxy,
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
     status: Reloads,
-    /// Why the last one was refused, and when that was.
+    /// Why the last configuration was refused, and when.
     refused: Option<(String, Instant)>,
-    /// What is in use until one can be, and when the log said so.
+    /// The fallback that is in use, and when the log last said so.
     fallback: Option<(Fallback, Instant)>,
 }
 
@@ -72,7 +72,7 @@ enum ReloadTrigger {
     Again,
 }
 
-/// Changes `live` whenever `source` says so, for ever.
+/// Reloads the configuration of `live` at each change of `source`, without end.
 pub(super) async fn run(live: RunningProxy, source: Source, status: Reloads) {
     let Source {
         read,
@@ -99,7 +99,7 @@ pub(super) async fn run(live: RunningProxy, source: Source, status: Reloads) {
             signal = hangup.recv() => signal.is_some(),
             _ = ticks.tick() => false,
         };
-        // Reading, parsing and binding block, so they are done where no traffic waits for them.
+        // Reading, parsing and binding block, so they run on a blocking thread.
         let step = tokio::task::spawn_blocking(move || {
             reload.step(signalled, file.as_mut());
             (reload, file)
@@ -115,14 +115,14 @@ pub(super) async fn run(live: RunningProxy, source: Source, status: Reloads) {
 }
 
 impl Reload {
-    fn step(&mut self, signalled: bool, mut file: Option<&mut Watched>) {
+    fn step(&mut self, signalled: bool, mut file: Option<&mut WatchedFile>) {
         if signalled {
             if let Some(file) = &mut file {
                 file.taken();
             }
             return self.reload(ReloadTrigger::Signal);
         }
-        if file.is_some_and(Watched::changed) {
+        if file.is_some_and(WatchedFile::changed) {
             return self.reload(ReloadTrigger::Changed);
         }
         let due = |(_, at): &(String, Instant)| at.elapsed() >= RETRY_EVERY;
@@ -173,7 +173,8 @@ impl Reload {
         );
     }
 
-    /// There is none before: what was refused decides whether calls are, too.
+    /// Goes on with the fallback, where no configuration has ever been in use: what was refused
+    /// decides whether calls are refused, too.
     fn fall_back(
         &mut self,
         because: ReloadTrigger,
@@ -184,7 +185,7 @@ impl Reload {
         let now = Instant::now();
         let known = self.refused.take().map(|(known, _)| known);
         let reason = match (because, known) {
-            // What was refused is the same as before.
+            // The same configuration was refused for the same reason.
             (ReloadTrigger::Again, Some(known)) => known,
             _ => {
                 self.status.refused.increment(1);
@@ -192,7 +193,7 @@ impl Reload {
             }
         };
         let mut config = fallback.config();
-        // Fixed while the process runs.
+        // The admin address cannot change while the process runs.
         config.admin = self.live.config.load().admin.clone();
         let mut remind = because != ReloadTrigger::Again || now - reminded >= REMIND_EVERY;
         if config.refusal != self.live.config.load().refusal {
@@ -204,7 +205,7 @@ impl Reload {
         let state = running(&self.live.config.load());
         self.status.is(state);
         if remind {
-            fallback.tell(&reason, state);
+            fallback.log(&reason, state);
         }
         self.refused = Some((reason, now));
         self.fallback = Some((fallback, if remind { now } else { reminded }));

@@ -1,4 +1,4 @@
-//! Which configuration is in use, for those who ask.
+//! Reports which configuration is in use, by metrics and health checks.
 
 use crate::admin::{Readiness, Running};
 use crate::config::Config;
@@ -8,7 +8,7 @@ use crate::export::{labels, names};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What gauges, counters and health checks say of reloads.
+/// The metrics of reloads, and the readiness.
 pub(super) struct Reloads {
     prometheus: Arc<Prometheus>,
     readiness: Arc<Readiness>,
@@ -20,7 +20,7 @@ pub(super) struct Reloads {
 }
 
 impl Reloads {
-    /// `config` was used at the start.
+    /// Reports that `config` is in use from the start.
     pub(super) fn new(
         prometheus: &Arc<Prometheus>,
         readiness: &Arc<Readiness>,
@@ -42,7 +42,7 @@ impl Reloads {
         status
     }
 
-    /// A configuration is in use from now on.
+    /// Reports that another configuration is in use.
     pub(super) fn runs(&mut self, digest: &str) {
         let registry = self.prometheus.registry();
         let labels = labels::Digest { digest };
@@ -59,7 +59,7 @@ impl Reloads {
         self.is(Running::Configured);
     }
 
-    /// Which configuration is in use, for those who ask.
+    /// Sets whether the newest configuration, an older one or the fallback is in use.
     pub(super) fn is(&self, running: Running) {
         let successful = running == Running::Configured;
         self.successful.set(f64::from(u8::from(successful)));

@@ -1,4 +1,4 @@
-//! `tokengauge replay`: recorded responses through the meter, offline.
+//! `tokengauge replay`: measures recorded responses, offline.
 
 mod recording;
 
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long one recording may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Prints one call record per recording, a line each.
+/// Prints the call records of each recording, a line each.
 pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
     let recordings = recording::find(args)?;
     let pace = Pace {
         frame_bytes: args.frame_bytes,
         gap: args.gap,
     };
-    let last = Arc::new(Last::default());
+    let last = Arc::new(RecordCollector::default());
     let meter = Meter::new(
         Measure {
             warm_up_calls: 0,
@@ -44,10 +44,10 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
     output.flush().map_err(output::failed)
 }
 
-/// The records of one recording: one, or one per turn of a realtime session.
+/// The records of a recording: one, or one per turn of a Realtime session.
 fn measured(
     meter: &Meter,
-    last: &Last,
+    last: &RecordCollector,
     recording: &Recording,
     pace: Pace,
 ) -> Result<Vec<CallRecord>, Error> {
@@ -86,17 +86,17 @@ fn measured(
     Ok(last.take())
 }
 
-/// Keeps the records of the recording under way.
+/// Collects the records of a recording.
 #[derive(Default)]
-struct Last(Mutex<Vec<CallRecord>>);
+struct RecordCollector(Mutex<Vec<CallRecord>>);
 
-impl Last {
+impl RecordCollector {
     fn take(&self) -> Vec<CallRecord> {
         std::mem::take(&mut self.0.lock())
     }
 }
 
-impl Subscriber for Last {
+impl Subscriber for RecordCollector {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         self.0.lock().push(finished_call.record.clone());
     }

@@ -1,5 +1,4 @@
-//! `tokengauge rules`: what Prometheus needs to know to keep the configuration's
-//! promises in sight.
+//! `tokengauge rules`: Prometheus rules for the configuration's objectives and for the proxy.
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};

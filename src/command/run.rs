@@ -19,12 +19,12 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
     proxy.serve().await
 }
 
-/// A fallback in use, and why.
-type InUse = Option<(Fallback, String)>;
+/// The fallback in use, if any, and why the configuration was refused.
+type FallbackInUse = Option<(Fallback, String)>;
 
-/// The proxy by its configuration; by its fallback, where it has one and the configuration
-/// cannot be used.
-async fn bind(args: &RunArgs) -> Result<(Proxy, InUse), Error> {
+/// Binds the proxy with its configuration, or with its fallback where it has one and the
+/// configuration cannot be used.
+async fn bind(args: &RunArgs) -> Result<(Proxy, FallbackInUse), Error> {
     let call_log = args.call_log.as_deref();
     let refused = match config(args) {
         Ok(config) => match Proxy::bind(config, call_log).await {
@@ -42,11 +42,11 @@ async fn bind(args: &RunArgs) -> Result<(Proxy, InUse), Error> {
     let running = fallback::running(&config);
     let reason = refused.to_string();
     let proxy = Proxy::bind(config, call_log).await?;
-    fallback.tell(&reason, running);
+    fallback.log(&reason, running);
     Ok((proxy, Some((fallback, reason))))
 }
 
-/// What to run by where the configuration cannot be used, if that is named.
+/// The fallback of the command line, if there is one.
 fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
     let text = args.fallback_config.as_deref()?;
     let file = file(args).filter(|_| !text.trim().is_empty())?;
@@ -55,7 +55,7 @@ fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
     Some(config.map(|config| Fallback::new(config, args.on_refused_config, file)))
 }
 
-/// The file with the configuration, whether it is there or not.
+/// The path of the configuration file, whether it exists or not.
 fn file(args: &RunArgs) -> Option<PathBuf> {
     match (&args.upstream, &args.config.config) {
         (Some(_), _) => None,
@@ -64,7 +64,7 @@ fn file(args: &RunArgs) -> Option<PathBuf> {
     }
 }
 
-/// The same configuration, as its file is by then.
+/// The source that reads the configuration again.
 fn source(args: RunArgs) -> Result<Source, Error> {
     Source::new(file(&args).as_deref(), move || config(&args))
 }

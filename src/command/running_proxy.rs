@@ -1,4 +1,4 @@
-//! Everything of a running proxy that another configuration changes.
+//! The parts of a running proxy that a reload changes.
 
 use super::notify::Receivers;
 use super::objectives;
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A running proxy, and the configuration it runs by.
+/// A running proxy, and the configuration in use.
 pub(super) struct RunningProxy {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) forwarder: Arc<Forwarder>,
@@ -37,8 +37,8 @@ pub(super) struct RunningProxy {
 }
 
 impl RunningProxy {
-    /// Runs by `next` from now on, or goes on as before where that is impossible. What
-    /// is under way ends as it began. Needs a runtime; reads files.
+    /// Applies the configuration `next`, or none of it where that fails. Calls in progress end
+    /// under the old one. Needs a runtime; reads files.
     pub(super) fn change(&mut self, mut next: Config) -> Result<(), Error> {
         let now = self.config.load_full();
         let fixed = needs_restart(&now, &next);
@@ -49,8 +49,8 @@ impl RunningProxy {
                 fixed.join("`, `")
             )));
         }
-        let room = super::fd_limit::make_room(next.limits.connections);
-        next.limits.connections = room.agents;
+        let fd_limits = super::fd_limit::raise(next.limits.connections);
+        next.limits.connections = fd_limits.agents;
         let next = Arc::new(next);
         let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
         let routing = self.forwarder.prepare(next.forwarding());
@@ -59,8 +59,8 @@ impl RunningProxy {
         let watchers = self.watchers.prepare(&next.scrapes)?;
         let listeners = self.listening.prepare(&next.listeners, &next.limits);
         let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
-        // Nothing fails from here on: all of it or nothing.
-        self.forwarder.limit_descriptors(room.upstreams);
+        // Nothing fails from here on, so that all of it is applied or nothing.
+        self.forwarder.limit_descriptors(fd_limits.upstreams);
         self.measure_by(&now, &next);
         self.receivers.change(receivers);
         self.watchers.change(watchers);
@@ -76,7 +76,7 @@ impl RunningProxy {
         Ok(())
     }
 
-    /// What counts, before the first request of the new routes comes.
+    /// Applies the settings of measuring, before the new routes get their first request.
     fn measure_by(&self, now: &Config, next: &Config) {
         self.prometheus.add_routes(&next.routes, &next.measure);
         if let Some(store) = &self.store {
@@ -87,7 +87,7 @@ impl RunningProxy {
         let accounting = self.meter.accounting();
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
         self.meter.change(next.measure.clone(), accounting);
-        // A scrape before would have brought them back.
+        // After the meter has the new accounting, since a scrape before would add the series again.
         cost::forget(
             self.prometheus.registry(),
             &now.labelled(),
@@ -97,7 +97,7 @@ impl RunningProxy {
         self.recent.resize(next.measure.recent_calls);
     }
 
-    /// Takes away the series of routes and upstreams that are in neither configuration.
+    /// Removes the series of routes and upstreams that are in neither configuration.
     fn forget(&self, now: &Config, next: &Config) {
         let routes = || now.routes.iter().chain(&next.routes);
         let known = |route: Option<&str>, upstream: &str| {

@@ -1,4 +1,4 @@
-//! Figures that are looked up when somebody scrapes.
+//! Metrics that are updated before every scrape.
 
 use super::operators;
 use crate::admin::EventBus;
@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::runtime::Handle;
 
-/// What the metrics are read from that are brought up to date before every scrape.
+/// The sources of the metrics that are updated before every scrape.
 pub(super) struct Sources<'a> {
     pub(super) forwarder: &'a Arc<Forwarder>,
     pub(super) slos: &'a Arc<Slos>,
@@ -24,7 +24,7 @@ pub(super) struct Sources<'a> {
     pub(super) meter: &'a Arc<Meter>,
 }
 
-/// Brings metrics up to date before every scrape.
+/// Installs the hooks that update metrics before every scrape.
 pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
     let &Sources {
         forwarder,
@@ -33,7 +33,7 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         budgets,
         meter,
     } = sources;
-    // The forwarder holds the exporter, by way of the meter: not the other way round.
+    // Weak, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {
         let panics = registry.series(&names::OBSERVER_PANICS, &());

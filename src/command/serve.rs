@@ -1,5 +1,5 @@
-//! The proxy as a running thing: every room wired together, from bound sockets to the
-//! last drained stream. `run` and `demo` share it.
+//! The running proxy: puts all crates together, from bound sockets to the last drained
+//! stream. `run` and `demo` share it.
 
 use super::ledger;
 use super::notify::Receivers;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long finished calls may take to reach the call log at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
-/// A proxy whose sockets are bound.
+/// A proxy with bound sockets that does not serve yet.
 pub(super) struct Proxy {
     config: Arc<Config>,
     bound: Vec<Bound>,
@@ -49,16 +49,15 @@ pub(super) struct Proxy {
     spending: Spending,
     otlp: Otlp,
     shutdown: Shutdown,
-    /// Where other configurations come from.
+    /// The source of reloads.
     source: Option<Source>,
 }
 
 impl Proxy {
-    /// Binds every socket and opens every file, so that what cannot work fails now.
-    /// Needs a runtime.
+    /// Binds every socket and opens every file, so that errors show at the start. Needs a runtime.
     pub(super) async fn bind(mut config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
-        let room = super::fd_limit::make_room(config.limits.connections);
-        config.limits.connections = room.agents;
+        let fd_limits = super::fd_limit::raise(config.limits.connections);
+        config.limits.connections = fd_limits.agents;
         crate::config::warn_of_memory_limit(config.measure.memory_bytes);
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
@@ -80,8 +79,8 @@ impl Proxy {
         subscribers.push(spending.accounting.budgets.clone());
         let receivers = receivers(&config, &prometheus, &slos, &spending)?;
         super::check::files(&config)?;
-        // From here on only addresses fail: with another configuration all of the above is
-        // begun again, and OTLP is not to be sent twice.
+        // From here on only binding addresses can fail. Where something above fails, all of it is
+        // repeated with the fallback, and OTLP must not be started twice.
         let otlp = start_otlp(&config, &prometheus);
         subscribers.extend(otlp.subscribers());
         let accounting = spending.accounting.clone();
@@ -93,7 +92,7 @@ impl Proxy {
         let forwarder = Forwarder::new(config.forwarding(), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
-        forwarder.limit_descriptors(room.upstreams);
+        forwarder.limit_descriptors(fd_limits.upstreams);
         let sources = scrape_hooks::Sources {
             forwarder: &forwarder,
             slos: &slos,
@@ -140,29 +139,29 @@ impl Proxy {
         })
     }
 
-    /// Takes other configurations from `source` while it serves.
+    /// Sets the source of reloads.
     pub(super) fn reloads(mut self, source: Source) -> Proxy {
         self.source = Some(source);
         self
     }
 
-    /// Which configuration it runs by.
+    /// The configuration in use.
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Ends the proxy.
+    /// The handle that shuts the proxy down.
     pub(super) fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
-    /// Where agents connect: the first address.
+    /// The first address on which agents connect.
     #[cfg(feature = "sim")]
     pub(super) fn address(&self) -> SocketAddr {
         self.bound[0].address()
     }
 
-    /// Serves until the end has begun and streams have ended or been cut off.
+    /// Serves until the shutdown, and until streams have ended or were cut off.
     pub(super) async fn serve(self) -> Result<(), Error> {
         self.announce();
         let readiness = Arc::clone(&self.admin.readiness);
@@ -219,7 +218,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Plain lines on standard error, so that a script can read what port 0 became.
+    /// Prints the bound addresses on standard error, so that scripts can read the ports.
     fn announce(&self) {
         for bound in &self.bound {
             output::note(&format!("listening on {}", bound.address()));
@@ -249,7 +248,7 @@ fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {
     bound.map_err(|error| Error::Address(error.to_string()))
 }
 
-/// Who receives alerts.
+/// The receivers of alerts.
 fn receivers(
     config: &Config,
     prometheus: &Arc<Prometheus>,
@@ -271,7 +270,7 @@ fn receivers(
     Ok(receivers)
 }
 
-/// Starts what the standard variables of OpenTelemetry ask for.
+/// Starts the OTLP exporters that OpenTelemetry's standard variables configure.
 fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
     let failures = Arc::clone(prometheus);
     let around = ExporterContext {

@@ -1,4 +1,4 @@
-//! `tokengauge slo`: how the promises stand, and what others would be.
+//! `tokengauge slo`: the status of objectives, and proposals for others.
 
 mod openslo;
 mod statement;

@@ -1,4 +1,4 @@
-//! What was spent of the budgets, over a restart.
+//! Saves the spending of budgets, so that it survives a restart.
 
 use crate::Error;
 use crate::config::Config;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// How often it is written.
+/// How often it is saved.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Prices, budgets and quotas, and where what was spent is kept.
+/// Prices, budgets and quotas, and the file that saves the spending.
 #[derive(Clone)]
 pub(super) struct Spending {
     pub(super) accounting: Accounting,
@@ -20,7 +20,7 @@ pub(super) struct Spending {
 }
 
 impl Spending {
-    /// Goes on where the last process ended, where there is a state directory.
+    /// Loads the spending of the last process, where there is a state directory.
     pub(super) fn open(config: &Config) -> Result<Spending, Error> {
         let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
         let budgets = &accounting.budgets;
@@ -48,7 +48,7 @@ impl Spending {
         })
     }
 
-    /// Writes now and then what was spent.
+    /// Saves the spending at intervals, without end.
     pub(super) async fn keep_up(self) {
         if self.store.is_none() {
             return;
@@ -56,12 +56,12 @@ impl Spending {
         loop {
             tokio::time::sleep(KEEP_EVERY).await;
             let this = self.clone();
-            // A panic in it was logged by then.
+            // A panic has been logged already.
             let _ = tokio::task::spawn_blocking(move || this.keep()).await;
         }
     }
 
-    /// Writes what was spent. Blocks.
+    /// Saves the spending. Blocks.
     pub(super) fn keep(&self) {
         let Some(store) = self
             .store

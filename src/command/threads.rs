@@ -1,4 +1,4 @@
-//! The threads that traffic runs on: as many as there are cores.
+//! The runtime of traffic: as many threads as cores.
 
 use crate::Error;
 use std::ffi::OsStr;
@@ -6,11 +6,11 @@ use std::thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Sets their number, as it does of other programs that run on tokio.
+/// The variable that sets their number, as in other programs with tokio.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// Runs `command` on this thread, and what it spawns on those of traffic. What is still
-/// blocked when it is done (a disk, a name look-up) does not hold up the end.
+/// Runs `command` on this thread, and the tasks that it spawns on those of traffic. What is
+/// still blocked at the end (a disk, a name look-up) does not delay the exit.
 pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     if workers == 1 {
@@ -22,12 +22,12 @@ pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<
     result
 }
 
-/// With one thread, nobody takes tasks from another: a scheduler that knows that costs less
-/// per chunk. As with many, what `command` itself does is not in the way of traffic.
+/// The same with one thread: the scheduler of a single thread costs less per chunk, since it
+/// has no work stealing. `command` itself still runs on a thread of its own.
 fn on_one_core(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let runtime = made(&mut Builder::new_current_thread())?;
     let handle = runtime.handle().clone();
-    // Dropped at the end, by a panic, too.
+    // Dropped at the end, also by a panic.
     let (_until_the_end, the_end) = oneshot::channel::<()>();
     let traffic = move || {
         let _ = runtime.block_on(the_end);
@@ -38,9 +38,9 @@ fn on_one_core(command: impl Future<Output = Result<(), Error>>) -> Result<(), E
     handle.block_on(command)
 }
 
-/// Turns of tasks after which a busy thread asks which other streams can go on. Tokio's own
-/// 61 are more than a millisecond where a few streams of tiny chunks have something to do all
-/// the time: a turn passes on up to 16 of them.
+/// How many tasks a busy thread polls before it polls for I/O. Tokio's default of 61 takes more
+/// than a millisecond where a few streams of tiny chunks are always ready, since each poll
+/// forwards up to 16 chunks.
 const TURNS_BETWEEN_LOOKS: u32 = 8;
 
 fn made(builder: &mut Builder) -> Result<Runtime, Error> {
@@ -52,8 +52,8 @@ fn no_threads(error: std::io::Error) -> Error {
     Error::Failed(format!("cannot start threads: {error}"))
 }
 
-/// The number that was set, else that of the cores: the limit on processor time that a
-/// container has counts as cores.
+/// The number that is set, else the number of cores, where a container's CPU limit counts as
+/// cores.
 fn workers(set: Option<&OsStr>) -> Result<usize, Error> {
     let Some(set) = set else {
         return Ok(thread::available_parallelism().map_or(1, usize::from));

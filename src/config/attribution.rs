@@ -1,4 +1,4 @@
-//! `[attribution]`, from as written to as used.
+//! `[attribution]`: from the file's tables to settings.
 
 use super::file;
 use super::resolve::{Problems, check_label};

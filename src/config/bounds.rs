@@ -1,5 +1,4 @@
-//! Keys that are unknown and values out of bounds, by the schema: every one of a file, with its
-//! line.
+//! Finds all unknown keys and values out of bounds in a file by the schema, with their lines.
 
 use super::file::{Problem, key_at, line_at};
 use super::scalar::{Size, parse_size};
@@ -9,10 +8,10 @@ use std::ops::Range;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
-/// How alike two keys are, from 0 to 1, for one to be meant by the other.
+/// From which similarity, of 0 to 1, an unknown key is taken for a misspelling.
 const ALIKE: f64 = 0.8;
 
-/// What is wrong with a text by itself; nothing where it is no TOML.
+/// The problems of a text; none where it is no TOML, which the reader reports.
 pub(super) fn problems(text: &str) -> Vec<Problem> {
     let mut check = Check {
         text,
@@ -73,7 +72,7 @@ impl Check<'_> {
     }
 }
 
-/// What is wrong with a key that there is not.
+/// The message about an unknown key.
 fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut alike: Vec<_> = names
         .map(|name| (strsim::jaro_winkler(key, name), name))
@@ -94,8 +93,8 @@ fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Whether a value is beyond the bounds of its key. A value of another kind is not: reading it
-/// says so.
+/// Whether a value is out of its key's bounds. A value of another type is not: the reader
+/// reports that.
 fn is_outside(schema: &Value, value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Integer(number) => {
@@ -176,7 +175,7 @@ pub(super) fn bounds_of(schema: &Value) -> Vec<String> {
         Some(format!("{word} {bound}"))
     });
     let mut bounds: Vec<_> = bounds.collect();
-    // That of every unsigned number, which goes without saying beside another.
+    // The bound of every unsigned number, which is left out where there is another.
     if bounds.len() > 1 {
         bounds.retain(|bound| bound != "at least 0");
     }

@@ -1,4 +1,4 @@
-//! `[[price]]`, `[[budget]]` and the GPUs of upstreams, from as written to as used.
+//! `[[price]]`, `[[budget]]` and the GPUs of upstreams: from the file's tables to settings.
 
 use super::file;
 use super::objectives::selector;
@@ -10,12 +10,12 @@ use crate::cost::budget::Period;
 use crate::cost::{GpuPrice, Price, Tariff};
 use std::collections::{HashMap, HashSet};
 
-/// When there is new money where nothing is named.
+/// The default period of a budget.
 pub(super) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
-/// A shorter period would be a rate.
+/// The shortest period of a budget; a shorter one would be a rate.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
 pub(super) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
-/// No price of a million tokens, or of an hour of a GPU, is as high.
+/// The highest price of a million tokens or of a GPU hour.
 pub(super) const HIGHEST_PRICE: f64 = 1e6;
 
 pub(super) fn prices(

@@ -1,4 +1,4 @@
-//! `[ledger]`, from as written to as used.
+//! `[ledger]`: from the file's table to settings.
 
 use super::resolve::Problems;
 use super::{Ledger, file};
@@ -9,13 +9,13 @@ use std::time::Duration;
 const FILE: &str = "ledger.sqlite";
 pub(super) const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
 pub(super) const DEFAULT_BYTES: u64 = 2_000_000_000;
-/// Under an hour nothing would be left to look at.
+/// The shortest retention.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(3_600);
 /// An empty ledger with its indices and sums is a few hundred KiB.
 pub(super) const MIN_BYTES: u64 = 16 << 20;
 
 impl Ledger {
-    /// A ledger in `path`, keeping as much as when nothing is named.
+    /// A ledger in `path` with the default retention.
     pub fn new(path: PathBuf) -> Ledger {
         Ledger {
             path,
@@ -25,8 +25,8 @@ impl Ledger {
     }
 }
 
-/// A ledger is kept where a path is named, or in `state_dir`: whoever names a folder for
-/// what must survive wants the calls to survive.
+/// The ledger: enabled where there is a `path` or a `state_dir`, since a state directory is
+/// for what must survive a restart.
 pub(super) fn ledger(
     written: file::Ledger,
     state_dir: Option<&Path>,

@@ -1,12 +1,12 @@
-//! What a configuration that cannot be used was meant to forbid, read as leniently as it takes.
-//! In doubt it forbids: who writes a limit counts on it.
+//! Whether a configuration that was refused was meant to limit calls or access, read as
+//! leniently as necessary. In doubt it was, because a limit must not be dropped by a mistake.
 
 use crate::caller::Mode;
 use toml::{Table, Value};
 
 /// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute,
-/// whatever its table is called. What is in shadow mode does not. Where the text is no TOML,
-/// words decide.
+/// whatever the table's name is, and not in shadow mode. Where the text is no TOML, its words
+/// decide.
 pub(crate) fn may_limit(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => limits(&table),
@@ -22,7 +22,7 @@ pub(crate) fn may_limit(text: &str) -> bool {
     }
 }
 
-/// Whether `text` may keep operators out who do not show a token or a certificate, or all.
+/// Whether `text` may require a token or a certificate at the admin address, or switch it off.
 pub(crate) fn may_have_token(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => keeps_out(&table, false),
@@ -33,7 +33,7 @@ pub(crate) fn may_have_token(text: &str) -> bool {
     }
 }
 
-/// Whether `text` has the address for metrics ask for the token.
+/// Whether `text` may require the token at the metrics address.
 pub(crate) fn may_guard_metrics(text: &str) -> bool {
     let key = "metrics_token";
     match text.parse::<Table>() {
@@ -45,7 +45,8 @@ pub(crate) fn may_guard_metrics(text: &str) -> bool {
     }
 }
 
-/// Misspelt and misplaced ones, too: they may be why the text is refused.
+/// Whether a table has limits, also misspelt and misplaced ones, which may be why the text was
+/// refused.
 fn limits(table: &Table) -> bool {
     let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
@@ -64,7 +65,7 @@ fn limits(table: &Table) -> bool {
     })
 }
 
-/// Whether one of the tables is so; what is neither a table nor a list of them is.
+/// Whether `is` holds for one of the tables; true where the value is neither a table nor a list.
 fn any_of(value: &Value, is: impl Fn(&Table) -> bool) -> bool {
     match value {
         Value::Table(table) => is(table),
@@ -86,7 +87,7 @@ fn is_shadow(limit: &Table) -> bool {
     mode.is_some_and(|mode| mode.try_into() == Ok(Mode::Shadow))
 }
 
-/// `block` is the only switch of a budget: what is `true` is meant to be it.
+/// Whether a budget blocks: `block` is its only boolean, so any `true` is taken for it.
 fn blocks(budget: &Table) -> bool {
     budget.iter().any(|(key, value)| {
         let is_block = key.to_ascii_lowercase().starts_with("block");
@@ -94,7 +95,7 @@ fn blocks(budget: &Table) -> bool {
     })
 }
 
-/// Whether `table` keeps operators out; one of `admin` also by what elsewhere is something else.
+/// Whether `table` restricts access; in `admin` some keys do that mean something else elsewhere.
 fn keeps_out(table: &Table, admin: bool) -> bool {
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
@@ -104,15 +105,15 @@ fn keeps_out(table: &Table, admin: bool) -> bool {
     })
 }
 
-/// Whether a member keeps operators out. Numbers of tokens do not.
+/// Whether a key restricts access. Keys with numbers of tokens do not.
 fn keeps_out_by(key: &str, value: &str, admin: bool) -> bool {
     let token = key.contains("token") && key != "metrics_token";
     let switched_off = key.starts_with("enable") && value.starts_with("false");
     token && (admin || !key.contains("tokens")) || switched_off || key.contains("client_ca")
 }
 
-/// Lines in lower case, without comments as far as that is certain: none is inside of quotes,
-/// of whatever kind, nor where strings may go over several lines.
+/// The lines in lower case, without comments where these are certain: a `#` within quotes, or
+/// where strings may span several lines, begins none.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     let certain = !text.contains("\"\"\"") && !text.contains("'''");
     text.lines().map(move |line| {
@@ -162,7 +163,7 @@ mod tests {
 
     const QUOTA: &str = "[[quota]]\nname = \"q\"\nrequests_per_minute = 5\n";
     const BUDGET: &str = "[[budget]]\nname = \"b\"\nusd = 5\n";
-    /// Makes no TOML of what is before it.
+    /// Makes the text before it invalid TOML.
     const BROKEN: &str = "\n[[upstream]\nname = \n";
 
     #[test]
@@ -215,7 +216,7 @@ mod tests {
             let shadow = format!("{shadow}mode = \"shadow\"\n");
             assert!(!may_limit(&shadow), "{shadow}");
         }
-        // What cannot be read as a table could belong to any of them.
+        // Without tables, `shadow` could belong to any of them.
         assert!(may_limit(&format!("{QUOTA}mode = \"shadow\"{BROKEN}")));
     }
 

@@ -1,21 +1,21 @@
-//! How much memory the process may use, by the limits of its cgroup and of those above it.
+//! The memory limit of the process: the lowest of its cgroup and of the parents.
 
 use crate::memory::DEFAULT_BYTES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What it may hold however low the limit is.
+/// The least memory for measuring, however low the limit is.
 const LEAST: usize = 8 << 20;
-/// What of the limit measuring may hold: one part in so many. The rest is for open streams,
-/// the kernel's buffers of their sockets, which count too, and the process itself.
+/// Measuring may use the limit divided by this. The rest is for open streams, the kernel's
+/// socket buffers, which count too, and the process itself.
 const PART: u64 = 4;
 
-/// What measuring may hold where the operator does not say.
+/// The default of `memory_bytes`.
 pub(crate) fn default_bytes() -> usize {
     of_limit(limit())
 }
 
-/// Says where measuring may hold so much that the process could be ended for it.
+/// Logs a warning where `memory_bytes` is so high that the process may be killed for it.
 pub(crate) fn warn_of(memory_bytes: usize) {
     if let Some(limit) = limit().filter(|limit| memory_bytes as u64 > limit / 2) {
         tracing::warn!(
@@ -77,7 +77,7 @@ fn folders(groups: &str, mounts: &str) -> Vec<PathBuf> {
 
 /// Where a hierarchy is mounted.
 struct Mount<'a> {
-    /// What of the hierarchy can be seen there.
+    /// The path within the hierarchy that is mounted.
     root: &'a str,
     point: &'a Path,
 }

@@ -1,5 +1,5 @@
-//! The configuration as used: every value valid and typed. `file.rs` holds it as
-//! written, with the line and the reason where it is not valid.
+//! The configuration: valid, typed settings. `file.rs` has the tables of the file, and reports
+//! what is invalid with line and reason.
 
 mod attribution;
 mod bounds;
@@ -42,7 +42,7 @@ pub use crate::meter::settings::{Measure, Workload};
 pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use memory_limit::warn_of as warn_of_memory_limit;
-pub(crate) use operators::{UnfitToken, check_token};
+pub(crate) use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::text;
@@ -54,73 +54,73 @@ pub use tokengauge_proxy::settings::{
 pub use tokengauge_telemetry::engine::Scrape;
 pub use tokengauge_telemetry::export::otlp::Conventions;
 
-/// Everything the process needs to know.
+/// The settings of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where agents connect.
     pub listeners: Vec<Listener>,
-    /// Where operators connect.
+    /// The admin and metrics addresses.
     pub admin: Admin,
     /// Tried in order; the first that matches wins.
     pub routes: Vec<Arc<Route>>,
-    /// Upstreams whose own metrics are read.
+    /// The upstreams' own metrics that are scraped.
     pub scrapes: Vec<Scrape>,
     /// Bounds of the process.
     pub limits: Limits,
     /// How calls are measured.
     pub measure: Measure,
-    /// What of OTLP the standard variables do not say.
+    /// Settings of OTLP in addition to the standard variables.
     pub otlp: Otlp,
     /// How long streams may go on after a SIGTERM.
     pub drain_timeout: Duration,
-    /// What is promised; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
+    /// The objectives; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
     pub slos: Vec<Arc<Objective>>,
-    /// Who receives alerts.
+    /// The receivers of alerts.
     pub receivers: Vec<Receiver>,
-    /// What may be spent; at most [`MAX_BUDGETS`](crate::cost::budget::MAX_BUDGETS).
+    /// The budgets; at most [`MAX_BUDGETS`](crate::cost::budget::MAX_BUDGETS).
     pub budgets: Vec<Budget>,
-    /// What tokens and GPUs cost.
+    /// The prices of tokens and GPUs.
     pub prices: PriceList,
-    /// What calls may take at once and by the minute; at most
+    /// The quotas on requests, tokens and concurrency; at most
     /// [`MAX_QUOTAS`](crate::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
-    /// Where what must survive a restart is kept; nothing is without it.
+    /// The folder for what survives a restart; without it nothing does.
     pub state_dir: Option<PathBuf>,
-    /// Where finished calls are kept, if anywhere.
+    /// The ledger of finished calls, if enabled.
     pub ledger: Option<Ledger>,
     /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
     /// calls are forwarded.
     pub refusal: Option<Arc<str>>,
-    /// Where it was read from.
+    /// The file it was read from, or another name for the source.
     pub origin: String,
-    /// A digest of the text, for records of what changed.
+    /// A digest of the text, for logs of changes.
     pub digest: String,
 }
 
-/// The address for operators.
+/// Settings of the admin and metrics addresses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admin {
     /// Where it listens; `None` switches it off.
     pub address: Option<SocketAddr>,
-    /// A second address, for `/metrics` and health alone.
+    /// The metrics address, with `/metrics` and health only.
     pub metrics_address: Option<SocketAddr>,
-    /// Whether `/metrics` at the second address asks for the token, too.
+    /// Whether `/metrics` at the metrics address requires the token.
     pub metrics_token: bool,
-    /// Whether histograms have native buckets alone.
+    /// Whether histograms have native buckets only.
     pub native_histograms_alone: bool,
-    /// Whether `address` has `/metrics` and health alone, too: which token it should ask for is
-    /// not known.
+    /// Whether `address` has only `/metrics` and health, too, because the token that it should
+    /// require is not known.
     pub restricted: bool,
-    /// What operators must show to see more than health.
+    /// The token that is required for more than health.
     pub token: Option<Token>,
-    /// Names by which it may be addressed without a token, in lower case, beside those
-    /// that nobody else can have.
+    /// Host names, in lower case, that are accepted without a token in addition to addresses,
+    /// `localhost` and cluster names.
     pub hosts: Vec<String>,
     /// TLS towards operators.
     pub tls: Option<ServerTls>,
 }
 
-/// Where a bearer token is written.
+/// The source of a bearer token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// In the configuration itself.
@@ -129,7 +129,7 @@ pub enum Token {
     File(PathBuf),
 }
 
-/// A text that is never shown.
+/// A text that is never printed.
 #[derive(Clone, PartialEq)]
 pub struct Secret(Box<str>);
 
@@ -156,25 +156,25 @@ impl std::fmt::Debug for Secret {
 pub struct Ledger {
     /// The file.
     pub path: PathBuf,
-    /// Older calls go.
+    /// Older calls are deleted.
     pub retention_age: Duration,
-    /// The oldest calls go where the file would become larger.
+    /// The oldest calls are deleted where the file would become larger.
     pub retention_bytes: u64,
 }
 
-/// What of OTLP the standard variables do not say.
+/// Settings of OTLP in addition to the standard variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Otlp {
     /// Whether call records go out as logs.
     pub call_records: bool,
-    /// Which version's names spans and metrics use.
+    /// The version of the semantic conventions in spans and metrics.
     pub conventions: Conventions,
-    /// Whether CLIENT spans carry what Langfuse reads, too.
+    /// Whether CLIENT spans have Langfuse's attributes, too.
     pub langfuse: bool,
 }
 
 impl Config {
-    /// What requests are forwarded by.
+    /// The settings of the proxy.
     pub fn forwarding(&self) -> Settings {
         Settings {
             routes: self.routes.clone(),
@@ -183,7 +183,7 @@ impl Config {
         }
     }
 
-    /// What of it gives series of costs and facts their labels.
+    /// The parts that are labels of series of costs and facts.
     pub fn labelled(&self) -> Labelled<'_> {
         Labelled {
             measure: &self.measure,

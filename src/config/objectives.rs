@@ -1,4 +1,4 @@
-//! `[[workload]]` and `[[slo]]`, from as written to as used.
+//! `[[workload]]` and `[[slo]]`: from the file's tables to settings.
 
 use super::file;
 use super::resolve::{Problems, check_label, headers};
@@ -9,13 +9,13 @@ use crate::meter::INTER_TOKEN_BOUNDS;
 use crate::slo::{Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight};
 use std::collections::HashSet;
 
-/// The objective when none is named.
+/// The default objective.
 pub(super) const DEFAULT_OBJECTIVE: f64 = 0.99;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(super) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A shorter one has no room for an alert's windows.
+/// The shortest window; alerts need several windows within it.
 pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
-/// A longer one has no room in memory.
+/// The longest window, for which counts are kept in memory.
 pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
 pub(super) const DEFAULT_SLICE_TARGET: f64 = 0.99;
 pub(super) const DEFAULT_MIN_EVENTS: u64 = 10;
@@ -88,14 +88,14 @@ pub(super) fn slos(
     all
 }
 
-/// Where problems of the whole objective are shown: its name, else its preset, else it.
+/// The location of problems of the whole objective: its name, else its preset, else the table.
 fn place(spanned: &Spanned<file::Slo>) -> Spanned<()> {
     let slo = spanned.get_ref();
     let named = slo.name.as_ref().or(slo.preset.as_ref());
     Spanned::new(named.map_or(spanned.span(), Spanned::span), ())
 }
 
-/// The objectives of one `[[slo]]`: one, or as many as its preset has.
+/// The objectives of an `[[slo]]` table: one, or those of its preset.
 fn slo(
     spanned: Spanned<file::Slo>,
     place: &Spanned<()>,
@@ -200,7 +200,7 @@ fn objective(
     }
 }
 
-/// By token only where tokens have values of their own.
+/// The weight: `token` only for indicators with a value per token.
 fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight {
     let Some(weight) = &written.weight else {
         return Weight::Request;
@@ -281,7 +281,7 @@ pub(super) fn selector(
     }
 }
 
-/// Throughput is that of a system, minute by minute.
+/// The indicator of an upstream's throughput, minute by minute.
 fn of_upstream(
     written: &file::Slo,
     place: &Spanned<file::Throughput>,

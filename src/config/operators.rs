@@ -1,5 +1,4 @@
-//! What concerns operators: their address and who may come in, and which upstreams'
-//! own metrics are read.
+//! `[admin]`, and the scraping of upstreams' own metrics: from the file's tables to settings.
 
 use super::file;
 use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
@@ -8,11 +7,11 @@ use super::*;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Characters that a token has at least: what is shorter can be guessed.
+/// The least number of characters of a token; a shorter one could be guessed.
 const TOKEN_LENGTH: usize = 16;
-/// How often an upstream's metrics are read when nothing is named.
+/// The default interval of scraping an upstream's metrics.
 pub(super) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-/// Reading more often would be load and no news.
+/// The shortest interval; engines do not update their metrics more often.
 pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
@@ -36,7 +35,7 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
     }
 }
 
-/// Names as `host` has them, without a port.
+/// Host names without ports, in lower case.
 fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<String> {
     let mut hosts = Vec::new();
     for host in written {
@@ -56,7 +55,7 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
     hosts
 }
 
-/// What is said of upstreams' engines and hardware, by upstream.
+/// The facts about engines and hardware, by upstream.
 pub(super) fn facts(
     upstreams: &[Spanned<file::Upstream>],
     problems: &mut Problems<'_>,
@@ -80,8 +79,8 @@ pub(super) fn facts(
     all
 }
 
-/// Agents get nowhere near what operators see: no upstream is their address.
-pub(super) fn apart(
+/// Checks that no upstream is the admin or metrics address, which agents would reach then.
+pub(super) fn check_separate(
     admin: &Admin,
     upstreams: &HashMap<String, Arc<Upstream>>,
     problems: &mut Problems<'_>,
@@ -103,7 +102,7 @@ pub(super) fn apart(
     }
 }
 
-/// Whether it does by its own words; what a name resolves to is not known.
+/// Whether an endpoint is that address as written; names are not resolved.
 fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
     let host = endpoint.authority.host().trim_matches(['[', ']']);
     let ip = match host {
@@ -112,7 +111,7 @@ fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
     };
     let secure = endpoint.scheme == Scheme::HTTPS;
     let port = endpoint.authority.port_u16();
-    // No address at all is every address of this machine.
+    // The unspecified address is every address of this machine.
     let here = |ip: IpAddr| match address.ip() {
         own if own.is_unspecified() => ip.is_loopback() || ip.is_unspecified(),
         own => ip == own || (ip.is_unspecified() && own.is_loopback()),
@@ -141,19 +140,19 @@ fn token(
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
-pub(crate) fn check_token(token: &str) -> Result<(), UnfitToken> {
+pub(crate) fn check_token(token: &str) -> Result<(), InvalidToken> {
     if token.chars().any(|c| !c.is_ascii_graphic()) {
-        return Err(UnfitToken::NotPrintable);
+        return Err(InvalidToken::NotPrintable);
     }
     if token.len() < TOKEN_LENGTH {
-        return Err(UnfitToken::TooShort);
+        return Err(InvalidToken::TooShort);
     }
     Ok(())
 }
 
-/// Why a token is not taken.
+/// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UnfitToken {
+pub(crate) enum InvalidToken {
     #[error("a token is printable ASCII without blanks; `openssl rand -hex 32` makes one")]
     NotPrintable,
     #[error(
@@ -162,7 +161,7 @@ pub(crate) enum UnfitToken {
     TooShort,
 }
 
-/// Their TLS settings are the upstream's, which are not known yet.
+/// The scrapes of upstreams' metrics; their TLS settings, those of the upstream, are set later.
 pub(super) fn scrapes(
     upstreams: &[Spanned<file::Upstream>],
     problems: &mut Problems<'_>,

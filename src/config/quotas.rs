@@ -1,4 +1,4 @@
-//! `[[quota]]`, from as written to as used.
+//! `[[quota]]`: from the file's tables to settings.
 
 use super::file;
 use super::objectives::selector;

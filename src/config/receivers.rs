@@ -1,4 +1,4 @@
-//! `[[notify]]`, from as written to as used.
+//! `[[notify]]`: from the file's tables to settings.
 
 use super::file;
 use super::resolve::{Problems, check_label};
@@ -6,7 +6,7 @@ use super::spanned::Spanned;
 use crate::slo::{Destination, Kind, Receiver};
 use std::collections::HashSet;
 
-/// Where PagerDuty takes events when nothing is named.
+/// The default URL of PagerDuty.
 const PAGER_DUTY: &str = "https://events.pagerduty.com/v2/enqueue";
 
 pub(super) fn receivers(

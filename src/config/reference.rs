@@ -68,7 +68,7 @@ fn rows(prefix: &str, table: &Value, text: &mut String) {
     for (name, schema, required) in properties(table) {
         let name = format!("{prefix}{name}");
         match table_of(schema) {
-            // One key of an indicator says what it is of, not what a threshold is.
+            // An indicator with one key is described by the indicator, not by its threshold.
             Some(inner) if properties(inner).len() == 1 => {
                 for (key, threshold, _) in properties(inner) {
                     let mut threshold = threshold.clone();
@@ -82,7 +82,7 @@ fn rows(prefix: &str, table: &Value, text: &mut String) {
     }
 }
 
-/// What stands in place of a default where a key has to be written.
+/// The text in place of a default where a key is required.
 fn needed(prefix: &str, required: bool) -> String {
     match (required, prefix.trim_end_matches('.')) {
         (false, _) => String::new(),
@@ -91,7 +91,7 @@ fn needed(prefix: &str, required: bool) -> String {
     }
 }
 
-/// One row; `default` stands where the schema has none.
+/// A row; `default` is used where the schema has none.
 fn row(name: &str, schema: &Value, default: &str) -> String {
     let default = match &schema["default"] {
         Value::Null => default.to_owned(),

@@ -1,12 +1,12 @@
-//! What may change while the process runs, and when a file has changed.
+//! Which settings may change while the process runs, and detection of changed files.
 
 use super::Config;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// The tables and keys that differ and that a running process cannot take over.
+/// The tables and keys that differ and cannot change without a restart.
 pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
-    // Every field is named, so that whoever adds one decides.
+    // Without `..`, so that a new field does not compile until it is decided here.
     let Config {
         listeners: _,
         admin,
@@ -41,32 +41,32 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
     differing.map(|(key, _)| key).collect()
 }
 
-/// What a file holds; `None` where it cannot be read.
+/// The digest of a file's content; `None` where it cannot be read.
 type Content = Option<[u8; 32]>;
 
-/// A file that is looked at now and then, by what it holds: a ConfigMap changes by a
-/// symbolic link that leads elsewhere, an editor by another file of the same name.
+/// A file whose content is checked at intervals. File events would not do: a ConfigMap changes
+/// by a symbolic link, and editors replace the file.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedFile {
     path: PathBuf,
-    /// What it held when it was last said to have changed.
+    /// The content that was last reported or taken.
     known: Content,
-    /// What it held at the last look, where that was something else.
+    /// The content at the last check, where that was another.
     fresh: Option<Content>,
 }
 
-impl Watched {
+impl WatchedFile {
     /// Watches `path` from now on.
-    pub fn new(path: &Path) -> Watched {
-        Watched {
+    pub fn new(path: &Path) -> WatchedFile {
+        WatchedFile {
             path: path.to_owned(),
             known: content(path),
             fresh: None,
         }
     }
 
-    /// Whether it has changed since it was last said to have, and is the same as at the
-    /// last look: a file that is being written is left alone. Blocks on the disk.
+    /// Whether it has changed since the last report, and is the same as at the last check, so
+    /// that a file that is being written is not read. Blocks on the disk.
     pub fn changed(&mut self) -> bool {
         self.look(content(&self.path))
     }
@@ -85,7 +85,7 @@ impl Watched {
         true
     }
 
-    /// It was read for another reason: what it holds now is no change.
+    /// Notes that it was read for another reason: the present content is then no change.
     pub fn taken(&mut self) {
         self.known = content(&self.path);
         self.fresh = None;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_file_has_changed_once_it_stays_the_same() {
-        let mut watched = Watched {
+        let mut watched = WatchedFile {
             path: PathBuf::new(),
             known: Some([1; 32]),
             fresh: None,
@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.toml");
         std::fs::write(&path, "listen = 1").expect("written");
-        let mut watched = Watched::new(&path);
+        let mut watched = WatchedFile::new(&path);
         assert!(!watched.changed() && !watched.changed());
         std::fs::remove_file(&path).expect("gone");
         assert!(!watched.changed() && watched.changed() && !watched.changed());

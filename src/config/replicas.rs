@@ -1,10 +1,9 @@
-//! What of a configuration is counted by each process for itself, so that it means another
-//! thing where several run.
+//! Settings that each process counts for itself, so that several replicas allow more.
 
 use super::Config;
 use crate::caller::Mode;
 
-/// What a rate means.
+/// The note about rates.
 const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";
 
 impl Config {

@@ -1,5 +1,5 @@
-//! From the configuration as written to the configuration as used: fills in
-//! defaults, resolves names, and collects every problem before giving up.
+//! From the file's tables to settings: fills in defaults, resolves names, and collects every
+//! problem.
 
 use super::file::{self, File, Problem, key_at, line_at};
 use super::memory_limit::default_bytes;
@@ -8,19 +8,18 @@ use super::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 
-/// The traffic address when none is named.
+/// The default address for agents.
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-/// The admin address when none is named.
+/// The default admin address.
 pub const DEFAULT_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
-/// How long streams may go on after a SIGTERM when nothing is named: what is left of
-/// Kubernetes' 30 s of grace after a margin.
+/// The default drain timeout: Kubernetes' grace period of 30 s less a margin.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
 
-/// A smaller head would not hold what ordinary requests carry.
+/// The least limit on heads, which ordinary requests need.
 pub(super) const MIN_HEAD_BYTES: usize = 8192;
-/// Each model becomes a set of series.
+/// The most model names; each becomes a set of series.
 pub(super) const MAX_MODELS: usize = 10_000;
 
 pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
@@ -60,7 +59,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
-    operators::apart(&admin, &upstreams, &mut problems);
+    operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
@@ -372,7 +371,7 @@ fn route(
     })
 }
 
-/// A host as it is compared: without a port, which would never match.
+/// The host of a route, in lower case; a port is refused, since it would never match.
 fn route_host(written: &Spanned<String>, problems: &mut Problems<'_>) -> String {
     let host = written.get_ref().to_ascii_lowercase();
     let authority = host.parse::<http::uri::Authority>();
@@ -435,7 +434,7 @@ pub(super) fn headers(
             value.get_ref().parse::<HeaderValue>(),
         ) {
             (Ok(name), Ok(mut value)) => {
-                // It may be a key that tells tenants apart.
+                // The value may be a secret key of a tenant.
                 value.set_sensitive(true);
                 headers.push((name, value));
             }
@@ -446,7 +445,7 @@ pub(super) fn headers(
     headers
 }
 
-/// Names become labels: short and printable.
+/// Checks a name that becomes a label: it must be short and printable.
 pub(super) fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
     let text = name.get_ref();
     if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {

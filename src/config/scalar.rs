@@ -1,4 +1,4 @@
-//! Values as people write them: `30s`, `64KiB`, `https://host:8000/v1`.
+//! Values with units and URLs: `30s`, `64KiB`, `https://host:8000/v1`.
 
 use super::Endpoint;
 use http::Uri;
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// In the largest unit that it is a whole number of.
+/// Formats in the largest unit of which it is a whole multiple.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for Url {
     }
 }
 
-/// A URL as errors name it: not where it could hold a password or a key.
+/// A URL in an error message; hidden where it could have a password or a key.
 fn quoted(text: &str) -> String {
     if text.contains(['@', '?']) {
         return "this URL".to_owned();

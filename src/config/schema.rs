@@ -25,7 +25,7 @@ pub(super) fn schema() -> Value {
         .into_root_schema_for::<File>()
         .to_value();
     tidy(&mut schema);
-    // What it is comes first, for whoever reads it.
+    // The title comes first.
     if let Some(object) = schema.as_object_mut() {
         for name in ["description", "title", "$schema"] {
             let value = object.shift_remove(name).unwrap_or_default();
@@ -35,8 +35,8 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// Takes out `null`, which TOML does not have, and the names of Rust's types; descriptions
-/// become one line.
+/// Removes `null`, which TOML does not have, and the names of Rust types, and joins the lines
+/// of descriptions.
 fn tidy(schema: &mut Value) {
     let null = |value: &Value| *value == Value::Null || value["type"] == "null" || *value == "null";
     let object = match schema {
@@ -73,10 +73,10 @@ fn tidy(schema: &mut Value) {
     object.values_mut().for_each(tidy);
 }
 
-/// The schema of an enum of names: those that its `Deserialize` knows.
-pub(super) struct Words<T>(PhantomData<T>);
+/// The schema of an enum, with the names that its `Deserialize` accepts.
+pub(super) struct EnumNames<T>(PhantomData<T>);
 
-impl<T: DeserializeOwned> JsonSchema for Words<T> {
+impl<T: DeserializeOwned> JsonSchema for EnumNames<T> {
     fn schema_name() -> Cow<'static, str> {
         std::any::type_name::<T>().into()
     }
@@ -92,7 +92,7 @@ impl<T: DeserializeOwned> JsonSchema for Words<T> {
     }
 }
 
-/// Notes the variants that a type asks for, and gives it nothing.
+/// A deserializer that records the variants of an enum and then fails.
 struct Variants<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Variants<'_> {

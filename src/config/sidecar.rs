@@ -1,4 +1,4 @@
-//! The configuration that needs no file: one upstream for every path.
+//! The configuration of `--upstream`: one upstream for every path, without a file.
 
 use super::scalar::{UrlError, parse_url};
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 #[derive(Debug, thiserror::Error)]
 #[error("--upstream `{upstream}` {source}")]
 pub struct InvalidUpstream {
-    /// As given.
+    /// The text of the option.
     pub upstream: String,
     /// What is wrong with it.
     pub source: UrlError,

@@ -1,4 +1,4 @@
-//! Where a configuration's text is: a TOML file, or the `config` of a chart's values.
+//! Reads the text of a configuration: a TOML file, or the `config` of the chart's values.
 
 use super::{Invalid, Problem};
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Invalid> {
     of_values(&text).map_err(|error| invalid(path, error.to_string()))
 }
 
-/// Why a file of values gives no configuration.
+/// Why a file of values has no usable configuration.
 #[derive(Debug, thiserror::Error)]
 enum ValuesError {
     #[error("is no file of the chart's values: {0}")]

@@ -1,4 +1,4 @@
-//! A value with its place in the file, which the schema does not see.
+//! A value with its position in the file, with the schema of the value.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer};
@@ -25,7 +25,7 @@ impl<T> Spanned<T> {
         self.0.get_ref()
     }
 
-    /// The bytes of the file where it stands.
+    /// The position of the value, in bytes of the file.
     pub(super) fn span(&self) -> Range<usize> {
         self.0.span()
     }

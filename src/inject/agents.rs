@@ -1,5 +1,4 @@
-//! Containers that call models: their base URLs are pointed at the sidecar, where they
-//! have none of their own.
+//! Containers that call models: sets their base URLs to the sidecar, where they have none.
 
 use super::annotations::{Annotations, BaseUrls};
 use super::error::Error;
@@ -12,13 +11,13 @@ use crate::config::Config;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the sidecar answers.
+/// The providers that are reachable through the sidecar.
 pub(super) struct ReachableProviders {
     port: u16,
     native: bool,
-    /// Prefixes of paths that some route takes; all where that is not known.
+    /// The path prefixes of the routes; `None` where they are not known.
     prefixes: Option<Vec<String>>,
-    /// Upstreams that were base URLs in the pod.
+    /// Upstreams whose URLs were base URLs in the pod.
     taken: Vec<(String, String)>,
 }
 
@@ -32,7 +31,7 @@ impl ReachableProviders {
         }
     }
 
-    /// What a configuration's routes take.
+    /// The providers that the routes of a configuration forward.
     pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> ReachableProviders {
         let config = Config::parse(text, "").ok();
         let prefixes = config.map(|config| {
@@ -50,7 +49,7 @@ impl ReachableProviders {
         }
     }
 
-    /// The same at a port. Whether init containers reach it, too, depends on `native`.
+    /// The same at a port; init containers reach a `native` sidecar only.
     pub(super) fn at(self, port: u16, native: bool) -> ReachableProviders {
         ReachableProviders {
             port,
@@ -69,7 +68,7 @@ impl ReachableProviders {
     }
 }
 
-/// Variables that mean the same, by the path that they lead to.
+/// Groups of variables with the same meaning, by the path of their URL.
 fn groups<'a>(
     settings: &'a Settings,
     annotations: &Annotations,
@@ -84,8 +83,8 @@ fn groups<'a>(
     groups
 }
 
-/// The base URLs that are written in the pod and become upstreams, where that is asked
-/// for: the provider's name and the URL.
+/// The base URLs in the pod that become upstreams, where that is requested: the provider's
+/// name and the URL.
 pub(super) fn taken_over(
     pod: &Pod,
     annotations: &Annotations,
@@ -123,7 +122,7 @@ pub(super) fn taken_over(
     Ok(taken)
 }
 
-/// Points base URLs at the sidecar.
+/// Sets base URLs to the sidecar.
 pub(super) fn point(
     pod: &mut Pod,
     annotations: &Annotations,
@@ -137,7 +136,7 @@ pub(super) fn point(
         return Ok(());
     }
     for list in [List::Init, List::Main] {
-        // Ordinary init containers run before a sidecar that is no native one.
+        // Init containers run before a sidecar that is not native.
         if list == List::Init && !reached.native {
             continue;
         }
@@ -243,7 +242,7 @@ fn point_one(
     Ok(())
 }
 
-/// Calls by unknown variables bypass the sidecar.
+/// Warns of unknown variables with base URLs, by which calls bypass the sidecar.
 fn warn_of_lookalikes(
     container: &Value,
     settings: &Settings,
@@ -277,8 +276,7 @@ fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     !names.is_empty()
 }
 
-/// Points variables with written values at the sidecar, where their URL has become its
-/// upstream.
+/// Replaces the values of variables whose URL has become an upstream.
 fn replaced(
     container: &mut Value,
     set: &[&str],
@@ -314,7 +312,7 @@ fn sets(container: &Value, name: &str) -> bool {
     variables(container).any(|variable| variable["name"] == name)
 }
 
-/// The value that is written for a variable, where one is.
+/// The literal value of a variable, where it has one.
 fn literal<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     let mut named = variables(container).filter(|variable| variable["name"] == name);
     named.find_map(|variable| variable["value"].as_str())

@@ -1,4 +1,4 @@
-//! What a pod asks for, by annotation. What is misspelt is refused, not guessed.
+//! The annotations of a pod. Unknown ones are refused.
 
 use super::PREFIX;
 use super::error::Error;
@@ -7,7 +7,7 @@ use super::resources;
 use crate::cli::OnRefusedConfig;
 use clap::ValueEnum;
 
-/// Every annotation there is, without the prefix.
+/// All annotations, without the prefix.
 const KNOWN: &[&str] = &[
     "inject",
     "config",
@@ -28,15 +28,15 @@ const KNOWN: &[&str] = &[
 
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
-/// Where base URLs are set.
+/// In which containers base URLs are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BaseUrls {
-    /// Where nothing in the container sets one, or could.
+    /// Where the container has none, and no `envFrom` that could set one.
     #[default]
     Unset,
-    /// Also where `envFrom` could.
+    /// Also where there is an `envFrom`.
     OverEnvFrom,
-    /// Everywhere: a URL that is written there becomes the upstream.
+    /// Everywhere: a URL that is set already becomes the upstream.
     Replace,
     /// Nowhere.
     None,
@@ -54,13 +54,13 @@ pub(super) enum Slo {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Engine {
     pub(super) port: u16,
-    /// Where it listens from now on.
+    /// The port it is moved to.
     pub(super) moves_to: Option<u16>,
     /// The path of its own metrics.
     pub(super) metrics: Option<String>,
 }
 
-/// What a pod asks for.
+/// The annotations of a pod, parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Annotations {
     pub(super) config: Option<String>,
@@ -77,7 +77,7 @@ pub(super) struct Annotations {
     pub(super) resources: resources::Overrides,
 }
 
-/// Whether the pod asks for a sidecar, or asks for none.
+/// Whether the pod opts in or out; `None` where it does neither.
 pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, Error> {
     match pod.annotation("inject") {
         None => Ok(None),
@@ -149,7 +149,7 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, Error> {
     }
 }
 
-/// `URL`, which is OpenAI's, or `NAME=URL` of several.
+/// Parses `URL`, which is OpenAI's, or a list of `NAME=URL`.
 fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, Error> {
     let all = list(pod, "upstream").unwrap_or_default().into_iter();
     all.map(|one| {
@@ -181,7 +181,7 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, Error> {
     Ok(all)
 }
 
-/// The inside of a table on one line.
+/// Parses the inside of an inline table.
 fn table(body: &str) -> Result<toml::Table, Error> {
     let explain =
         "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
@@ -189,7 +189,7 @@ fn table(body: &str) -> Result<toml::Table, Error> {
     let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         Error::text(explain, error.message().trim().to_owned())
     })?;
-    // An annotation that closes the table could open others.
+    // An annotation with a closing brace could add other tables.
     match (parsed.len(), parsed.get("slo")) {
         (1, Some(toml::Value::Table(table))) => Ok(table.clone()),
         _ => Err(explain.into()),

@@ -1,5 +1,5 @@
-//! A configuration made of what a pod asks for: the operator's own, with the pod's
-//! upstreams, workload and objectives before its own.
+//! The configuration of a sidecar: the operator's, with the pod's upstreams, workload and
+//! objectives before it.
 
 use super::PREFIX;
 use super::annotations::{Annotations, Engine, Slo};
@@ -8,13 +8,13 @@ use crate::config::Config;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// What a sidecar runs by when nobody says anything.
+/// The default configuration of a sidecar.
 pub(super) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 /// Where the sidecar may write.
 pub(super) const STATE: &str = "/var/lib/tokengauge";
 
-/// What concerns the place where a configuration runs: the sidecar's is known by its
-/// arguments, and files that it names are not in the pod.
+/// Keys that depend on where a configuration runs: a sidecar has them as arguments, and files
+/// that they name are not in the pod.
 const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "ledger", "notify"];
 /// The lists of a fallback, and the keys of their tables.
 const IN_FALLBACK: &[(&str, &[&str])] = &[
@@ -26,10 +26,10 @@ const IN_FALLBACK: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// Seconds that are left of the grace period when streams have been cut off.
+/// Seconds of the grace period that are left after streams were cut off.
 const MARGIN: u64 = 5;
 
-/// For a pod whose containers call models. `upstreams` are names and base URLs.
+/// The configuration for containers that call models. `upstreams` are names and base URLs.
 pub(super) fn agents(
     base: &str,
     annotations: &Annotations,
@@ -44,8 +44,8 @@ pub(super) fn agents(
     finish(table, annotations, grace)
 }
 
-/// What the sidecar runs by where `text` cannot be used: its upstreams and routes, without
-/// what needs a file or could be unknown to the sidecar's version.
+/// The fallback where `text` cannot be used: its upstreams and routes, without what needs a
+/// file or may be unknown to the sidecar's version.
 pub(super) fn fallback(text: &str, grace: u64) -> Result<String, Error> {
     let whole = of_any_place(text)?;
     let mut table = Table::new();
@@ -64,7 +64,7 @@ pub(super) fn fallback(text: &str, grace: u64) -> Result<String, Error> {
     toml::to_string(&table).map_err(unwritable)
 }
 
-/// For a pod with an engine: everything goes to it.
+/// The configuration for a pod with an engine, which gets all requests.
 pub(super) fn engine(
     base: &str,
     annotations: &Annotations,
@@ -73,7 +73,7 @@ pub(super) fn engine(
     grace: u64,
 ) -> Result<String, Error> {
     let mut table = of_any_place(base)?;
-    // Those of the base speak of its own routes.
+    // Those of the base configuration select its own routes.
     for key in ["workload", "slo"] {
         table.remove(key);
     }
@@ -100,7 +100,7 @@ pub(super) fn engine(
     finish(table, annotations, grace)
 }
 
-/// Whether a limit is for routes, upstreams or workloads by their names.
+/// Whether a limit selects routes, upstreams or workloads by name.
 fn selects_a_place(limit: &Value) -> bool {
     let select = limit.get("select").and_then(Value::as_table);
     select.is_some_and(|select| {
@@ -130,7 +130,7 @@ fn of_any_place(base: &str) -> Result<Table, Error> {
 fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<String, Error> {
     table.insert("drain_timeout".to_owned(), drain(grace).into());
     if let Some(workload) = &annotations.workload {
-        // One that asks for nothing matches every call, and the first that matches wins.
+        // A workload without conditions matches every call, and the first that matches wins.
         let mut every = Table::new();
         every.insert("name".to_owned(), workload.as_str().into());
         list(&mut table, "workload").insert(0, every.into());
@@ -140,7 +140,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
     }
     if table.contains_key("slo") {
         table.insert("state_dir".to_owned(), STATE.into());
-        // It is a little memory: enough for counts, not for calls.
+        // The volume is small and in memory: enough for counts, not for calls.
         let mut ledger = Table::new();
         ledger.insert("enabled".to_owned(), false.into());
         table.insert("ledger".to_owned(), ledger.into());
@@ -184,7 +184,7 @@ fn objective(slo: &Slo) -> Table {
     }
 }
 
-/// Leads the upstream `name` to `url`; makes it, and a route to it, where there is none.
+/// Sets the URL of the upstream `name`; adds it and a route to it where it does not exist.
 fn point(table: &mut Table, name: &str, url: &str) {
     let upstreams = list(table, "upstream");
     let known = upstreams
@@ -215,7 +215,7 @@ fn point(table: &mut Table, name: &str, url: &str) {
     }
 }
 
-/// A base URL without what SDKs put after it themselves: `/v1`, for OpenAI's.
+/// A base URL without the path that the SDK appends itself, such as `/v1` for OpenAI's.
 fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &'a str {
     let url = url.trim_end_matches('/');
     let paths = base_urls.values();
@@ -227,7 +227,7 @@ fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &
 fn list<'a>(table: &'a mut Table, key: &str) -> &'a mut Vec<Value> {
     let value = table.entry(key).or_insert_with(|| Value::Array(Vec::new()));
     if !value.is_array() {
-        // The base was checked; only an empty list is missing.
+        // The base configuration is valid, so the list is either there or missing.
         *value = Value::Array(Vec::new());
     }
     value.as_array_mut().expect("made above")

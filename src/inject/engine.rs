@@ -1,9 +1,8 @@
-//! A container that serves models: the gauge in front of it.
+//! A sidecar in front of a container that serves models.
 //!
-//! A webhook cannot redirect packets. What it can: give the sidecar the *name* of the
-//! engine's port, so that Services which target the name reach the sidecar; or move the
-//! engine to another port and listen where it was, so that Services which target the
-//! number do, too.
+//! A webhook cannot redirect packets. It can give the sidecar the *name* of the engine's port,
+//! so that Services that target the name reach the sidecar; or move the engine to another port
+//! and listen on the old one, so that Services that target the number do, too.
 
 use super::Front;
 use super::PREFIX;
@@ -13,11 +12,11 @@ use super::error::Error;
 use super::pod::{List, Pod, is_foreign, object};
 use serde_json::{Value, json};
 
-/// An engine with the gauge in front of it.
+/// An engine with the sidecar in front of it.
 pub(super) struct EngineSidecar {
-    /// The sidecar's port as the pod shows it, with the name that was the engine's.
+    /// The sidecar's `containerPort`, with the name of the engine's.
     pub(super) port: Value,
-    /// Where everything goes to the engine; what the pod asks for by name is used in its place.
+    /// A configuration that forwards everything to the engine, unless the pod names another.
     pub(super) config: String,
 }
 
@@ -26,7 +25,7 @@ const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 const HOOKS: &[&str] = &["postStart", "preStop"];
 const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 
-/// Puts the gauge in front of the engine. `traffic` is where the gauge listens.
+/// Puts the sidecar, which listens on `traffic`, in front of the engine.
 pub(super) fn front(
     pod: &mut Pod,
     front: &Front<'_>,
@@ -69,7 +68,7 @@ pub(super) fn front(
     Ok(EngineSidecar { port, config })
 }
 
-/// What Services have to do with an engine that stays where it is.
+/// The warning about Services that bypass the sidecar of an engine that keeps its port.
 fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     match name {
         Some(name) => format!(
@@ -82,7 +81,7 @@ fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     }
 }
 
-/// The container that says it listens there; else the one that is named; else the only one.
+/// The container with that port; else the one that is named; else the only one.
 fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, Error> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
@@ -109,7 +108,7 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
     }
 }
 
-/// Changes the port in arguments and variables; says in how many places.
+/// Changes the port in arguments and variables; returns how often.
 fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
     let mut places = 0;
     for key in ["command", "args"] {
@@ -150,7 +149,7 @@ fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
     places
 }
 
-/// `--port=8000`, alone or in the text of a shell.
+/// Replaces the port in `--port=8000`, as an argument or within a shell command.
 fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
     for option in ["--port", "--http-port"] {
         for separator in ["=", " "] {
@@ -168,7 +167,7 @@ fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
     None
 }
 
-/// Takes the name off the engine's port, and moves it.
+/// Removes the name of the engine's port, and changes its number.
 fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
     let ports = container["ports"].as_array_mut()?;
     let port = ports
@@ -180,7 +179,7 @@ fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
     name.as_str().map(str::to_owned)
 }
 
-/// Probes and hooks stay on the engine itself.
+/// Changes the port of probes and hooks, so that they still reach the engine itself.
 fn follow(container: &mut Value, from: u16, name: Option<&str>, to: u16) {
     let leads = |port: &Value| *port == from || name.is_some_and(|name| *port == name);
     let turn = |action: &mut Value| {

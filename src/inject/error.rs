@@ -1,11 +1,11 @@
-//! Why a sidecar cannot be put somewhere.
+//! Errors of injection.
 
 use std::error::Error as Cause;
 
 /// Why a pod, a file of manifests, a review or the injector's settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It asks for what cannot be: what, and what to do.
+    /// The request is impossible; the text says why and what to do.
     #[error("{0}")]
     Refused(String),
     /// A text cannot be read or written; its cause is a part of what is shown.
@@ -16,7 +16,7 @@ pub enum Error {
         /// The reader's or the writer's own error.
         source: Box<dyn Cause + Send + Sync>,
     },
-    /// Of a part that has a name: a document, a file.
+    /// An error in a named part, such as a document or a file.
     #[error("{part}: {source}")]
     Part {
         /// The part.
@@ -38,7 +38,7 @@ impl Error {
         }
     }
 
-    /// The same of a part of something larger.
+    /// Adds the name of the part in which the error is.
     pub(super) fn of(self, part: impl Into<String>) -> Error {
         Error::Part {
             part: part.into(),

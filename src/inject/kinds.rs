@@ -1,18 +1,17 @@
-//! Kinds of objects that make pods: where their templates of pods are, and which have
-//! none that a sidecar could be put into.
+//! Kinds of objects that create pods: where their pod templates are, and which have none.
 
 use super::{PREFIX, SIDECAR};
 use serde_json::Value;
 
-/// A kind with templates of pods.
+/// A kind with pod templates.
 pub(super) struct Kind {
     group: &'static str,
     kind: &'static str,
-    /// Keys after each other, `*` for every member of a list or a map.
+    /// The paths of the templates: keys with dots between them, `*` for every member.
     paths: &'static [&'static str],
-    /// Whether its pods end by themselves although the template does not say so.
+    /// Whether its pods run to completion although the template does not say so.
     pub(super) ends: bool,
-    /// Whether pods are made for every path, with a template or without one.
+    /// Whether pods are created for every path, also where there is no template.
     every: bool,
 }
 
@@ -39,7 +38,7 @@ const fn ending(group: &'static str, name: &'static str, paths: &'static [&'stat
     all
 }
 
-/// Spark makes pods of driver and executors, with a template or without.
+/// Spark creates pods of driver and executors, also without templates.
 const SPARK: Kind = {
     let paths = &["spec.driver.template", "spec.executor.template"];
     let mut all = ending("sparkoperator.k8s.io", "SparkApplication", paths);
@@ -47,7 +46,7 @@ const SPARK: Kind = {
     all
 };
 
-/// Where most have it.
+/// The path of most kinds.
 const TEMPLATE: &[&str] = &["spec.template"];
 const CRON: &[&str] = &["spec.jobTemplate.spec.template"];
 
@@ -152,7 +151,7 @@ const KINDS: &[Kind] = &[
     ),
 ];
 
-/// Kinds that make pods and have no template for a sidecar: the group, the kinds, and why.
+/// Kinds that create pods and have no pod template: the group, the kinds, and why.
 const WITHOUT: &[(&str, &[&str], &str)] = &[
     (
         "serving.knative.dev",
@@ -207,27 +206,27 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// What is to be done with an object.
+/// The pod templates of an object.
 pub(super) enum Found {
-    /// It has these templates of pods, by JSON pointer.
+    /// It has these pod templates, by JSON pointer.
     Templates {
         kind: &'static Kind,
         pointers: Vec<String>,
-        /// Paths that should have one, and have not.
+        /// Paths without a template for which pods are created all the same.
         missing: Vec<&'static str>,
     },
-    /// It makes pods in another way, or looks so: why there is nothing to put a sidecar into.
+    /// It creates pods, or seems to, but has no pod template: why.
     Unknown(String),
-    /// The kind makes no pods.
+    /// The kind creates no pods.
     Nothing,
 }
 
-/// Looks for templates of pods in an object.
+/// Finds the pod templates of an object.
 pub(super) fn find(object: &Value) -> Found {
     let name = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str();
     let group = version.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group));
-    // Without a version, kinds of Kubernetes' own are meant.
+    // Without a version it is a kind of Kubernetes itself.
     let known = KINDS
         .iter()
         .find(|known| known.kind == name && group.is_none_or(|group| group == known.group));
@@ -270,7 +269,7 @@ fn path_keys(path: &str) -> Vec<&str> {
     path.split('.').filter(|key| !key.is_empty()).collect()
 }
 
-/// A Rollout may be of a Deployment that has the template.
+/// Whether the template is in another object, such as the Deployment of a Rollout.
 fn refers_to_another(object: &Value) -> bool {
     object["spec"]["workloadRef"].is_object()
 }
@@ -305,7 +304,7 @@ fn descend(value: &Value, path: &[&str], pointer: String, found: &mut Vec<String
     }
 }
 
-/// Whether containers with an image are somewhere in it, and none of them is a sidecar.
+/// Whether there are containers with an image anywhere in it, and none is our sidecar.
 fn has_containers(value: &Value) -> bool {
     let mut images = false;
     let mut injected = false;
@@ -328,7 +327,7 @@ fn holds_containers(key: &str) -> bool {
     end.ends_with("container") || ["steps", "sidecars", "script"].contains(&key)
 }
 
-/// What the first annotation says that asks for a sidecar or for none, wherever it is.
+/// Whether the first annotation about injection, anywhere in the object, opts in or out.
 pub(super) fn asks(object: &Value) -> Option<bool> {
     let mut asked = None;
     let name = format!("{PREFIX}inject");

@@ -1,10 +1,10 @@
-//! Variables that by their names hold the address of a model, and that the sidecar does
-//! not know: calls to it pass the sidecar by, which the pod's author should hear of.
+//! Unknown variables that by their names have the address of a model: such calls bypass the
+//! sidecar, so the pod's author is warned.
 
 use super::settings::Settings;
 use serde_json::Value;
 
-/// Parts of names of those who serve models.
+/// Parts of names: vendors of models.
 const VENDORS: &[&str] = &[
     "AI21",
     "ANTHROPIC",
@@ -42,7 +42,7 @@ const VENDORS: &[&str] = &[
     "VLLM",
     "XAI",
 ];
-/// Parts of names that say what is asked of a model.
+/// Parts of names: tasks of models.
 const TASKS: &[&str] = &[
     "CHAT",
     "COMPLETION",
@@ -54,7 +54,7 @@ const TASKS: &[&str] = &[
     "RERANK",
     "RERANKER",
 ];
-/// Parts of names that say that this is an address.
+/// Parts of names: words for an address.
 const ADDRESSES: &[&str] = &[
     "ADDR",
     "ADDRESS",
@@ -68,7 +68,7 @@ const ADDRESSES: &[&str] = &[
     "URL",
     "URLS",
 ];
-/// Parts of names of what stores models, and of what watches calls: no call goes there.
+/// Parts of names: stores of models and monitoring, which get no calls.
 const OTHERS: &[&str] = &[
     "CALLBACK",
     "DASHBOARD",
@@ -83,9 +83,9 @@ const OTHERS: &[&str] = &[
     "WEBHOOK",
 ];
 
-/// The names of a container's variables that look like the address of a model, hold a URL
-/// or something from elsewhere, and are none that the injector knows. `port` is the
-/// sidecar's: what leads there passes nothing by.
+/// The names of a container's variables that look like the address of a model, have a URL or
+/// a reference as value, and are unknown to the injector. URLs with `port`, the sidecar's, do
+/// not bypass it.
 pub(super) fn names<'a>(container: &'a Value, settings: &Settings, port: u16) -> Vec<&'a str> {
     let sidecar = ["127.0.0.1", "localhost"].map(|host| format!("http://{host}:{port}"));
     let all = container["env"].as_array().into_iter().flatten();
@@ -103,7 +103,7 @@ fn is_address_of_a_model(name: &str) -> bool {
     has(ADDRESSES) && (has(VENDORS) || has(TASKS)) && !has(OTHERS)
 }
 
-/// What comes from a Secret or a ConfigMap cannot be seen.
+/// Whether a variable may have a URL; the value of a Secret or ConfigMap is not known.
 fn holds_a_url(variable: &Value, sidecar: &[String]) -> bool {
     match variable["value"].as_str() {
         Some(value) if leads_to(value, sidecar) => false,

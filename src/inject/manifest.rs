@@ -1,5 +1,5 @@
-//! Files of manifests: several documents of YAML or JSON. A document that gets no
-//! sidecar stays as it is, to the byte; in one that does, only comments go.
+//! Files of manifests: several documents of YAML or JSON. A document without a sidecar is
+//! written byte for byte as it was; one with a sidecar loses its comments.
 
 use super::error::Error;
 use super::kinds::{self, Found};
@@ -7,8 +7,8 @@ use super::settings::Settings;
 use super::{InjectBy, Outcome, PREFIX, inject_template};
 use serde_json::Value;
 
-/// Of pods that have no pull secrets themselves. Pods that the API server has seen have
-/// those of their ServiceAccount already.
+/// The warning about pods without pull secrets. Pods from the API server have those of their
+/// ServiceAccount already.
 const HIDDEN: &str = "with pull secrets of its own the pod does not get those of its ServiceAccount: \
     name these in `image_pull_secrets`, too, where images need them";
 
@@ -19,16 +19,15 @@ pub struct Manifests {
     pub text: String,
     /// How many pods and templates have a sidecar now.
     pub injected: usize,
-    /// What their authors should know: which object, and what.
+    /// Warnings for the authors, with the object.
     pub warnings: Vec<String>,
-    /// Objects that were asked for and cannot be: which, and why.
+    /// Objects that cannot be injected, and why.
     pub refused: Vec<String>,
-    /// Objects that make pods, as far as one can see, and have no template that a sidecar
-    /// could be put into: which, and why.
+    /// Objects that seem to create pods and have no pod template, and why.
     pub unknown: Vec<String>,
 }
 
-/// Puts sidecars into every pod and template of pods of a text.
+/// Puts sidecars into all pods and pod templates of a text.
 ///
 /// # Errors
 /// Where a document cannot be read: which, and why.
@@ -103,7 +102,7 @@ fn write(value: &Value) -> Result<String, serde_saphyr::ser::Error> {
     })
 }
 
-/// An object, or a list of them. `place` is what it is called without a name.
+/// Injects an object, or a list of them. `place` names it where it has no name.
 fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all: &mut Manifests) {
     if let Some(items) = items(value) {
         for item in items.iter_mut().filter(|item| item.is_object()) {
@@ -111,7 +110,7 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
         }
         return;
     }
-    // Of a template, its own annotation decides; of the object around it, one that opts out.
+    // The template's own annotation decides; of the object's annotations only an opt-out counts.
     let own = value["metadata"]["annotations"][format!("{PREFIX}inject")].as_str();
     if matches!(own, Some("false" | "disabled")) {
         return;
@@ -153,7 +152,7 @@ fn asks(object: &Value, by: InjectBy) -> bool {
     kinds::asks(object).unwrap_or(by == InjectBy::Namespace)
 }
 
-/// What became of a template.
+/// Adds the outcome for a template to `all`.
 fn take(outcome: Outcome, template: &mut Value, name: String, all: &mut Manifests) {
     match outcome {
         Outcome::Left => {}
@@ -171,7 +170,7 @@ fn take(outcome: Outcome, template: &mut Value, name: String, all: &mut Manifest
     }
 }
 
-/// The items of a list, each with its kind: those of a `DeploymentList` do not say it.
+/// The items of a list, with their kind added: those of a `DeploymentList` have none.
 fn items(value: &mut Value) -> Option<&mut Vec<Value>> {
     if value.is_array() {
         return value.as_array_mut();
@@ -189,7 +188,7 @@ fn items(value: &mut Value) -> Option<&mut Vec<Value>> {
     Some(items)
 }
 
-/// `Deployment/bot`; what has neither kind nor name is called by its place.
+/// `Deployment/bot`, or `place` where it has neither kind nor name.
 fn named(value: &Value, place: &str) -> String {
     let metadata = &value["metadata"];
     let name = metadata["name"]

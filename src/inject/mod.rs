@@ -1,25 +1,25 @@
-//! tokengauge into pods: what an admission webhook and `tokengauge inject` do.
+//! Injection of sidecars into pods, by an admission webhook and by `tokengauge inject`.
 //!
 //! ```text
-//! settings.rs   what is injected, as the operator says
-//! annotations.rs what a pod asks for, by annotation
+//! settings.rs   the operator's settings: what is injected
+//! annotations.rs the annotations of a pod
 //! pod.rs        a pod's parts
-//! compose.rs    a configuration made of what a pod asks for
+//! compose.rs    the configuration of a sidecar
 //! ports.rs      ports that the pod does not use itself
 //! resources.rs  requests and limits of the sidecar, and the pod's class of service
 //! quantity.rs   quantities as Kubernetes writes them
 //! agents.rs     containers that call models: their base URLs
 //! lookalikes.rs variables that lead to models and are not known
-//! engine.rs     a container that serves models: the gauge in front of it
+//! engine.rs     the sidecar in front of a container that serves models
 //! sidecar.rs    the container and its volumes
 //! patch.rs      the difference as a JSON patch
 //! review.rs     an AdmissionReview, and the server that answers them
 //! manifest.rs   files of manifests
-//! kinds.rs      where objects of all kinds have their templates of pods
+//! kinds.rs      the paths of pod templates in objects of all kinds
 //! ```
 //!
-//! Pods are whatever somebody wrote: nothing here trusts their shape, and what is not
-//! understood is not changed.
+//! Pods are untrusted input: nothing here relies on their shape, and what is not understood
+//! is not changed.
 
 mod agents;
 mod annotations;
@@ -50,7 +50,7 @@ use sidecar::{Sidecar, Source};
 pub const PREFIX: &str = "tokengauge.dev/";
 /// The container's name.
 pub const SIDECAR: &str = "tokengauge";
-/// The annotation with what the pod's author should know.
+/// The annotation with warnings for the pod's author.
 const WARNINGS: &str = "warnings";
 /// Bytes of that annotation.
 const MAX_WARNINGS: usize = 1024;
@@ -58,28 +58,28 @@ const MAX_WARNINGS: usize = 1024;
 /// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
 
-/// Whose word it takes to put a sidecar into a pod.
+/// What decides whether a pod gets a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectBy {
-    /// That of its namespace, or of whoever runs the command. A pod may opt out.
+    /// Its namespace, or the command; a pod may opt out.
     Namespace,
-    /// That of an annotation of the pod itself.
+    /// An annotation of the pod itself.
     Annotation,
 }
 
-/// What became of a pod.
+/// The outcome of an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It has a sidecar now.
     Injected {
-        /// The pod, or the template of pods, as it is to be.
+        /// The pod or pod template with the sidecar.
         pod: Value,
-        /// What its author should know.
+        /// Warnings for its author.
         warnings: Vec<String>,
     },
-    /// It was not asked for, or is there already.
+    /// It was not requested, or is there already.
     Left,
-    /// It was asked for and cannot be: why, and what to do.
+    /// It was requested and is impossible: why, and what to do.
     Refused(String),
 }
 
@@ -88,8 +88,8 @@ pub fn inject(pod: &Value, by: InjectBy, settings: &Settings) -> Outcome {
     inject_template(pod, pod, false, by, settings)
 }
 
-/// Puts the sidecar into a template of pods, which is a part of `object`. `ends` is
-/// whether its pods end by themselves although the template does not say so.
+/// Puts the sidecar into a pod template of `object`. `ends` is whether its pods run to
+/// completion although the template does not say so.
 fn inject_template(
     object: &Value,
     template: &Value,
@@ -213,7 +213,7 @@ impl Front<'_> {
     }
 }
 
-/// Points the containers that call models at the sidecar.
+/// Sets the base URLs of containers that call models to the sidecar.
 fn serve_agents(
     pod: &mut Pod,
     sidecar: &mut Sidecar,
@@ -234,7 +234,7 @@ fn serve_agents(
     Ok(source)
 }
 
-/// What an annotation takes of a text.
+/// A text shortened to the length of an annotation.
 fn bounded(text: &str) -> String {
     if text.len() <= MAX_WARNINGS {
         return text.to_owned();
@@ -279,7 +279,7 @@ fn base(settings: &Settings) -> &str {
     settings.base.as_deref().unwrap_or(compose::BUILT_IN)
 }
 
-/// Where the configuration comes from, and which base URLs it knows.
+/// The source of the configuration, and the providers that it reaches.
 fn source(
     pod: &Pod,
     annotations: &Annotations,

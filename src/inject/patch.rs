@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Operations that make `after` of `before`. Items of lists are distinguished by their
+/// The operations that change `before` into `after`. Items of lists are matched by their
 /// `name`, where all have one.
 pub fn diff(before: &Value, after: &Value) -> Vec<Value> {
     let mut patch = Vec::new();

@@ -1,11 +1,11 @@
-//! A pod's parts, whatever its shape. Lists that are missing are empty; what is there
-//! and no list is refused.
+//! Access to the parts of a pod. Missing lists are empty; what should be a list and is none
+//! is refused.
 
 use super::PREFIX;
 use super::error::Error;
 use serde_json::{Map, Value, json};
 
-/// Containers of meshes and agents of clusters, which call no models.
+/// Containers of service meshes and cluster agents, which call no models.
 const FOREIGN: &[&str] = &[
     "istio-proxy",
     "istio-init",
@@ -21,9 +21,9 @@ const FOREIGN: &[&str] = &[
     "vault-agent",
     "vault-agent-init",
 ];
-/// Those of them that have nothing to do with the pod's network.
+/// Those of them that do not change the pod's network.
 const OFF_NETWORK: &[&str] = &["cloud-sql-proxy", "vault-agent", "vault-agent-init"];
-/// Lets every user listen on any port of a pod.
+/// The sysctl that lets every user listen on low ports.
 const LOW_PORTS: &str = "net.ipv4.ip_unprivileged_port_start";
 /// Those of them that are a mesh's proxies.
 const MESH: &[&str] = &[
@@ -33,7 +33,7 @@ const MESH: &[&str] = &[
     "consul-dataplane",
 ];
 
-/// Labels of nodes that tell their system.
+/// Labels of nodes with their operating system.
 const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const LINUX: &str = "linux";
@@ -112,7 +112,7 @@ impl Pod {
         all.filter_map(|name| name.strip_prefix(PREFIX)).collect()
     }
 
-    /// Anybody's annotation.
+    /// The value of any annotation, by its full name.
     pub(super) fn foreign_annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][name].as_str()
     }
@@ -147,7 +147,7 @@ impl Pod {
         self.0["spec"][name] == true
     }
 
-    /// Whether nodes with Linux are out of the question.
+    /// Whether the pod cannot run on Linux nodes.
     pub(super) fn is_windows(&self) -> bool {
         let spec = &self.0["spec"];
         let selected = OS_LABELS
@@ -162,7 +162,7 @@ impl Pod {
         spec["os"]["name"] == WINDOWS || selected || by_affinity
     }
 
-    /// As the pods of Jobs do.
+    /// Whether it runs to completion, as pods of Jobs do.
     pub(super) fn ends_by_itself(&self) -> bool {
         matches!(
             self.0["spec"]["restartPolicy"].as_str(),
@@ -170,13 +170,13 @@ impl Pod {
         )
     }
 
-    /// Seconds that the pod has to end in.
+    /// The termination grace period in seconds.
     pub(super) fn grace(&self) -> u64 {
         let grace = &self.0["spec"]["terminationGracePeriodSeconds"];
         grace.as_u64().unwrap_or(30)
     }
 
-    /// Whether a mesh has its proxy in it.
+    /// Whether it has the proxy of a service mesh.
     pub(super) fn mesh(&self) -> bool {
         MESH.iter().any(|name| self.has_container(name))
     }
@@ -193,7 +193,7 @@ impl Pod {
         all.map_or(&[], Vec::as_slice)
     }
 
-    /// The list, made where there is none.
+    /// The list, which is created where it is missing.
     pub(super) fn containers_mut(&mut self, list: List) -> &mut Vec<Value> {
         list_mut(&mut self.0["spec"], list.key())
     }
@@ -223,8 +223,8 @@ impl Pod {
         &mut self.0["spec"]["resources"]
     }
 
-    /// Lets a user without privileges listen below 1024, which the runtimes of many clusters
-    /// forbid. Pods under the restricted standard may ask for it.
+    /// Lets an unprivileged user listen below 1024, which many container runtimes forbid. The
+    /// restricted pod security standard allows this.
     pub(super) fn allow_low_ports(&mut self) -> Result<(), Error> {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
@@ -278,20 +278,20 @@ fn excludes_linux(term: &Value) -> bool {
     })
 }
 
-/// Whether a container belongs to a mesh or to the cluster.
+/// Whether a container belongs to a service mesh or to the cluster.
 pub(super) fn is_foreign(container: &Value) -> bool {
     container["name"]
         .as_str()
         .is_some_and(|name| FOREIGN.contains(&name))
 }
 
-/// Whether a container takes the pod's network over.
+/// Whether a container redirects the pod's network.
 pub(super) fn takes_network(container: &Value) -> bool {
     let name = container["name"].as_str().unwrap_or_default();
     is_foreign(container) && !OFF_NETWORK.contains(&name)
 }
 
-/// The object, made where there is none.
+/// The object, which is created where it is missing.
 pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if value.is_null() {
         *value = json!({});
@@ -299,8 +299,8 @@ pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// The list under `key`, made where there is none. What is no list is replaced: callers
-/// have looked.
+/// The list under `key`, which is created where it is missing. What is no list is replaced;
+/// callers have checked that.
 pub(super) fn list_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let place = &mut value[key];
     if !place.is_array() {

@@ -1,8 +1,8 @@
-//! Ports of the sidecar that the pod does not use itself.
+//! Chooses ports for the sidecar that the pod does not use.
 //!
-//! A port can be said in a probe, an argument, a shell's text, a variable, an annotation
-//! of a mesh and in many other ways. Avoiding a number that is no port costs nothing, so
-//! every number in the pod counts as a used port, wherever it is written.
+//! A port may be in a probe, an argument, a shell command, a variable, an annotation of a mesh
+//! and in many other places. Avoiding a number that is no port costs nothing, so every number
+//! in the pod counts as a used port.
 
 use super::PREFIX;
 use super::annotations::Annotations;
@@ -12,32 +12,30 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-/// Ports that Istio's proxy takes, and others' proxies of its kind.
+/// The ports of Istio's and similar proxies.
 const MESH: RangeInclusive<u16> = 15_000..=15_099;
 /// The first port that needs no privileges.
 pub(super) const UNPRIVILEGED: u16 = 1024;
-/// The widest range, as in `8000-8010`, of which every port counts. A filter such as
-/// `1-65535` says nothing about who listens.
+/// The widest range, as in `8000-8010`, whose ports count as used. A filter such as `1-65535`
+/// does not mean that something listens.
 const MAX_RANGE: u16 = 10_000;
-/// Bytes before a port in which the scheme of its URL is looked for.
+/// Bytes before a port in which the scheme of its URL is searched.
 const MAX_URL: usize = 300;
-/// Our annotations that say where the sidecar or the engine is to listen, and not who
-/// listens already.
+/// Our annotations with ports that the sidecar or the engine shall use.
 const OWN: &[&str] = &["port", "engine-moves-to"];
 
-/// Where the sidecar listens.
+/// The ports of the sidecar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ports {
     /// The port for calls.
     pub(super) traffic: u16,
-    /// For metrics and health, on the pod's address.
+    /// The port for metrics and health, on the pod's address.
     pub(super) metrics: u16,
-    /// For operators, on loopback.
+    /// The admin port, on loopback.
     pub(super) admin: u16,
 }
 
-/// Chooses three ports, none of which `object` mentions. `object` is the pod, or the
-/// object that has its template.
+/// Chooses three ports that are not in `object`: the pod, or the object with its template.
 pub(super) fn choose(
     object: &Value,
     annotations: &Annotations,
@@ -95,7 +93,7 @@ pub(super) fn choose(
     })
 }
 
-/// `wanted`, or the next one up that is free, none of a mesh's, and no default of ours.
+/// `wanted`, or the next higher port that is free, no mesh's, and no default of ours.
 fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
     let is_free = |port: &u16| {
         let reserved = MESH.contains(port) || defaults.contains(port);
@@ -106,8 +104,8 @@ fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
         .find(is_free)
 }
 
-/// Refuses a port that is asked for by annotation and used by the pod. A URL may have it:
-/// that is how a program is pointed at the sidecar by hand.
+/// Refuses a port that an annotation requests and the pod uses. It may be in a client's URL,
+/// by which a program is configured to call the sidecar.
 fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Error> {
     let taken = |mention: &Mention| mention.ports.contains(&port) && !mention.is_client_url;
     match find(object, taken) {
@@ -122,10 +120,10 @@ fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Error>
 struct UsedPorts(Box<[bool]>);
 
 impl UsedPorts {
-    /// Every number from 1 to 65535 in `object`, except those that ask for a port of ours.
+    /// Every number from 1 to 65535 in `object`, except in our own annotations.
     fn of(object: &Value) -> UsedPorts {
-        // How many more ranges cover a port than cover the one before: a text may have
-        // very many wide ranges.
+        // A difference array: how many more ranges cover a port than the one before it. A text may
+        // have very many wide ranges.
         let mut steps = vec![0i32; (1 << 16) + 1];
         walk(object, &mut Vec::new(), &mut |_, mention| {
             steps[usize::from(*mention.ports.start())] += 1;
@@ -149,22 +147,22 @@ impl UsedPorts {
     }
 }
 
-/// A port, or a range of them, that is written somewhere.
+/// A port or a range of ports in a text.
 struct Mention {
     ports: RangeInclusive<u16>,
-    /// Whether it is the port of an address that somebody calls.
+    /// Whether it is the port of a URL that a client calls.
     is_client_url: bool,
 }
 
-/// A step into an object or a list.
+/// A step of a path into an object or a list.
 enum Step<'a> {
     Key(&'a str),
     /// An item of a list, by its name where it has one.
     Item(usize, Option<&'a str>),
 }
 
-/// Where the first mention is that `wanted` holds for, such as
-/// `spec.containers[app].args[1]`. The value itself is not shown: it may be a secret.
+/// The path of the first mention that satisfies `wanted`, such as
+/// `spec.containers[app].args[1]`. The value itself is not shown, since it may be a secret.
 fn find(object: &Value, wanted: impl Fn(&Mention) -> bool) -> Option<String> {
     let mut place = None;
     walk(object, &mut Vec::new(), &mut |path, mention| {
@@ -195,7 +193,7 @@ fn written(path: &[Step<'_>]) -> String {
     text.chars().take(100).collect()
 }
 
-/// Calls `visit` for every mention until it answers `true`; says whether it did.
+/// Calls `visit` for every mention until it returns `true`; returns whether it did.
 fn walk<'a>(
     value: &'a Value,
     path: &mut Vec<Step<'a>>,
@@ -240,7 +238,7 @@ fn single(port: u16) -> Mention {
     }
 }
 
-/// The numbers of a text that can be ports, and the ranges between two of them.
+/// The numbers of a text that can be ports, and ranges of them.
 fn mentions(text: &str) -> impl Iterator<Item = Mention> {
     let mut at = 0;
     // Where the number before ended, and what it was.
@@ -273,8 +271,8 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention> {
     })
 }
 
-/// Whether `head` ends with a URL up to its port. `--listen-client-urls=http://…` and the
-/// like say where somebody listens.
+/// Whether `head` ends with a client's URL up to its port. `--listen-client-urls=http://…` and
+/// the like are addresses of servers.
 fn is_client_url(head: &str) -> bool {
     let mut begin = head.len().saturating_sub(MAX_URL);
     while !head.is_char_boundary(begin) {

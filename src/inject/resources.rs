@@ -1,7 +1,7 @@
 //! The sidecar's requests and limits: the operator's, changed by the pod's annotations.
 //!
-//! A pod of the class Guaranteed stays one, so that its node evicts it no earlier than
-//! before and pinned cores stay pinned. See
+//! A pod of the QoS class Guaranteed keeps that class, so that its node evicts it no earlier
+//! than before and pinned cores stay pinned. See
 //! <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
 use super::PREFIX;
@@ -17,12 +17,12 @@ pub(super) const ANNOTATIONS: &[(&str, Part, &str)] = &[
     ("memory-request", Part::Requests, "memory"),
     ("memory-limit", Part::Limits, "memory"),
 ];
-/// What the class Guaranteed looks at.
+/// The resources that decide on the class Guaranteed.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
-/// Limits in a Guaranteed pod where nobody names one: it must have them. A core reads
-/// 55,000 to 70,000 events per second.
+/// The default limits in a Guaranteed pod, which must have them. A core measures 55,000 to
+/// 70,000 events per second.
 const GUARANTEED: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "384Mi")];
-/// A process that measures nothing takes half of this.
+/// The least memory limit; an idle process uses half of it.
 const LEAST_MEMORY: Quantity = Quantity::mebibytes(32);
 
 /// The two halves of `resources`.
@@ -72,7 +72,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
     Ok(all)
 }
 
-/// Checks the operator's.
+/// Checks the operator's resources.
 pub(super) fn check(resources: &Value) -> Result<(), Error> {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {
@@ -88,8 +88,8 @@ pub(super) fn check(resources: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// The sidecar's resources. Where the pod has resources of its own as a whole, these grow
-/// by the sidecar's: its containers keep what they had.
+/// The sidecar's resources. Pod-level resources, where there are any, are increased by them, so
+/// that the other containers keep theirs.
 pub(super) fn of_sidecar(
     pod: &mut Pod,
     base: &Value,
@@ -134,7 +134,8 @@ fn is_set(overrides: &Overrides, part: Part, name: &str) -> bool {
         .any(|(of, known, _)| *of == part && *known == name)
 }
 
-/// An API server refuses a request above its limit: the one that nobody asked for follows.
+/// Adjusts request or limit, whichever is not set by annotation, where the request is above
+/// the limit, which API servers refuse.
 fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), Error> {
     let both = (
         quantity(resources, Part::Requests, name),
@@ -200,7 +201,7 @@ fn equal(
     let requested = is_set(overrides, Part::Requests, name);
     let value = match get(resources, Part::Limits, name).cloned() {
         Some(limit) => {
-            // A limit of the operator's gives way to a request of the pod's own.
+            // A request of the pod's annotations takes precedence over the operator's limit.
             if requested && !is_set(overrides, Part::Limits, name) {
                 request.unwrap_or(limit)
             } else {
@@ -223,7 +224,7 @@ fn equal(
     put(resources, Part::Limits, name, value);
 }
 
-/// Adds the sidecar's to resources of the pod as a whole.
+/// Adds the sidecar's resources to the pod-level ones.
 fn grow(pod: &mut Pod, sidecar: &Value) {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {

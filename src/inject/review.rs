@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::settings::Settings;
 use super::{InjectBy, Outcome, inject, patch};
-use crate::admin::{Share, Shares, Source};
+use crate::admin::{FairShares, Share, Source};
 use crate::export::registry::Registry;
 use crate::export::text::{self, Format};
 use crate::export::{labels, names};
@@ -23,26 +23,26 @@ use std::sync::Arc;
 
 /// Bytes of a review: an API server takes requests of 3 MiB at most.
 const MAX_BYTES: usize = 3 << 20;
-/// Values in a review: a pod has some hundreds. Parsed, one may take 300 bytes, and twice
-/// that while it is changed; the chart gives 64 MiB.
+/// JSON values in a review; a pod has some hundreds. A parsed value may take 300 bytes, and
+/// twice that while it is changed; the chart's memory limit is 64 MiB.
 const MAX_VALUES: usize = 50_000;
 /// Kilobytes of all reviews that are being read: one pod's is some 20.
 const ALL_KILOBYTES: usize = 8 << 10;
-/// Of these for one source address.
+/// Kilobytes of reviews from one source address.
 const KILOBYTES_PER_SOURCE: usize = MAX_BYTES >> 10;
-/// Reviews that are answered at once: each takes milliseconds.
+/// Concurrent reviews; each takes milliseconds.
 const AT_ONCE: usize = 1;
 /// Characters of a warning that API servers show.
 const MAX_WARNING: usize = 250;
 const MAX_WARNINGS: usize = 10;
 
-/// Answers reviews and says how it went.
+/// Answers reviews and logs the outcomes.
 pub struct Injector {
     settings: Settings,
     registry: Registry,
-    /// Kilobytes that reviews may still take.
-    room: Shares,
-    turns: Shares,
+    /// The kilobytes that reviews may use.
+    room: FairShares,
+    turns: FairShares,
 }
 
 impl Injector {
@@ -58,12 +58,12 @@ impl Injector {
         Arc::new(Injector {
             settings,
             registry,
-            room: Shares::new(ALL_KILOBYTES, KILOBYTES_PER_SOURCE),
-            turns: Shares::new(AT_ONCE, AT_ONCE),
+            room: FairShares::new(ALL_KILOBYTES, KILOBYTES_PER_SOURCE),
+            turns: FairShares::new(AT_ONCE, AT_ONCE),
         })
     }
 
-    /// Answers a review. A pod is always allowed: what cannot be injected runs without.
+    /// Answers a review. Every pod is allowed: one that cannot be injected runs without a sidecar.
     ///
     /// # Errors
     /// Where it is no review; the text says what is missing.
@@ -123,16 +123,16 @@ impl Injector {
     }
 }
 
-/// What a review asks.
+/// The fields of a review that are used.
 struct Review {
     uid: String,
-    /// Where the pod is to be; a pod of a Deployment does not say so itself.
+    /// The namespace; a pod of a Deployment has none itself at that time.
     namespace: String,
     pod: Value,
 }
 
 fn read(body: &[u8]) -> Result<Review, Error> {
-    // Each value but the first stands after one of these.
+    // Each value but the first comes after one of these.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(Error::Refused(format!(
@@ -164,12 +164,12 @@ fn read(body: &[u8]) -> Result<Review, Error> {
     })
 }
 
-/// Which pod it is, for the log: whoever reaches the webhook chose the texts.
+/// The pod's identity for the log. The texts are untrusted.
 struct Identity<'a> {
     namespace: Cow<'a, str>,
-    /// The name, or the beginning of the name that it is going to have.
+    /// The name, or `generateName`.
     name: Cow<'a, str>,
-    /// Kind and name of what made it, such as `ReplicaSet/bot-6f7c9d5b8`.
+    /// Kind and name of its owner, such as `ReplicaSet/bot-6f7c9d5b8`.
     owner: Cow<'a, str>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A name as the log has it: names of objects have at most 253 characters.
+/// A name for the log, cut to the 253 characters that names of objects may have.
 fn logged(text: &str) -> Cow<'_, str> {
     let end = text
         .char_indices()
@@ -214,8 +214,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// `/mutate` for pods of namespaces that asked for it, `/mutate/annotated` for pods that
-/// may ask themselves; health and metrics.
+/// `/mutate` for pods of namespaces that opt in, `/mutate/annotated` for pods that opt in
+/// themselves; health and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
     let around = |State(injector): State<Arc<Injector>>, request: Request| async move {
         respond(injector, request, InjectBy::Namespace).await
@@ -241,13 +241,13 @@ async fn respond(injector: Arc<Injector>, request: Request, by: InjectBy) -> Res
     };
     let _turn = injector.turns.wait(source).await;
     let reviewer = Arc::clone(&injector);
-    // It may take long, and others' health checks are not to wait for it.
+    // It may take long, and health checks must not wait for it.
     let answer = tokio::task::spawn_blocking(move || answer(&reviewer, &body, by));
     let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
     answer.await.unwrap_or_else(|_| failed())
 }
 
-/// The body of a review, and the room for it, of which more kilobytes are taken as it comes.
+/// Reads the body of a review; its share of kilobytes grows with the body.
 async fn whole(
     body: Body,
     take: impl Fn(u32) -> Option<Share>,

@@ -1,4 +1,4 @@
-//! What is injected, as the operator says: a file of TOML, every key with a default.
+//! The operator's settings of injection: a TOML file in which every key has a default.
 
 use super::error::Error;
 use crate::cli::{NativeSidecar, OnRefusedConfig};
@@ -37,7 +37,7 @@ pub enum Bind {
 }
 
 impl Bind {
-    /// As `--listen` takes it.
+    /// The text for `--listen`.
     pub(super) fn at(self, port: u16) -> String {
         match self {
             Bind::All => format!("*:{port}"),
@@ -71,13 +71,13 @@ pub struct SecretKey {
     pub key: String,
 }
 
-/// What is injected. [`Settings::parse`] reads the file.
+/// The settings of injection. [`Settings::parse`] reads them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The sidecar's image.
     pub image: String,
-    /// When it is pulled; the cluster's own rule where there is none.
+    /// The pull policy; the cluster's default where there is none.
     pub image_pull_policy: Option<String>,
     /// How the sidecar runs.
     pub native_sidecar: NativeSidecar,
@@ -100,23 +100,23 @@ pub struct Settings {
     pub config_map: Option<String>,
     /// The file with the configuration that annotations change; the ConfigMap's, if any.
     pub base_config: Option<std::path::PathBuf>,
-    /// Variables that are pointed at the sidecar, and the paths; `""` takes one out.
+    /// Variables with base URLs, and the paths of these; `""` removes a variable.
     pub base_urls: BTreeMap<String, String>,
     /// What becomes of calls while the sidecar's configuration cannot be used.
     pub on_refused_config: OnRefusedConfig,
     /// The sidecar's log level.
     pub log_level: String,
-    /// More variables of the sidecar, as Kubernetes writes them.
+    /// Additional variables of the sidecar, in Kubernetes' format.
     pub env: Vec<Value>,
-    /// Its requests and limits, as Kubernetes writes them.
+    /// Its requests and limits, in Kubernetes' format.
     pub resources: Value,
-    /// Its security context, as Kubernetes writes it, in place of the restricted one.
+    /// Its security context in Kubernetes' format, instead of the restricted one.
     pub security_context: Option<Value>,
     /// Whether pods get `prometheus.io/scrape`, `port` and `path`.
     pub prometheus_annotations: bool,
-    /// How long a sidecar that is no native one goes on before it drains.
+    /// How long a sidecar that is not native runs on before it drains.
     pub pre_stop_seconds: u32,
-    /// What `base_config` holds.
+    /// The content of `base_config`.
     #[serde(skip)]
     pub base: Option<String>,
 }
@@ -264,7 +264,7 @@ impl Settings {
         }
     }
 
-    /// Whether the cluster can wait by itself before it ends a container.
+    /// Whether the cluster has the `sleep` action for `preStop`.
     pub(super) fn sleeps(&self) -> bool {
         self.is_since(SLEEP_SINCE)
     }

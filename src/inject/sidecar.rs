@@ -10,46 +10,46 @@ use crate::cli::{AGENT, FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-/// The annotation that holds a configuration, which the pod mounts as a file.
+/// The annotation with the configuration, which the pod mounts as a file.
 pub(super) const CONFIG: &str = "proxy-config";
 /// Where the configuration is mounted.
 const FOLDER: &str = "/etc/tokengauge";
 const FILE: &str = "/etc/tokengauge/proxy-config.toml";
-/// Where the image has the program.
+/// The path of the program in the image.
 const PROGRAM: &str = "/usr/bin/tokengauge";
 const CONFIG_VOLUME: &str = "tokengauge-config";
 const STATE_VOLUME: &str = "tokengauge-state";
-/// The name of the port with metrics and health, for a PodMonitor and for probes. The
-/// admin port is on loopback, so the pod does not show it.
+/// The name of the metrics port, for a PodMonitor and for probes. The admin port is on
+/// loopback, so the pod does not declare it.
 const METRICS: &str = "tg-metrics";
 /// The variable with the token of the admin address.
 const TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
-/// Where the sidecar is and who connects to it.
+/// The parameters of the sidecar's container.
 #[derive(Default)]
 pub(super) struct Sidecar {
     pub(super) native: bool,
     pub(super) ports: Ports,
-    /// Whether a mesh's proxy is between the kubelet and us.
+    /// Whether the pod has a mesh's proxy, which intercepts the kubelet's probes.
     pub(super) mesh: bool,
-    /// The port that others connect to, in front of an engine.
+    /// The declared port, in front of an engine.
     pub(super) serves: Option<Value>,
     /// Requests and limits.
     pub(super) resources: Value,
-    /// What it runs by where its configuration cannot be used.
+    /// The fallback configuration.
     pub(super) fallback: Option<String>,
     pub(super) on_refused_config: OnRefusedConfig,
 }
 
-/// Where its configuration is.
+/// The source of its configuration.
 pub(super) enum Source {
     /// The configuration is built into the program.
     BuiltIn,
-    /// Mounted when it is there: the pod does not wait for it.
+    /// A ConfigMap, mounted as optional, so that the pod does not wait for it.
     ConfigMap {
         name: String,
-        /// The pod asks for it. The injector's own may be missing: the program's is in use
-        /// until it is there.
+        /// Whether the pod names it. While the injector's is missing, the built-in configuration is
+        /// in use.
         by_pod: bool,
     },
     /// The text of an annotation.
@@ -66,7 +66,7 @@ pub(super) fn add(
     if let Some(volume) = volume(source) {
         pod.add_volume(volume)?;
     }
-    // In memory, so that it does not tie the pod to its node.
+    // In memory, since a volume on disk could prevent that the node is drained.
     pod.add_volume(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
@@ -83,8 +83,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Where it comes among init containers: after those that take the pod's network over, and
-/// before all others. Those before it cannot reach it.
+/// Its index among init containers: after those that redirect the pod's network, before all
+/// others, since those before it cannot reach it.
 pub(super) fn position(init: &[Value]) -> usize {
     init.iter()
         .rposition(takes_network)
@@ -107,7 +107,7 @@ fn volume(source: &Source) -> Option<Value> {
     }
 }
 
-/// Labels and annotations: that it is there, its configuration, who may scrape.
+/// Adds labels and annotations: the marker of injection, the configuration, Prometheus'.
 fn mark(pod: &mut Pod, sidecar: &Sidecar, source: &Source, settings: &Settings) {
     pod.label(&format!("{PREFIX}injected"), "true");
     if let Source::Text(text) = source {
@@ -150,7 +150,7 @@ fn container(
         None => format!("127.0.0.1:{traffic}"),
     };
     let mut args = vec!["run".to_owned()];
-    // Without a name it takes the file of its folder, where there is one.
+    // Without an option it reads the file of its working directory, where there is one.
     let in_folder = matches!(source, Source::ConfigMap { by_pod: false, .. });
     if !in_folder && !matches!(source, Source::BuiltIn) {
         args.extend(["--config".to_owned(), FILE.to_owned()]);
@@ -198,7 +198,7 @@ fn agent_label(pod: &Pod) -> Option<String> {
     known.map(str::to_owned)
 }
 
-/// The sidecar's own: where it is, for its telemetry, its fallback, and what the operator adds.
+/// The sidecar's variables: the pod's attributes for telemetry, the fallback, the operator's.
 fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
@@ -211,12 +211,12 @@ fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Val
     ];
     all.extend(agent.map(|label| field(AGENT, &format!("metadata.labels['{label}']"))));
     if let Some(secret) = &settings.admin_token_secret {
-        // A Secret that is missing holds no pod up: the address is on loopback.
+        // Optional, so that a missing Secret does not block the pod: the address is on loopback.
         let key = json!({ "name": secret.name, "key": secret.key, "optional": true });
         all.push(json!({ "name": TOKEN, "valueFrom": { "secretKeyRef": key } }));
     }
     if let Some(fallback) = &sidecar.fallback {
-        // Kubernetes takes `$$` for `$`, and `$(…)` for a variable.
+        // Kubernetes replaces `$$` by `$`, and `$(…)` by a variable.
         let text = fallback.replace('$', "$$");
         all.push(json!({ "name": FALLBACK_CONFIG, "value": text }));
         let policy = sidecar.on_refused_config;
@@ -233,7 +233,7 @@ fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Val
     Value::Array(all)
 }
 
-/// Which probe asks for which path, in which rhythm.
+/// The probes: their paths and periods.
 const PROBES: &[(&str, &str, &str)] = &[
     (
         "startupProbe",
@@ -267,7 +267,7 @@ fn probe(sidecar: &Sidecar, path: &str, more: &str) -> Value {
     probe
 }
 
-/// While the pod's containers end, they may still call.
+/// The `preStop` hook that waits, since the other containers may still make calls.
 fn pause(settings: &Settings) -> Value {
     let seconds = settings.pre_stop_seconds;
     if settings.sleeps() {
@@ -277,7 +277,7 @@ fn pause(settings: &Settings) -> Value {
     }
 }
 
-/// What the restricted pod security standard asks for.
+/// The security context of the restricted pod security standard.
 fn restricted() -> Value {
     json!({
         "runAsNonRoot": true,

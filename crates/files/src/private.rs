@@ -1,4 +1,4 @@
-//! Files that hold what calls did: only their owner may read them.
+//! Files with data about calls, which only their owner may read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,15 +14,15 @@ pub fn append(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true)).open(path)
 }
 
-/// Replaces a file as a whole, and is back when that is on the disk: whoever is killed
-/// leaves either the old one or the new one.
+/// Replaces a file atomically, and returns when it is on the disk: after a crash there is
+/// either the old file or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = with_ending(path, ".new");
     match std::fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Made here and now, so that its mode is ours and it is nobody's link.
+    // `create_new`, so that the mode is ours and no existing link is followed.
     let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&fresh)?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -32,7 +32,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The path with something behind its name.
+/// The path with `ending` appended to its name.
 pub fn with_ending(path: &Path, ending: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

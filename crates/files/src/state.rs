@@ -1,5 +1,5 @@
-//! A JSON file in the state directory that survives a restart. One process writes it, the
-//! one that holds the lock beside it; another takes over when that one ends.
+//! A JSON file in the state directory that survives a restart. Only the process that holds
+//! the lock file writes it; another takes over when that process ends.
 
 use crate::private;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file and, while it is ours to write, its lock.
+/// The file and, while this process may write it, its lock.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -31,7 +31,7 @@ impl StateFile {
         Ok(file)
     }
 
-    /// Whether it is ours to write.
+    /// Whether this process holds the lock.
     pub fn is_locked(&self) -> bool {
         self.lock.is_some()
     }
@@ -52,8 +52,7 @@ impl StateFile {
         Ok(self.is_locked())
     }
 
-    /// What is in it; `None` where there is no file, or a damaged one, which is put aside
-    /// under another name and logged.
+    /// The content; `None` where there is no file, or a damaged one, which is renamed and logged.
     ///
     /// # Errors
     /// Where there is a file that cannot be read.
@@ -72,7 +71,7 @@ impl StateFile {
         }
     }
 
-    /// Replaces it as a whole, and is back when that is on the disk; `false` where another
+    /// Replaces the file atomically, and returns when it is on the disk; `false` where another
     /// process holds the lock.
     ///
     /// # Errors

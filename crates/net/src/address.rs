@@ -1,4 +1,4 @@
-//! Addresses to listen on, as they are written, and the sockets that listen there.
+//! Addresses to listen on, as text, and listening sockets.
 
 use serde::Deserialize;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -6,9 +6,9 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// Connections the kernel keeps for us until they are accepted.
+/// The backlog: connections in the kernel's queue until they are accepted.
 const BACKLOG: i32 = 4096;
-/// A peer that says nothing is asked whether it is still there after so long.
+/// TCP keep-alive, which detects dead peers.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(15));
@@ -88,7 +88,7 @@ fn bound(address: SocketAddr, every_family: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Whether the host does not have the family of the address at all.
+/// Whether the host does not support the address family.
 fn has_no_family(error: &io::Error) -> bool {
     let unknown = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.raw_os_error() == Some(unknown) || error.kind() == io::ErrorKind::AddrNotAvailable

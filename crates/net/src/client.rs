@@ -1,5 +1,5 @@
-//! HTTP requests to somebody who is no upstream: an alert's receiver, a collector of OTLP, an
-//! engine's metrics, a proxy of ours that is asked how it stands.
+//! The HTTP client for everything but upstreams: receivers of alerts, OTLP collectors, engines'
+//! metrics, the API of a running proxy.
 
 use crate::endpoint::Protocol;
 use crate::tls::{ClientTls, Connector, Invalid};
@@ -17,10 +17,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// What of an answer is read at most, unless somebody asks for less.
+/// The default limit on a response body, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its status.
@@ -29,25 +29,25 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Bytes,
-    /// The headers after its body.
+    /// The trailers.
     pub trailers: HeaderMap,
 }
 
 impl Answer {
-    /// How long to wait before the next try, where it says so in seconds.
+    /// The value of `retry-after`, where it is in seconds.
     pub fn retry_after(&self) -> Option<Duration> {
         let value = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
         value.parse().ok().map(Duration::from_secs)
     }
 }
 
-/// Why there is no client for a URL.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NoClient {
     /// It names no host.
     #[error("the URL names no host")]
     NoHost,
-    /// Its scheme is another.
+    /// Its scheme is neither `http` nor `https`.
     #[error("the URL must start with http:// or https://")]
     Scheme,
     /// A file that TLS needs cannot be used.
@@ -55,16 +55,16 @@ pub enum NoClient {
     Tls(#[from] Invalid),
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// No connection, or no TLS on it.
     #[error("{0}")]
     Connect(io::Error),
-    /// The connection was lost, or what came is not HTTP.
+    /// The connection was lost, or the response is not HTTP.
     #[error("{0}")]
     Exchange(#[from] hyper::Error),
-    /// The answer is larger than so many bytes.
+    /// The response is larger than this many bytes.
     #[error("sent more than {0} bytes")]
     TooLarge(usize),
 }
@@ -78,7 +78,7 @@ pub struct Client {
     tls: Option<Connector>,
     http2: bool,
     max_answer: usize,
-    /// The connection of the last request, where the next one may use it.
+    /// The idle connection, with keep-alive.
     kept: Option<Mutex<Option<Connection>>>,
 }
 
@@ -111,27 +111,27 @@ impl Client {
         })
     }
 
-    /// Reads no more than so many bytes of an answer.
+    /// Sets the limit on a response body, in bytes.
     pub fn max_answer(self, max_answer: usize) -> Client {
         Client { max_answer, ..self }
     }
 
-    /// Uses a connection again where it is still there; requests wait for each other.
+    /// Enables keep-alive; requests then wait for each other.
     pub fn keep_alive(self) -> Client {
         let kept = Some(Mutex::default());
         Client { kept, ..self }
     }
 
-    /// Host and port, as messages name them.
+    /// Host and port, for messages.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Sends a request and gives the whole answer. Where a kept connection turns out to be gone it
-    /// is sent again over a new one: it must be one that may arrive twice.
+    /// Sends a request and returns the complete response, without a timeout. If an idle connection
+    /// turns out to be closed, the request is sent again over a new one, so it must be idempotent.
     ///
     /// # Errors
-    /// Where there is no answer. It waits as long as it takes.
+    /// Where there is no complete response.
     pub async fn send(&self, request: &Request<Bytes>) -> Result<Answer, Failure> {
         let Some(kept) = &self.kept else {
             return self.connect().await?.send(self, request).await;
@@ -165,7 +165,7 @@ impl Client {
     }
 }
 
-/// A connection, which ends when it is dropped.
+/// A connection, which is closed when it is dropped.
 #[derive(Debug)]
 struct Connection {
     sender: Sender,
@@ -251,7 +251,7 @@ pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<Ans
     fetch_with(request, timeout, &ClientTls::default()).await
 }
 
-/// The same with roots and a certificate of one's own.
+/// The same with TLS settings.
 ///
 /// # Errors
 /// Where there is no answer; the text says why.

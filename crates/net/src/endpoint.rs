@@ -1,4 +1,4 @@
-//! How a server that requests are sent to is addressed.
+//! The endpoint of a server: scheme, host, port and base path.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};

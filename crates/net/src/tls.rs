@@ -1,5 +1,5 @@
-//! TLS towards agents and towards upstreams. Both sides read their files again when
-//! these change: new connections use what is new, running ones keep what they have.
+//! TLS for agents and upstreams. Both sides read their files again when these change, for new
+//! connections.
 
 mod files;
 mod reload;
@@ -32,7 +32,7 @@ pub struct ServerTls {
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
-    /// Agents must show a certificate signed by one of these.
+    /// Authorities; agents must present a certificate signed by one of them.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -47,7 +47,7 @@ pub struct ClientTls {
     pub server_name: Option<String>,
 }
 
-/// Makes TLS connections of an upstream's TCP connections.
+/// The TLS client for connections to an upstream.
 #[derive(Debug)]
 pub struct Connector {
     config: Reloading<ClientConfig>,
@@ -79,9 +79,9 @@ impl Connector {
         })
     }
 
-    /// Does the handshake. `host` is the endpoint's, with or without the brackets of an
-    /// IPv6 address; it is asked for and checked unless the settings name another. What
-    /// ALPN chose is in the stream.
+    /// Performs the handshake. `host` is the endpoint's, with or without the brackets of an IPv6
+    /// address; it is sent as SNI and verified, unless the settings have another name. The stream
+    /// has the protocol that ALPN chose.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Connector {
     }
 }
 
-/// Makes TLS connections of agents' TCP connections.
+/// The TLS server for connections of agents.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Reloading<ServerConfig>,
@@ -125,7 +125,7 @@ impl Acceptor {
         Ok(Acceptor { config })
     }
 
-    /// Does the handshake; how long it may take is for the caller to say.
+    /// Performs the handshake, without a timeout.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ fn server_config(tls: &ServerTls) -> Result<ServerConfig, Invalid> {
     Ok(config)
 }
 
-/// The provider is named because a process may have compiled in a second one.
+/// A builder with an explicit crypto provider, since a process may have a second one compiled in.
 fn client_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -196,7 +196,7 @@ fn server_builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
         .expect("ring has the suites of TLS 1.2 and 1.3")
 }
 
-/// The machine's own roots: read once, shared by all upstreams.
+/// The system's roots: read once, shared by all upstreams.
 fn system_roots() -> Result<Arc<RootCertStore>, Invalid> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {
@@ -221,7 +221,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, Invalid> {
     })
 }
 
-/// Says what the operator can do where rustls says only what is wrong.
+/// Adds what the operator can do to rustls' message.
 fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
     let Some(cause) = error
         .get_ref()
@@ -235,7 +235,7 @@ fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
     };
     let name = name.to_str();
     let advice = match cause {
-        // A signature is also bad where an authority of that name has another key.
+        // An authority with the same name but another key gives a bad signature.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             "no trusted authority signed its certificate; `tls.ca` names others to trust".to_owned()
         }

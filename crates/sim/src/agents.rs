@@ -1,4 +1,4 @@
-//! Simulated agents: sessions of calls in several dialects, as a demo needs them.
+//! Simulated agents for the demo: sessions of calls in several dialects.
 
 use super::text_gen::{self, Random};
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// What an agent is for: where it calls, how its model behaves, how it works.
-struct Trade {
+/// A kind of agent: its endpoint, its model's behaviour, and its sessions.
+struct AgentKind {
     name: &'static str,
     path: &'static str,
     models: &'static [&'static str],
@@ -29,8 +29,8 @@ struct Trade {
 }
 
 /// Model names stand for speeds, not for products: the backend is simulated.
-const TRADES: &[Trade] = &[
-    Trade {
+const AGENT_KINDS: &[AgentKind] = &[
+    AgentKind {
         name: "coder",
         path: "/anthropic/v1/messages",
         models: &["claude-sonnet-4-5", "claude-haiku-4-5"],
@@ -43,7 +43,7 @@ const TRADES: &[Trade] = &[
             json!({"model": model, "max_tokens": 4096, "stream": true, "messages": messages})
         },
     },
-    Trade {
+    AgentKind {
         name: "chat",
         path: "/openai/v1/chat/completions",
         models: &["gpt-4.1-mini", "gpt-4.1"],
@@ -57,7 +57,7 @@ const TRADES: &[Trade] = &[
             json!({"model": model, "stream": true, "stream_options": usage, "messages": messages})
         },
     },
-    Trade {
+    AgentKind {
         name: "voice",
         path: "/openai/v1/chat/completions",
         models: &["gpt-4.1-nano"],
@@ -70,7 +70,7 @@ const TRADES: &[Trade] = &[
             json!({"model": model, "stream": true, "messages": messages})
         },
     },
-    Trade {
+    AgentKind {
         name: "research",
         path: "/openai/v1/responses",
         models: &["gpt-5", "gpt-5-mini"],
@@ -80,7 +80,7 @@ const TRADES: &[Trade] = &[
         thinks: (2.0, 8.0),
         body: |model, prompt| json!({"model": model, "stream": true, "input": prompt}),
     },
-    Trade {
+    AgentKind {
         name: "summary",
         path: "/gemini/v1beta/models/{model}:streamGenerateContent?alt=sse",
         models: &["gemini-2.5-flash", "gemini-2.5-pro"],
@@ -90,7 +90,7 @@ const TRADES: &[Trade] = &[
         thinks: (1.0, 6.0),
         body: |_, prompt| json!({"contents": [{"role": "user", "parts": [{"text": prompt}]}]}),
     },
-    Trade {
+    AgentKind {
         name: "local",
         path: "/ollama/api/chat",
         models: &["llama3.1:8b", "qwen3:4b"],
@@ -105,18 +105,18 @@ const TRADES: &[Trade] = &[
 /// A prompt grows no longer than this many words.
 const LONGEST_PROMPT: u64 = 30_000;
 
-/// Lets `agents` agents call through the proxy until `shutdown`: each with sessions
-/// of several calls, one after the other, thinking in between. A few calls go wrong
-/// and a few are given up, as in life.
+/// Runs `agents` agents that call through the proxy until `shutdown`: sessions of several
+/// calls, one after the other, with pauses between them. A few calls fail and a few are
+/// cancelled.
 pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = ()>) {
     let mut tasks = JoinSet::new();
     for number in 0..agents {
-        let trade = &TRADES[usize::from(number) % TRADES.len()];
+        let kind = &AGENT_KINDS[usize::from(number) % AGENT_KINDS.len()];
         let random = Random::new(u64::from(number) + 1);
         tasks.spawn(
             Agent {
                 proxy,
-                trade,
+                kind,
                 number,
                 random,
                 connection: None,
@@ -129,7 +129,7 @@ pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = 
 
 struct Agent {
     proxy: SocketAddr,
-    trade: &'static Trade,
+    kind: &'static AgentKind,
     number: u16,
     random: Random,
     connection: Option<Connection>,
@@ -147,20 +147,19 @@ impl Agent {
         let head_start = self.between(0.0, 3.0);
         tokio::time::sleep(head_start).await;
         for session in 1u64.. {
-            let model =
-                self.trade.models[self.random.below(self.trade.models.len() as u64) as usize];
-            let (fewest, most) = self.trade.calls;
+            let model = self.kind.models[self.random.below(self.kind.models.len() as u64) as usize];
+            let (fewest, most) = self.kind.calls;
             let calls = fewest + self.random.below(most - fewest + 1);
-            let (shortest, longest) = self.trade.prompt;
+            let (shortest, longest) = self.kind.prompt;
             let mut prompt = shortest + self.random.below(longest - shortest + 1);
             for call in 1..=calls {
-                let name = format!("{}-{}-{session}", self.trade.name, self.number);
+                let name = format!("{}-{}-{session}", self.kind.name, self.number);
                 if self.call(model, &name, call, prompt).await.is_none() {
                     self.connection = None;
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 prompt = (prompt + 200).min(LONGEST_PROMPT);
-                let (shortest, longest) = self.trade.thinks;
+                let (shortest, longest) = self.kind.thinks;
                 let pause = self.between(shortest, longest);
                 tokio::time::sleep(pause).await;
             }
@@ -174,7 +173,7 @@ impl Agent {
     /// One call; `None` where the connection is of no further use.
     async fn call(&mut self, model: &str, session: &str, call: u64, words: u64) -> Option<()> {
         let prompt = text_gen::answer(words, &mut self.random).concat();
-        let body = (self.trade.body)(model, &prompt).to_string();
+        let body = (self.kind.body)(model, &prompt).to_string();
         // One call in fifty fails in one of these ways; one in forty is given up.
         let mishap = match self.random.below(200) {
             0 => ",status=429",
@@ -184,12 +183,12 @@ impl Agent {
             _ => "",
         };
         let gives_up_after = (self.random.below(40) == 0).then(|| self.between(0.5, 2.5));
-        let request = Request::post(self.trade.path.replace("{model}", model))
+        let request = Request::post(self.kind.path.replace("{model}", model))
             .header(header::HOST, self.proxy.to_string())
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::USER_AGENT, format!("demo-{}/1.0", self.trade.name))
+            .header(header::USER_AGENT, format!("demo-{}/1.0", self.kind.name))
             .header("x-tokengauge-session", session)
-            .header("x-sim", format!("{}{mishap}", self.trade.behaviour))
+            .header("x-sim", format!("{}{mishap}", self.kind.behaviour))
             .header("x-sim-id", format!("{session}.{call}"))
             .body(Full::new(Bytes::from(body)))
             .ok()?;
@@ -243,8 +242,8 @@ mod tests {
 
     #[test]
     fn every_trade_behaves_in_a_way_that_can_be() {
-        for trade in TRADES {
-            trade.behaviour.parse::<Profile>().expect(trade.name);
+        for kind in AGENT_KINDS {
+            kind.behaviour.parse::<Profile>().expect(kind.name);
         }
     }
 

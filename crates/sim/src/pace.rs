@@ -1,12 +1,12 @@
-//! When each frame is due. Deadlines are absolute: lateness never adds up.
+//! The deadlines of frames. They are absolute, so that delays do not accumulate.
 
 use super::profile::{Gap, Profile};
 use super::text_gen::Random;
 use std::time::{Duration, Instant};
 
-/// How much a stream slows down slowdown others, by the streams at once. Up to the
-/// knee each further one costs the others a little; beyond, the system's throughput
-/// stays where it is and each gets its share.
+/// The factor by which streams are slowed down, by their number. Up to the knee each further
+/// stream costs the others a little; beyond it the system's throughput is constant and
+/// shared.
 pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
     let Some(knee) = knee.map(f64::from) else {
         return 1.0;
@@ -19,7 +19,7 @@ pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
     }
 }
 
-/// What a stream loses at the knee against being alone.
+/// The share of speed that a stream loses at the knee, compared with a single stream.
 const COST_OF_COMPANY: f64 = 0.15;
 
 /// Gives the deadlines of one call, one after the other.
@@ -48,7 +48,7 @@ impl Pace {
         self.due
     }
 
-    /// Puts everything off.
+    /// Delays all further deadlines.
     pub fn delay(&mut self, pause: Duration) {
         self.due += pause;
     }

@@ -1,4 +1,4 @@
-//! What an answer will say, and how it is cut into events and frames.
+//! Plans the content of an answer, and how it is cut into events and frames.
 
 use super::profile::{Fault, Profile, UsageMode};
 use super::text_gen::{self, Random};
@@ -26,7 +26,7 @@ impl Text {
     }
 }
 
-/// Everything a dialect needs to put an answer into its words.
+/// Everything a dialect needs to write an answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Hexadecimal, for ids in the dialect's own style.

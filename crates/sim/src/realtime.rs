@@ -5,12 +5,12 @@ use super::pace::{Pace, time_to_first_token};
 use super::plan::{self, GenerationRequest};
 use super::profile::{FaultKind, Profile};
 use super::request::prompt_tokens;
-use super::script::Spoken;
+use super::script::ScriptSource;
 use super::sim_call::now;
 use super::socket::ConnectionState;
 use super::stream::Source;
 use super::text_gen::Random;
-use super::truth::{Call, Carried, Ending, Ledger, Truth};
+use super::truth::{Call, Ending, FrameTokens, Truth, TruthLog};
 use super::websocket::{self, Message, Reader};
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct Session {
     pub session: Option<String>,
     pub model: String,
     pub profile: Profile,
-    pub ledger: Arc<Ledger>,
+    pub ledger: Arc<TruthLog>,
     pub connection: Arc<ConnectionState>,
     pub random: Random,
     pub calls_before: u64,
@@ -36,9 +36,9 @@ pub struct Session {
     pub tool_name: Option<String>,
 }
 
-/// A response under way.
+/// A response in progress.
 struct Turn {
-    source: Spoken,
+    source: ScriptSource,
     pace: Pace,
     next: usize,
     call: Arc<Call>,
@@ -172,7 +172,7 @@ impl Session {
         pace.delay(plan.steps.first().map_or(Duration::ZERO, |step| step.pause));
         let script = Box::new(Realtime::new(Arc::clone(&answer), self.audio));
         let mut turn = Turn {
-            source: Spoken {
+            source: ScriptSource {
                 script,
                 answer,
                 plan,
@@ -183,7 +183,7 @@ impl Session {
         };
         let mut out = BytesMut::new();
         turn.source.open(&mut out);
-        turn.write(writer, &out, Carried::default()).await?;
+        turn.write(writer, &out, FrameTokens::default()).await?;
         Ok(turn)
     }
 }
@@ -213,8 +213,8 @@ impl Turn {
         }
         let (ending, torn) = match self.source.fault() {
             None => {
-                let closing = self.source.close(&mut out);
-                self.call.note(|truth| truth.complete(closing));
+                let summary = self.source.close(&mut out);
+                self.call.note(|truth| truth.complete(summary));
                 (Ending::Complete, false)
             }
             Some(FaultKind::Error(kind)) => {
@@ -232,7 +232,7 @@ impl Turn {
         if torn {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        self.write(writer, &out, Carried::default()).await?;
+        self.write(writer, &out, FrameTokens::default()).await?;
         Ok(true)
     }
 
@@ -241,7 +241,7 @@ impl Turn {
         &mut self,
         writer: &mut W,
         lines: &[u8],
-        carried: Carried,
+        carried: FrameTokens,
     ) -> io::Result<()> {
         self.call.handed_over(lines);
         let lines_of = lines

@@ -1,9 +1,9 @@
 //! Serves recorded bodies, cut and paced as asked.
 
 use super::profile::{Cut, Fault, FaultKind, Profile};
-use super::stream::{Closing, Source};
+use super::stream::{AnswerSummary, Source};
 use super::text_gen::Random;
-use super::truth::Carried;
+use super::truth::FrameTokens;
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use std::io;
@@ -67,15 +67,15 @@ impl Recording {
 }
 
 /// The frames of a recording.
-pub struct Played {
+pub struct RecordedFrames {
     frames: Vec<Bytes>,
     stalls: Vec<(Duration, u64)>,
     fault: Option<Fault>,
 }
 
-impl Played {
+impl RecordedFrames {
     /// Places in `profile` count frames here.
-    pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> Played {
+    pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> RecordedFrames {
         let mut frames = cut(recording, profile.cut, random);
         let fault = profile
             .fault
@@ -84,7 +84,7 @@ impl Played {
         if let Some(fault) = &fault {
             frames.truncate(fault.after as usize);
         }
-        Played {
+        RecordedFrames {
             frames,
             stalls: profile.stalls.clone(),
             fault,
@@ -129,7 +129,7 @@ fn event_length(meta: &Meta, rest: &[u8]) -> usize {
     }
 }
 
-impl Source for Played {
+impl Source for RecordedFrames {
     fn open(&mut self, _out: &mut BytesMut) {}
 
     fn step(&self, n: usize) -> Option<(u64, Duration)> {
@@ -139,17 +139,17 @@ impl Source for Played {
     }
 
     /// What a recording says is not known here: a frame counts as one of something.
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried {
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens {
         out.extend_from_slice(&self.frames[n]);
-        let mut carried = Carried::default();
+        let mut carried = FrameTokens::default();
         carried.add(Channel::Answer, 1);
         carried
     }
 
     fn ping(&mut self, _out: &mut BytesMut) {}
 
-    fn close(&mut self, _out: &mut BytesMut) -> Closing {
-        Closing::default()
+    fn close(&mut self, _out: &mut BytesMut) -> AnswerSummary {
+        AnswerSummary::default()
     }
 
     fn fault(&self) -> Option<FaultKind> {
@@ -176,7 +176,7 @@ mod tests {
             meta,
         };
         let profile: Profile = settings.parse().expect(settings);
-        let played = Played::new(&recording, &profile, &mut Random::new(1));
+        let played = RecordedFrames::new(&recording, &profile, &mut Random::new(1));
         played
             .frames
             .iter()

@@ -1,14 +1,14 @@
-//! Puts an answer into a dialect's words, frame by frame.
+//! Writes an answer in a dialect, frame by frame.
 
 use super::plan::{Answer, Plan, Text};
 use super::profile::FaultKind;
-use super::stream::{Closing, Source};
-use super::truth::Carried;
+use super::stream::{AnswerSummary, Source};
+use super::truth::FrameTokens;
 use bytes::BytesMut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One dialect's way to stream an answer, and to give it whole.
+/// How a dialect streams an answer, and writes it as one body.
 pub trait Script: Send {
     /// The media type of the stream.
     fn content_type(&self) -> &'static str;
@@ -19,8 +19,8 @@ pub trait Script: Send {
     /// What comes before the first token.
     fn open(&mut self, out: &mut BytesMut);
     /// An event with tokens.
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut);
-    /// A sign of life, where the dialect has one.
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut);
+    /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, _out: &mut BytesMut) {}
     /// What comes after the last token.
     fn close(&mut self, out: &mut BytesMut);
@@ -32,12 +32,12 @@ pub trait Script: Send {
     fn error(&mut self, kind: &str, out: &mut BytesMut);
     /// The answer in one piece.
     fn whole(&mut self) -> Vec<u8>;
-    /// What the end says of the answer, streamed or in one piece.
-    fn closing(&self, streamed: bool) -> Closing;
+    /// What the end of the answer reports, streamed or not.
+    fn summary(&self, streamed: bool) -> AnswerSummary;
 }
 
 /// A run of tokens of one text.
-pub struct Said<'a> {
+pub struct TokenRun<'a> {
     pub text: &'a Text,
     pub fragment: &'a str,
     /// How many there are.
@@ -48,14 +48,14 @@ pub struct Said<'a> {
     pub last: bool,
 }
 
-/// An answer spoken by a script.
-pub struct Spoken {
+/// The frames of an answer, written by a script.
+pub struct ScriptSource {
     pub script: Box<dyn Script>,
     pub answer: Arc<Answer>,
     pub plan: Plan,
 }
 
-impl Source for Spoken {
+impl Source for ScriptSource {
     fn open(&mut self, out: &mut BytesMut) {
         self.script.open(out);
     }
@@ -67,8 +67,8 @@ impl Source for Spoken {
             .map(|step| (step.position, step.pause))
     }
 
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried {
-        let mut carried = Carried::default();
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens {
+        let mut carried = FrameTokens::default();
         for piece in &self.plan.steps[n].pieces {
             let text = &self.answer.texts[piece.text];
             let units = &text.units[piece.units.clone()];
@@ -77,7 +77,7 @@ impl Source for Spoken {
             let first = piece.units.start == 0;
             let last = piece.units.end == text.units.len();
             self.script.say(
-                Said {
+                TokenRun {
                     text,
                     fragment: &fragment,
                     tokens: units.len() as u64,
@@ -94,9 +94,9 @@ impl Source for Spoken {
         self.script.ping(out);
     }
 
-    fn close(&mut self, out: &mut BytesMut) -> Closing {
+    fn close(&mut self, out: &mut BytesMut) -> AnswerSummary {
         self.script.close(out);
-        self.script.closing(true)
+        self.script.summary(true)
     }
 
     fn fault(&self) -> Option<FaultKind> {

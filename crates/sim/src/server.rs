@@ -1,4 +1,4 @@
-//! Accepts connections, finds what is asked for, and lets the right script answer.
+//! Accepts connections, routes requests, and answers them by the dialect's script.
 
 use super::dialects;
 use super::profile::{HELP, InvalidSetting, Profile};
@@ -7,9 +7,9 @@ use super::reply;
 use super::route::{Shape, Target, decoded, route};
 use super::sim_call::{SimCall, now};
 use super::socket::{ConnectionState, Socket};
-use super::stream::{Body, Torn};
+use super::stream::{Body, BodyAborted};
 use super::text_gen::{Random, seed_of};
-use super::truth::{Call, Ledger, Truth, Witness};
+use super::truth::{Call, Truth, TruthLog, Witness};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -31,7 +31,7 @@ const MOST_REQUEST: usize = 64 << 20;
 /// A simulated backend. Cheap to share.
 pub struct Simulator {
     setup: Setup,
-    ledger: Arc<Ledger>,
+    ledger: Arc<TruthLog>,
     calls: AtomicU64,
 }
 
@@ -55,14 +55,14 @@ enum InvalidProfile {
 /// How a simulator is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// What it does where a request sets nothing else.
+    /// The default behaviour, which requests can override.
     pub profile: Profile,
-    /// A folder of recorded bodies, `<name>/response.body` beside `<name>/meta.json`,
-    /// that `x-sim-body: <name>` serves.
+    /// A folder of recorded bodies, `<name>/response.body` and `<name>/meta.json`, that
+    /// `x-sim-body: <name>` serves.
     pub bodies: Option<PathBuf>,
     /// Whether to print one JSON line per call to standard output.
     pub print: bool,
-    /// Who is shown every byte and every truth, if anybody is.
+    /// Gets every byte and every truth, if set.
     pub witness: Option<Witness>,
 }
 
@@ -77,7 +77,7 @@ impl Simulator {
 
     /// A simulator with everything set.
     pub fn with(setup: Setup) -> Arc<Simulator> {
-        let ledger = Ledger::new(setup.print, setup.witness.clone());
+        let ledger = TruthLog::new(setup.print, setup.witness.clone());
         Arc::new(Simulator {
             setup,
             ledger,
@@ -85,7 +85,7 @@ impl Simulator {
         })
     }
 
-    /// Calls that are over, newest first; the last 10,000 are kept.
+    /// Finished calls, newest first; the last 10,000 are kept.
     pub fn truths(&self) -> Vec<Arc<Truth>> {
         self.ledger.newest(usize::MAX)
     }
@@ -107,7 +107,7 @@ impl Simulator {
                     Ok((stream, _)) => {
                         connections.spawn(Arc::clone(&self).connection(stream));
                     }
-                    // Out of descriptors, most likely: others will be given back.
+                    // Most likely no file descriptor is left; others will be closed.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -149,7 +149,7 @@ impl Simulator {
         self: Arc<Self>,
         request: Request<Incoming>,
         connection: Arc<ConnectionState>,
-    ) -> Result<Response<Body>, Torn> {
+    ) -> Result<Response<Body>, BodyAborted> {
         let received = connection.last_read();
         let recording = header(request.headers(), "x-sim-body").map(str::to_owned);
         let target = match route(request.method(), request.uri()) {
@@ -191,7 +191,7 @@ impl Simulator {
             .await
     }
 
-    /// What is asked of the simulator itself, not of a model.
+    /// Answers requests about the simulator itself.
     fn about_itself(&self, target: &Target, query: Option<&str>) -> Option<Response<Body>> {
         let value = match target.shape {
             Shape::Truth => {

@@ -5,15 +5,15 @@ use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
 use super::plan::{self, Answer, GenerationRequest, Plan};
 use super::profile::{FaultKind, Profile};
-use super::recorded::{Played, Recording};
+use super::recorded::{RecordedFrames, Recording};
 use super::reply;
 use super::request::SimRequest;
 use super::route::Target;
-use super::script::{Script, Spoken};
+use super::script::{Script, ScriptSource};
 use super::socket::ConnectionState;
-use super::stream::{Body, Source, Stage, Stream, Torn, Whole};
+use super::stream::{Body, BodyAborted, CompleteBody, Source, Stage, Stream};
 use super::text_gen::Random;
-use super::truth::{Call, Carried, Ending};
+use super::truth::{Call, Ending, FrameTokens};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use std::path::PathBuf;
@@ -38,7 +38,10 @@ pub struct SimCall {
 
 impl SimCall {
     /// The request body is here (or could not be read): answers.
-    pub async fn request_read(&mut self, body: Option<Bytes>) -> Result<Response<Body>, Torn> {
+    pub async fn request_read(
+        &mut self,
+        body: Option<Bytes>,
+    ) -> Result<Response<Body>, BodyAborted> {
         let read_at = self.connection.last_read();
         self.call
             .note(|truth| truth.instants.request_read = read_at);
@@ -64,7 +67,7 @@ impl SimCall {
         &mut self,
         asked: &SimRequest,
         read_at: Instant,
-    ) -> Result<Response<Body>, Torn> {
+    ) -> Result<Response<Body>, BodyAborted> {
         let shape = self.target.shape;
         let model = asked.model.clone().unwrap_or_else(|| "simulated".into());
         let ttft = time_to_first_token(
@@ -78,7 +81,7 @@ impl SimCall {
             tokio::time::sleep_until(first_token.into()).await;
             self.call.note(|truth| truth.outcome = Ending::Complete);
             let body = vectors.to_string().into_bytes();
-            return Ok(self.piece(StatusCode::OK, body, Carried::default()));
+            return Ok(self.piece(StatusCode::OK, body, FrameTokens::default()));
         }
         dialects::restrict(&mut self.profile, shape, &model);
         let wanted = GenerationRequest {
@@ -103,7 +106,7 @@ impl SimCall {
             return self.whole(script, &answer, &plan, pace).await;
         }
         let content_type = script.content_type().to_owned();
-        let source = Box::new(Spoken {
+        let source = Box::new(ScriptSource {
             script,
             answer,
             plan,
@@ -132,7 +135,11 @@ impl SimCall {
             truth.status = status.as_u16();
             truth.tokens = None;
         });
-        let source = Box::new(Played::new(&recording, &self.profile, &mut self.random));
+        let source = Box::new(RecordedFrames::new(
+            &recording,
+            &self.profile,
+            &mut self.random,
+        ));
         let pace = Pace::new(
             &self.profile,
             read_at + self.profile.ttft,
@@ -185,7 +192,7 @@ impl SimCall {
         answer: &Answer,
         plan: &Plan,
         mut pace: Pace,
-    ) -> Result<Response<Body>, Torn> {
+    ) -> Result<Response<Body>, BodyAborted> {
         for step in &plan.steps {
             pace.advance(step.position, step.pause, self.call.concurrency());
         }
@@ -202,16 +209,16 @@ impl SimCall {
                 }
                 let ending = if reset { Ending::Reset } else { Ending::Closed };
                 self.call.note(|truth| truth.outcome = ending);
-                return Err(Torn);
+                return Err(BodyAborted);
             }
         }
-        let mut carried = Carried::default();
+        let mut carried = FrameTokens::default();
         answer
             .texts
             .iter()
             .for_each(|text| carried.add(text.channel, text.units.len() as u64));
         self.call
-            .note(|truth| truth.complete(script.closing(false)));
+            .note(|truth| truth.complete(script.summary(false)));
         Ok(self.piece(StatusCode::OK, script.whole(), carried))
     }
 
@@ -222,10 +229,10 @@ impl SimCall {
             truth.streamed = false;
         });
         let body = reply::error_body(Some(self.target.shape), status, message).to_string();
-        self.piece(status, body.into_bytes(), Carried::default())
+        self.piece(status, body.into_bytes(), FrameTokens::default())
     }
 
-    fn piece(&self, status: StatusCode, body: Vec<u8>, carried: Carried) -> Response<Body> {
+    fn piece(&self, status: StatusCode, body: Vec<u8>, carried: FrameTokens) -> Response<Body> {
         let mut bytes = Bytes::from(body);
         if let Some(mut gzip) = self.profile.gzip.then(Gzip::new) {
             bytes = gzip.frame(&bytes, true).unwrap_or_default();
@@ -235,7 +242,7 @@ impl SimCall {
             Arc::clone(&self.call),
             carried,
         ));
-        let mut response = Response::new(Body::Whole(Some(Whole { bytes, call })));
+        let mut response = Response::new(Body::Whole(Some(CompleteBody { bytes, call })));
         *response.status_mut() = status;
         let content_type = HeaderValue::from_static("application/json");
         response

@@ -1,6 +1,6 @@
-//! The simulator's side of a connection: knows when a frame has really been written.
+//! The simulator's side of a connection, which knows when a frame has been written.
 
-use super::truth::{Call, Carried};
+use super::truth::{Call, FrameTokens};
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// What the HTTP side and the socket of one connection know of each other.
+/// State that the HTTP side and the socket of a connection share.
 #[derive(Default)]
 pub struct ConnectionState {
     state: Mutex<State>,
@@ -28,14 +28,14 @@ struct State {
 /// A frame on its way through hyper.
 struct Mark {
     call: Arc<Call>,
-    carried: Carried,
+    carried: FrameTokens,
     bytes: u64,
     handed_over: Instant,
 }
 
 impl ConnectionState {
-    /// Hyper is given this frame now; the socket will say when it is written.
-    pub fn mark(&self, call: &Arc<Call>, carried: Carried, bytes: &[u8]) {
+    /// Notes that hyper gets this frame now; the socket notes when it is written.
+    pub fn mark(&self, call: &Arc<Call>, carried: FrameTokens, bytes: &[u8]) {
         call.handed_over(bytes);
         let mark = Mark {
             call: Arc::clone(call),
@@ -51,7 +51,7 @@ impl ConnectionState {
         self.lock().last_read.unwrap_or_else(Instant::now)
     }
 
-    /// The connection is to end with a reset instead of a close.
+    /// Makes the connection end with a reset instead of a close.
     pub fn reset(&self) {
         self.lock().reset = true;
     }
@@ -61,12 +61,12 @@ impl ConnectionState {
         self.lock().sessions.spawn(session);
     }
 
-    /// What was started; dropping it ends it.
+    /// The sessions that were started; dropping them ends them.
     pub fn take_sessions(&self) -> JoinSet<()> {
         std::mem::take(&mut self.lock().sessions)
     }
 
-    /// Everything handed over before `at` has been written, at `at`.
+    /// Notes that everything handed over before `at` has been written at `at`.
     fn settle(&self, at: Instant) {
         let mut state = self.lock();
         if state.marks.is_empty() {

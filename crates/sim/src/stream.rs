@@ -1,10 +1,10 @@
-//! The response body: gives hyper each frame when it is due.
+//! The response body, which yields each frame when it is due.
 
 use super::gzip::Gzip;
 use super::pace::Pace;
 use super::profile::FaultKind;
 use super::socket::ConnectionState;
-use super::truth::{Call, Carried, Ending};
+use super::truth::{Call, Ending, FrameTokens};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -14,51 +14,51 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::Usage;
 use tokio::time::Sleep;
 
-/// Where a stream's frames come from.
+/// The source of a stream's frames.
 pub trait Source: Send {
     /// What comes with the response head, before any token.
     fn open(&mut self, out: &mut BytesMut);
     /// At which token frame `n` begins, and the pause before it; `None` after the last.
     fn step(&self, n: usize) -> Option<(u64, Duration)>;
     /// Writes frame `n`.
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> Carried;
-    /// A sign of life, where the dialect has one.
+    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens;
+    /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, out: &mut BytesMut);
-    /// What comes after the last token, and what it says.
-    fn close(&mut self, out: &mut BytesMut) -> Closing;
-    /// What goes wrong after the last frame.
+    /// Writes what comes after the last token, and returns what that reports.
+    fn close(&mut self, out: &mut BytesMut) -> AnswerSummary;
+    /// The fault after the last frame.
     fn fault(&self) -> Option<FaultKind>;
     /// Writes an error event; gives its type as written.
     fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String;
 }
 
-/// What the end of a stream says.
+/// What the end of an answer reports: finish reasons and usage.
 #[derive(Clone, Debug, Default)]
-pub struct Closing {
+pub struct AnswerSummary {
     pub finish_reasons: Vec<String>,
     pub usage: Option<Usage>,
 }
 
-/// A fault that was asked for: the body ends here, in the middle.
+/// The error by which a requested fault aborts the body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("torn off, as asked")]
-pub struct Torn;
+pub struct BodyAborted;
 
 /// A response body of the simulator.
 pub enum Body {
     /// A body in one piece.
-    Whole(Option<Whole>),
-    /// Frames, each in its time.
+    Whole(Option<CompleteBody>),
+    /// Paced frames.
     Stream(Box<Stream>),
 }
 
-/// A body of one piece, and the call it belongs to, where it belongs to one.
-pub struct Whole {
+/// A complete body, and its call, if it belongs to one.
+pub struct CompleteBody {
     pub bytes: Bytes,
-    pub call: Option<(Arc<ConnectionState>, Arc<Call>, Carried)>,
+    pub call: Option<(Arc<ConnectionState>, Arc<Call>, FrameTokens)>,
 }
 
-/// A body of frames, each in its time.
+/// A body of paced frames.
 pub struct Stream {
     pub source: Box<dyn Source>,
     pub pace: Pace,
@@ -80,7 +80,7 @@ pub enum Stage {
     Over,
 }
 
-enum Alarm {
+enum Wakeup {
     Due,
     Ping,
 }
@@ -88,7 +88,7 @@ enum Alarm {
 impl Body {
     /// A small body that belongs to no call.
     pub fn plain(bytes: impl Into<Bytes>) -> Body {
-        Body::Whole(Some(Whole {
+        Body::Whole(Some(CompleteBody {
             bytes: bytes.into(),
             call: None,
         }))
@@ -97,12 +97,12 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Torn;
+    type Error = BodyAborted;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Torn>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyAborted>>> {
         match self.get_mut() {
             Body::Whole(whole) => Poll::Ready(whole.take().map(|whole| {
                 if let Some((connection, call, carried)) = whole.call {
@@ -134,7 +134,7 @@ impl http_body::Body for Body {
 }
 
 impl Stream {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Torn>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyAborted>>> {
         loop {
             let mut out = BytesMut::new();
             let carried = match self.stage {
@@ -142,15 +142,15 @@ impl Stream {
                 Stage::Opening => {
                     self.source.open(&mut out);
                     self.stage = Stage::Saying(0);
-                    Carried::default()
+                    FrameTokens::default()
                 }
-                Stage::Saying(n) => match ready!(self.poll_alarm(cx, n)) {
-                    Alarm::Ping => {
+                Stage::Saying(n) => match ready!(self.poll_wakeup(cx, n)) {
+                    Wakeup::Ping => {
                         self.source.ping(&mut out);
                         self.last_frame = Instant::now();
-                        Carried::default()
+                        FrameTokens::default()
                     }
-                    Alarm::Due => match self.say(n, &mut out) {
+                    Wakeup::Due => match self.say(n, &mut out) {
                         Ok(carried) => carried,
                         Err(torn) => return Poll::Ready(Some(Err(torn))),
                     },
@@ -162,11 +162,11 @@ impl Stream {
         }
     }
 
-    /// Waits for the next frame, or for the moment to give a sign of life. What comes
-    /// after the last token does not wait; a fault takes the place of a token.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<Alarm> {
+    /// Waits until the next frame or a ping is due. The end after the last token does not wait; a
+    /// fault is due like a token.
+    fn poll_wakeup(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<Wakeup> {
         if self.source.step(n).is_none() && self.source.fault().is_none() {
-            return Poll::Ready(Alarm::Due);
+            return Poll::Ready(Wakeup::Due);
         }
         let mut due = self.pace.due();
         if self.tears_at(n) && self.call.unwritten() {
@@ -183,19 +183,19 @@ impl Stream {
             ready!(self.sleep.as_mut().poll(cx));
         }
         Poll::Ready(if ping.is_some() {
-            Alarm::Ping
+            Wakeup::Ping
         } else {
-            Alarm::Due
+            Wakeup::Due
         })
     }
 
-    /// Whether the connection is torn in place of frame `n`.
+    /// Whether the connection is aborted instead of sending frame `n`.
     fn tears_at(&self, n: usize) -> bool {
         let torn = |fault| matches!(fault, FaultKind::Reset | FaultKind::Close);
         self.source.step(n).is_none() && self.source.fault().is_some_and(torn)
     }
 
-    fn say(&mut self, n: usize, out: &mut BytesMut) -> Result<Carried, Torn> {
+    fn say(&mut self, n: usize, out: &mut BytesMut) -> Result<FrameTokens, BodyAborted> {
         if let Some((position, _)) = self.source.step(n) {
             let pause = self
                 .source
@@ -208,8 +208,8 @@ impl Stream {
         self.stage = Stage::Over;
         match self.source.fault() {
             None => {
-                let closing = self.source.close(out);
-                self.call.note(|truth| truth.complete(closing));
+                let summary = self.source.close(out);
+                self.call.note(|truth| truth.complete(summary));
             }
             Some(FaultKind::Error(kind)) => {
                 let kind = self.source.error(kind.as_deref(), out);
@@ -226,21 +226,25 @@ impl Stream {
                 return Err(self.tear(Ending::Reset));
             }
         }
-        Ok(Carried::default())
+        Ok(FrameTokens::default())
     }
 
-    fn tear(&self, ending: Ending) -> Torn {
+    fn tear(&self, ending: Ending) -> BodyAborted {
         self.call.note(|truth| truth.outcome = ending);
-        Torn
+        BodyAborted
     }
 
-    fn hand_over(&mut self, bytes: Bytes, carried: Carried) -> Option<Result<Bytes, Torn>> {
+    fn hand_over(
+        &mut self,
+        bytes: Bytes,
+        carried: FrameTokens,
+    ) -> Option<Result<Bytes, BodyAborted>> {
         let last = self.stage == Stage::Over;
         let bytes = match &mut self.gzip {
-            // Compressing into memory cannot fail; were it to, the stream ends torn.
+            // Compressing into memory cannot fail; if it did, the stream would be aborted.
             Some(gzip) => match gzip.frame(&bytes, last) {
                 Ok(pressed) => pressed,
-                Err(_) => return Some(Err(Torn)),
+                Err(_) => return Some(Err(BodyAborted)),
             },
             None => bytes,
         };

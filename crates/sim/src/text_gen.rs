@@ -1,6 +1,6 @@
-//! Text whose token count is known without counting it: every unit is exactly one
-//! o200k token, and stays one beside any neighbour that [`answer`] or [`arguments`]
-//! can put there. A test holds both against tiktoken.
+//! Generates text with a known token count: every unit is exactly one o200k token, also next
+//! to any neighbour that [`answer`] or [`arguments`] can generate. A test checks both with
+//! tiktoken.
 
 /// A small generator of reproducible numbers (splitmix64). Not for secrets.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
-//! What a call really did, written down as it happens.
+//! The ground truth of a call, recorded as it happens.
 
-use super::stream::Closing;
+use super::stream::AnswerSummary;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use tokengauge_core::call::{Channel, Dialect, Usage, seconds_between};
 /// Calls that the simulator remembers.
 const REMEMBERED: usize = 10_000;
 
-/// What the simulator really did for one call. Unknown is `null`, never 0.
+/// The ground truth of a call. Unknown is `null`, never 0.
 #[derive(Clone, Debug, Serialize)]
 pub struct Truth {
     /// The request's `x-sim-id`, or one of ours; the response carries it too.
@@ -119,14 +119,14 @@ pub enum Ending {
     HttpError,
 }
 
-/// Is shown what the simulator does, as it happens: for who holds what came out of a
-/// proxy against it.
+/// A callback that gets what the simulator does, as it happens, to compare it with what comes
+/// out of a proxy.
 #[derive(Clone)]
 pub struct Witness(Arc<See>);
 
 type See = dyn Fn(&str, Seen<'_>) + Send + Sync;
 
-/// What a [`Witness`] sees of the call whose id comes with it.
+/// An event of a call that a [`Witness`] gets, with the call's id.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// It began: once a call, in Realtime once a turn.
@@ -153,13 +153,13 @@ impl fmt::Debug for Witness {
 
 /// The tokens in one frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Carried {
+pub struct FrameTokens {
     answer: u64,
     reasoning: u64,
     tool_call: u64,
 }
 
-impl Carried {
+impl FrameTokens {
     pub fn add(&mut self, channel: Channel, tokens: u64) {
         match channel {
             Channel::Answer => self.answer += tokens,
@@ -173,10 +173,10 @@ impl Carried {
     }
 }
 
-/// A call under way. Whoever holds it may still have something to write; when the
-/// last holder lets go, the truth is written.
+/// A call in progress. It is shared by all that may still write something; when the last
+/// reference is dropped, the truth is recorded.
 pub struct Call {
-    ledger: Arc<Ledger>,
+    ledger: Arc<TruthLog>,
     progress: Mutex<Progress>,
 }
 
@@ -187,7 +187,7 @@ struct Progress {
 }
 
 impl Call {
-    pub fn begin(ledger: Arc<Ledger>, truth: Truth) -> Arc<Call> {
+    pub fn begin(ledger: Arc<TruthLog>, truth: Truth) -> Arc<Call> {
         ledger.in_flight.fetch_add(1, Ordering::Relaxed);
         ledger.show(&truth.id, Seen::Began);
         let progress = Progress {
@@ -214,7 +214,7 @@ impl Call {
     }
 
     /// A frame has been written.
-    pub fn wrote(&self, at: Instant, carried: &Carried, bytes: u64) {
+    pub fn wrote(&self, at: Instant, carried: &FrameTokens, bytes: u64) {
         let mut progress = self.lock();
         progress.written += 1;
         let truth = &mut progress.truth;
@@ -300,14 +300,14 @@ impl Truth {
         }
     }
 
-    /// Everything has been said.
-    pub fn complete(&mut self, closing: Closing) {
+    /// Notes that the answer is complete.
+    pub fn complete(&mut self, summary: AnswerSummary) {
         self.outcome = Ending::Complete;
-        self.finish_reasons = closing.finish_reasons;
-        self.usage = closing.usage;
+        self.finish_reasons = summary.finish_reasons;
+        self.usage = summary.usage;
     }
 
-    /// Works out what follows from the instants.
+    /// Computes the durations from the instants.
     fn settled(mut self) -> Truth {
         let at = self.instants;
         self.seconds.request = seconds_between(at.received, at.request_read);
@@ -328,17 +328,17 @@ impl Truth {
     }
 }
 
-/// The calls that are over, newest last, and the number of those that are not.
-pub struct Ledger {
+/// The truths of finished calls, newest last, and the number of calls in progress.
+pub struct TruthLog {
     finished: Mutex<VecDeque<Arc<Truth>>>,
     in_flight: AtomicU64,
     print: bool,
     witness: Option<Witness>,
 }
 
-impl Ledger {
-    pub fn new(print: bool, witness: Option<Witness>) -> Arc<Ledger> {
-        Arc::new(Ledger {
+impl TruthLog {
+    pub fn new(print: bool, witness: Option<Witness>) -> Arc<TruthLog> {
+        Arc::new(TruthLog {
             finished: Mutex::default(),
             in_flight: AtomicU64::new(0),
             print,
@@ -366,7 +366,7 @@ impl Ledger {
             && let Ok(mut line) = serde_json::to_vec(&truth)
         {
             line.push(b'\n');
-            // Whoever reads the truth may have gone; the calls go on.
+            // The reader may have closed the pipe; the calls go on.
             let _ = std::io::stdout().lock().write_all(&line);
         }
         self.show(&truth.id, Seen::Ended(&truth));

@@ -1,14 +1,14 @@
-//! Who changed which objective, when, and how: a line each, from the difference
-//! between the configuration and what the last one left behind.
+//! The audit log of objectives: who changed which, when and how, a line each, from the
+//! difference between the configuration and the saved state of the last one.
 
 use super::objective::window_label;
 use super::objective::{Judgement, Objective};
 use super::state::SavedState;
-use super::tracker::KeptTracker;
+use super::tracker::SavedTracker;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Under what a change came about.
+/// When and by which configuration objectives changed.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     /// When, RFC 3339, UTC.
@@ -29,7 +29,7 @@ struct AuditEntry<'a> {
     config_sha256: &'a str,
     slo: &'a str,
     change: &'static str,
-    /// Whether what was counted before goes on counting.
+    /// Whether the counts of before are kept.
     counts: &'static str,
     before: Option<Definition<'a>>,
     after: Option<Definition<'a>>,
@@ -108,7 +108,7 @@ fn of(objective: &Objective) -> Definition<'_> {
     }
 }
 
-fn of_kept(kept: &KeptTracker) -> Definition<'_> {
+fn of_kept(kept: &SavedTracker) -> Definition<'_> {
     Definition {
         objective: kept.objective,
         window: window_label(kept.window, kept.calendar_month),
@@ -116,14 +116,14 @@ fn of_kept(kept: &KeptTracker) -> Definition<'_> {
     }
 }
 
-fn differs(kept: &KeptTracker, objective: &Objective) -> bool {
+fn differs(kept: &SavedTracker, objective: &Objective) -> bool {
     let window = (objective.window, objective.calendar_month);
     let now = (objective.objective, window, &objective.judgement);
     let window = (kept.window, kept.calendar_month);
     (kept.objective, window, &kept.judgement) != now
 }
 
-fn counts(kept: &KeptTracker, objective: &Objective) -> &'static str {
+fn counts(kept: &SavedTracker, objective: &Objective) -> &'static str {
     if kept.judgement == objective.judgement {
         "kept"
     } else {

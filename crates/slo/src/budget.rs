@@ -1,5 +1,5 @@
-//! What is left of a promise, from counts over windows; never from averaged ratios,
-//! which would forget the traffic.
+//! Error budgets and burn rates, from counts over windows; never from averaged ratios, which
+//! would ignore how much traffic there was.
 
 use super::ring::Sum;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The time of day, kept by the monotonic clock: a wall clock that is set does not
-//! move what was counted.
+//! Wall-clock time by the monotonic clock, so that setting the wall clock does not move what
+//! was counted.
 
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::since_1970;
@@ -29,8 +29,8 @@ impl Calendar {
         (self.wall + passed - before).max(0.0)
     }
 
-    /// Follows the wall clock. Gives by how many seconds it was set, where it was:
-    /// what is dated must then be dated again, so that it keeps its age.
+    /// Follows the drift of the wall clock. Returns by how many seconds it was set, where it was:
+    /// dated counts must then be moved by that, so that they keep their age.
     pub fn follow(&mut self, now: Instant, wall: SystemTime) -> Option<i64> {
         let jump = since_1970(wall) - self.seconds(now);
         *self = Calendar::new(now, wall);

@@ -1,11 +1,11 @@
-//! Every objective of the process: takes finished calls from the meter, looks once a
-//! second at those under way, and says how the promises stand.
+//! All objectives of the process: counts finished calls from the meter, judges those in
+//! progress once a second, and reports the status.
 
 use super::calendar::Calendar;
 use super::objective::{Objective, Sli, Weight};
 use super::reason::{Reason, Verdict};
 use super::state::MAX_RETIRED;
-use super::tracker::{CallRef, KeptTracker, Tracker};
+use super::tracker::{CallRef, SavedTracker, Tracker};
 use super::verdict::{self, Events, Finished, PartialVerdict};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -22,10 +22,9 @@ use uuid::Uuid;
 
 /// How long a segment of a stream is.
 const SEGMENT: Duration = Duration::from_secs(10);
-/// Calls that were judged while they ran are forgotten when their record does not come
-/// for this long after they were last seen.
+/// After this time without a record, calls that were judged in progress are forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(300);
-/// Calls that are remembered as judged while they run.
+/// The most calls that are remembered as judged in progress.
 const MAX_JUDGED: usize = 40_000;
 
 /// The objectives and their counts.
@@ -38,15 +37,15 @@ pub struct Slos {
 pub struct State {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
-    judged: HashMap<Uuid, Judged>,
+    judged: HashMap<Uuid, JudgedCall>,
     /// Counts of objectives that are not configured any more.
-    pub retired: BTreeMap<String, KeptTracker>,
-    /// Something was counted since it was last kept.
+    pub retired: BTreeMap<String, SavedTracker>,
+    /// Whether something was counted since the last save.
     pub changed: bool,
     bounds: Bounds,
 }
 
-/// What of a stream's segment is worth a speed.
+/// Which segments of a stream have a meaningful speed.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// Tokens after the first frame that a speed needs.
@@ -64,15 +63,15 @@ impl Bounds {
     }
 }
 
-/// What was said of a call while it ran.
+/// The verdicts on a call in progress.
 #[derive(Debug)]
-struct Judged {
+struct JudgedCall {
     seen: Instant,
     /// By position of the objective.
     by: Vec<(usize, Partial)>,
 }
 
-/// What was counted of a call so far, and where its open segment begins.
+/// What was counted of a call in progress, and where its open segment begins.
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     so_far: PartialVerdict,
@@ -111,7 +110,7 @@ impl Slos {
 
     /// Counts for other `objectives` from `now` on. What was counted under a judgement
     /// that did not change goes on; the counts of an objective that goes wait in case it
-    /// comes back. Names those whose counts started again.
+    /// comes back. Names those call_ref counts started again.
     pub fn change(
         &self,
         objectives: &[Arc<Objective>],
@@ -162,7 +161,7 @@ impl Slos {
         anew
     }
 
-    /// Whether nothing is promised.
+    /// Whether there are no objectives.
     pub fn is_empty(&self) -> bool {
         self.state().trackers.is_empty()
     }
@@ -171,7 +170,7 @@ impl Slos {
         self.state.lock()
     }
 
-    /// Once a second: judges what runs, closes slices, follows the clock.
+    /// Must be called once a second: judges calls in progress, closes slices, follows the clock.
     pub fn tick(&self, now: Instant, wall: SystemTime, meter: &Meter) {
         let mut state = self.state();
         if let Some(jump) = state.calendar.follow(now, wall) {
@@ -188,18 +187,18 @@ impl Slos {
             .iter()
             .any(|tracker| watches(&tracker.objective))
         {
-            // The lock is held, so that a record is taken either before all of this,
-            // and its call is no longer under way, or behind it.
+            // The lock is held, so that a record is counted either before all of this, when its call is
+            // no longer in progress, or after it.
             let mut under_way = vec![0; state.trackers.len()];
             meter.progress(|progress| self.look(&mut state, now, &progress, &mut under_way));
             state.close_minutes(now, &under_way, meter.throughput());
             let recent =
-                |judged: &Judged| now.saturating_duration_since(judged.seen) < FORGET_AFTER;
+                |judged: &JudgedCall| now.saturating_duration_since(judged.seen) < FORGET_AFTER;
             state.judged.retain(|_, judged| recent(judged));
         }
     }
 
-    /// Judges one call under way, and counts it where throughput is judged.
+    /// Judges a call in progress, and counts it for objectives on throughput.
     fn look(&self, state: &mut State, now: Instant, progress: &Progress, under_way: &mut [u32]) {
         if !progress.operation_class.counts() {
             return;
@@ -238,19 +237,19 @@ impl Slos {
                 && state.remember(progress.id, now, (at, partial))
             {
                 let id = progress.id.to_string();
-                let whose = CallRef {
+                let call_ref = CallRef {
                     call: &id,
                     trace_id: progress.trace_id.as_deref(),
                 };
-                state.trackers[at].count(seconds, &events, whose);
+                state.trackers[at].count(seconds, &events, call_ref);
                 state.changed = true;
             }
         }
     }
 }
 
-/// Closes a segment that is long enough, at the last frame that came: what follows a gap
-/// answers for the gap.
+/// Closes a segment that is long enough, at the last frame: a gap counts for the tokens after
+/// it.
 fn segment(
     objective: &Objective,
     bounds: Bounds,
@@ -325,7 +324,7 @@ impl State {
         }
     }
 
-    /// Keeps the counts of objectives that go, as long as their window lasts.
+    /// Retains the counts of removed objectives for the length of their window.
     fn retire(&mut self, gone: impl Iterator<Item = Tracker>, now: u64) {
         self.retired
             .retain(|_, kept| kept.kept_at + kept.window.as_secs() > now);
@@ -337,12 +336,13 @@ impl State {
         }
     }
 
-    /// `false` where there is no room: then the call is judged at its end alone.
+    /// Remembers a verdict; `false` where there are too many calls, and this one is then judged at
+    /// its end only.
     fn remember(&mut self, id: Uuid, seen: Instant, by: (usize, Partial)) -> bool {
         if self.judged.len() >= MAX_JUDGED && !self.judged.contains_key(&id) {
             return false;
         }
-        let judged = self.judged.entry(id).or_insert(Judged {
+        let judged = self.judged.entry(id).or_insert(JudgedCall {
             seen,
             by: Vec::new(),
         });
@@ -354,7 +354,7 @@ impl State {
     }
 }
 
-/// Whether anything of it can be known before a call is over.
+/// Whether calls can be judged by it before they end.
 fn watches(objective: &Objective) -> bool {
     match objective.judgement.sli {
         Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,
@@ -363,13 +363,13 @@ fn watches(objective: &Objective) -> bool {
     }
 }
 
-/// Whether what was waited for did not come in time.
+/// The verdict where a deadline has passed.
 fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Partial)> {
     let most = Duration::from_secs_f64(sli.threshold()?);
     let waits = progress.streamed == Some(true);
     let came = match sli {
         Sli::Ttft(_) => !waits || progress.first.is_some(),
-        // When it came is not known here, so its record must tell.
+        // The instant of the answer is not known here, so the record decides.
         Sli::TimeToFirstAnswer(_) => !waits || progress.answered,
         _ => false,
     };
@@ -377,8 +377,8 @@ fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Part
     if came || waited <= most + Waiting::NOTED_WITHIN {
         return None;
     }
-    // A frame that came in time may hold what is waited for: it is judged once it has been
-    // measured.
+    // A frame that came in time may have the awaited token; the call is judged once that frame
+    // has been measured.
     let in_time = |since| since <= progress.received + most;
     let by_tokens = !matches!(sli, Sli::Duration(_));
     if by_tokens && (progress.unseen || progress.waits_since.is_some_and(in_time)) {
@@ -407,7 +407,7 @@ impl Subscriber for Slos {
         let mut state = self.state();
         let judged = state.judged.remove(&finished_call.id);
         let seconds = state.calendar.seconds(finished_call.ended) as u64;
-        let whose = CallRef {
+        let call_ref = CallRef {
             call: &call.record.id,
             trace_id: call.record.trace_id.as_deref(),
         };
@@ -421,7 +421,7 @@ impl Subscriber for Slos {
             }
             let events = verdict::judge_rest(judgement, &call, &partial.unwrap_or_default().so_far);
             for events in &events {
-                tracker.count(seconds, events, whose);
+                tracker.count(seconds, events, call_ref);
             }
             state.changed |= !events.is_empty();
         }

@@ -27,7 +27,9 @@ pub use audit::{Circumstances, changes};
 pub use budget::{burn_rate, exhausted_in, ratio, remaining};
 pub use engine::Slos;
 pub use months::Attainment;
-pub use notify::{DeliveryState, Destination, Kind, Message, Outbox, Receiver, Watch, messages};
+pub use notify::{
+    DeliveryState, Destination, FiringAlerts, Kind, Message, Outbox, Receiver, messages,
+};
 pub use objective::MONTH;
 pub use objective::{Judgement, MAX_OBJECTIVES, Objective, Sli, Slice, Weight};
 pub use preset::{PRESETS, Preset};

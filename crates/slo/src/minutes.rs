@@ -1,5 +1,5 @@
-//! Throughput of a system, minute by minute: the tokens of all its calls, and how many streams
-//! were under way.
+//! Throughput of an upstream, minute by minute: the tokens of all its calls, and the number of
+//! concurrent streams.
 
 use super::objective::{Judgement, Sli};
 use super::reason::{Reason, Verdict};
@@ -8,13 +8,13 @@ use std::ops::Range;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 
 const MINUTE: u64 = 60;
-/// How long after its end a minute is judged, in seconds: everything of it is measured.
+/// How many seconds after its end a minute is judged, when all of it has been measured.
 const SETTLED: u64 = MAX_MEASURE_DELAY.as_secs() + 2;
-/// Looks at the calls under way without which a minute is not judged: the process was held
-/// up.
+/// The least number of samples in a minute; with fewer the process was blocked, and the minute
+/// is not judged.
 const ENOUGH_LOOKS: u32 = 30;
 
-/// A minute, and the fewest streams that were under way in it.
+/// A minute, and the least number of concurrent streams in it.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     number: u64,
@@ -28,7 +28,7 @@ pub struct Minutes {
     /// Seconds since 1970.
     from: Option<u64>,
     open: Option<Minute>,
-    /// Over, and not judged yet.
+    /// The minute that is over and not judged yet.
     over: Option<Minute>,
 }
 
@@ -38,8 +38,8 @@ impl Minutes {
         matches!(judgement.sli, Sli::Throughput(_)).then(Minutes::default)
     }
 
-    /// Once a second: `under_way` streams are under way in `second`, in seconds since 1970.
-    /// Gives the verdict on the minute that has settled, of which `tokens` says how many came.
+    /// Must be called once a second: `under_way` streams are in progress in `second`, in seconds
+    /// since 1970. Returns the verdict on a minute that can be judged, whose tokens are `tokens`.
     pub fn look(
         &mut self,
         judgement: &Judgement,

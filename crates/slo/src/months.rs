@@ -1,4 +1,4 @@
-//! What was counted by calendar month, in UTC: what a statement is made of.
+//! Counts by calendar month, in UTC, for statements.
 
 use super::budget;
 use super::reason::Verdict;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// Months that are kept, the one that is not over included.
+/// The number of months that are kept, the present one included.
 const KEPT: usize = 14;
 /// Characters of `2026-10`.
 const NAME: usize = 7;
@@ -26,7 +26,7 @@ struct Counts {
 #[serde(transparent)]
 pub struct Months(BTreeMap<String, Counts>);
 
-/// How an objective was kept in a calendar month.
+/// The attainment of an objective in a calendar month.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Attainment {
     /// The month, such as `2026-10`; it begins and ends in UTC.

@@ -1,4 +1,4 @@
-//! One objective as data: what is promised, of which calls, over which window.
+//! An objective as data: the indicator, the calls it selects, and the window.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use tokengauge_core::selector::Selector;
 /// Objectives of one process: each costs a few dozen series and 40 KB.
 pub const MAX_OBJECTIVES: usize = 100;
 
-/// A promise on the calls of some workload.
+/// A service level objective on calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// Its name; the `slo` label.
     pub name: Arc<str>,
     /// The share of events that are to be good: above 0, at most 1.
     pub objective: f64,
-    /// The time over which the promise is kept; the budget's period.
+    /// The window of the objective, which is the budget's period.
     pub window: Duration,
     /// Whether that is the calendar month, in UTC, in place of the time that has just
     /// passed; then `window` is that of the longest month, for alerts.
     pub calendar_month: bool,
-    /// What decides, event by event.
+    /// How events are judged.
     pub judgement: Judgement,
     /// Events in the long window of an alert below which it does not fire.
     pub min_events: u64,
-    /// What it is about, for those who are woken up.
+    /// A description for alerts.
     pub description: Option<String>,
-    /// What to do about it.
+    /// The URL of a runbook.
     pub runbook_url: Option<String>,
     /// The URL of a dashboard.
     pub dashboard_url: Option<String>,
@@ -60,11 +60,11 @@ impl Objective {
     }
 }
 
-/// What decides whether an event is good. Counts made under one judgement mean nothing
-/// under another; those of one that only moved its objective or its window stay.
+/// How events are judged. Counts under one judgement are meaningless under another; they stay
+/// valid where only the objective or the window changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// What is measured, and the threshold.
+    /// The indicator and its threshold.
     pub sli: Sli,
     /// Which calls count.
     pub select: Selector,

@@ -1,5 +1,5 @@
-//! OpenSLO v1 (<https://openslo.com>), read and written. What it has no words for, such
-//! as weights, travels in annotations.
+//! Reads and writes OpenSLO v1 (<https://openslo.com>). What it cannot express, such as
+//! weights, is in annotations.
 
 use super::objective::{Judgement, MONTH, Objective, Sli, Slice, Weight};
 use super::windows::label;
@@ -11,10 +11,10 @@ use tokengauge_core::pattern::Pattern;
 use tokengauge_core::selector::Selector;
 
 const VERSION: &str = "openslo/v1";
-/// Before each annotation of ours.
+/// The prefix of our annotations.
 const OURS: &str = "tokengauge.dev/";
 
-/// A file that cannot be taken over, and why.
+/// Why a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// It is no YAML, or not of OpenSLO's shape.
@@ -37,7 +37,7 @@ pub enum Unusable {
     },
 }
 
-/// What of an objective tokengauge cannot measure, and why.
+/// Why tokengauge cannot measure an objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unmeasurable {
     /// A member that is needed is missing.
@@ -233,10 +233,10 @@ struct Target {
     time_slice_window: Option<String>,
 }
 
-/// Makes an indicator of its threshold.
+/// RuleKind an indicator of its threshold.
 type Threshold = fn(f64) -> Sli;
 
-/// The series that tell of each indicator: its name in queries of others.
+/// The series of each indicator, by which foreign queries are recognised.
 const SERIES: [(&str, Threshold); 5] = [
     ("tokengauge_time_to_first_token_seconds", Sli::Ttft),
     (
@@ -304,7 +304,7 @@ fn document(objective: &Objective) -> Document {
     }
 }
 
-/// What OpenSLO has no words for.
+/// Annotations with what OpenSLO cannot express.
 fn annotations(objective: &Objective) -> BTreeMap<String, String> {
     let judgement = &objective.judgement;
     let select = &judgement.select;
@@ -370,8 +370,8 @@ fn method(slice: Option<Slice>) -> &'static str {
     }
 }
 
-/// The objectives of a file of OpenSLO documents. An SLO of ours comes back as it was; of
-/// others, those are understood that hold one of our series against a threshold
+/// The objectives of a file of OpenSLO documents. An SLO that tokengauge wrote is restored;
+/// of others, those are supported that compare one of our series with a threshold
 /// (`thresholdMetric`, with `op` and `value`); their label matchers become the selector.
 ///
 /// # Errors
@@ -502,7 +502,7 @@ fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, Unmeasur
     Ok(sli.with_threshold(value))
 }
 
-/// An SLO of somebody else over one of our series.
+/// A foreign SLO over one of our series.
 fn of_threshold(
     spec: &Spec,
     target: &Target,

@@ -1,21 +1,21 @@
-//! What an event is by an objective, and why: the words of labels.
+//! Verdicts on events and the reasons for them, which are label values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::call::TpsUnavailable;
 
-/// What an event is by an objective.
+/// The verdict of an objective on an event.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The promise was kept.
+    /// The objective was met.
     Good,
-    /// It was broken: budget is spent.
+    /// It was missed, which spends budget.
     Bad,
-    /// It is not held against it either way.
+    /// The event does not count.
     Excluded,
 }
 
@@ -26,7 +26,7 @@ impl Verdict {
     }
 }
 
-/// Why an event is what it is.
+/// The reason for a verdict.
 #[derive(
     Clone,
     Copy,
@@ -43,11 +43,11 @@ impl Verdict {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The threshold was kept.
+    /// The threshold was met.
     Met,
     /// The threshold was missed.
     Missed,
-    /// The deadline passed before what was waited for came.
+    /// The deadline passed before the awaited token came.
     Deadline,
     /// The agent left.
     ClientCancelled,

@@ -1,4 +1,4 @@
-//! What if: recorded calls judged by objectives that were not there, or were others.
+//! Evaluates objectives on recorded calls.
 
 use super::budget;
 use super::objective::{Judgement, Objective, Sli, Weight};
@@ -13,22 +13,22 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::since_1970;
 
-/// What an objective would have come to.
+/// The result of an objective on recorded calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Good events.
     pub good: u64,
-    /// Broken ones.
+    /// Bad events.
     pub bad: u64,
-    /// Left out, by reason.
+    /// Excluded events, by reason.
     pub excluded: BTreeMap<&'static str, u64>,
     /// What would be left of the budget, all calls taken as one window.
     pub remaining: f64,
     /// The share of good events.
     pub ratio: Option<f64>,
-    /// How often somebody would have been woken up.
+    /// How many pages would have been sent.
     pub pages: u32,
-    /// How often a ticket would have been written.
+    /// How many tickets would have been opened.
     pub tickets: u32,
 }
 
@@ -50,12 +50,12 @@ pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
         if !objective.judgement.select.matches(&finished.names()) {
             continue;
         }
-        let whose = CallRef {
+        let call_ref = CallRef {
             call: &call.id,
             trace_id: call.trace_id.as_deref(),
         };
         for events in judge(&objective.judgement, &finished) {
-            tracker.count(at as u64, &events, whose);
+            tracker.count(at as u64, &events, call_ref);
         }
     }
     let last = alarms.next;
@@ -82,7 +82,7 @@ pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
     outcome
 }
 
-/// Looks at the alerts once a minute of recorded time.
+/// Evaluates the alerts once a minute of recorded time.
 #[derive(Default)]
 struct Alarms {
     next: f64,
@@ -97,7 +97,7 @@ impl Alarms {
         if self.next == 0.0 {
             self.next = at;
         }
-        // Without calls nothing begins to fire: a gap is not walked minute by minute.
+        // Without calls no alert begins to fire, so long gaps are skipped.
         let quiet = at - 3600.0;
         if self.next < quiet {
             self.next = quiet;
@@ -129,8 +129,8 @@ pub fn ended_at(call: &CallRecord) -> Option<f64> {
     Some(since_1970(started) + call.seconds.duration.unwrap_or(0.0))
 }
 
-/// Objectives that `calls` would have met: for each workload, else route, the steepest
-/// round threshold that the promised share kept.
+/// Objectives that `calls` would have met: for each workload, else route, the strictest round
+/// threshold that the given share of calls meets.
 pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Arc<Objective>> {
     let mut groups: BTreeMap<(bool, &str), Vec<&CallRecord>> = BTreeMap::new();
     for call in calls {
@@ -179,7 +179,7 @@ pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Ar
     all
 }
 
-/// The indicator at the steepest round threshold that `share` of the calls kept.
+/// The indicator at the strictest round threshold that `share` of the calls meets.
 fn kept_by(calls: &[&CallRecord], sli: Sli, share: f64) -> Option<Sli> {
     if sli == Sli::Availability {
         return Some(sli);
@@ -197,14 +197,14 @@ fn kept_by(calls: &[&CallRecord], sli: Sli, share: f64) -> Option<Sli> {
     if sli.at_least() {
         values.reverse();
     }
-    // Of n values at least share × n must keep it.
+    // Of n values at least share × n must meet it.
     let needed = (values.len() as f64 * share).ceil() as usize;
     let edge = *values.get(needed.checked_sub(1)?)?;
     let threshold = round(edge, sli.at_least());
     (threshold > 0.0).then(|| sli.with_threshold(threshold))
 }
 
-/// The next figure that people would choose, on the side that is kept.
+/// The next round figure on the side that is still met.
 fn round(value: f64, down: bool) -> f64 {
     const STEPS: [f64; 10] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
     if value <= 0.0 {

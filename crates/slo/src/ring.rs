@@ -1,4 +1,4 @@
-//! Good and bad events by minute and by hour, as far back as anybody asks.
+//! Good and bad events by minute and by hour, as far back as the longest window.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -32,8 +32,8 @@ pub struct Ring {
     hours: Level,
 }
 
-/// A ring as it is kept on disk: the buckets that are not empty, each with its number
-/// counted from 1970, its good and its bad events.
+/// A ring as saved on disk: the buckets that are not empty, each with its number counted from
+/// 1970, its good and its bad events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedRing {
     minutes: Vec<(u64, u64, u64)>,
@@ -49,8 +49,7 @@ impl Ring {
         }
     }
 
-    /// Counts at `now`. Time does not go back: what comes late counts as of the newest
-    /// bucket.
+    /// Adds events at `now`. Events that come late are counted in the newest bucket.
     pub fn add(&mut self, now: u64, good: u64, bad: u64) {
         self.minutes.add(now, good, bad);
         self.hours.add(now, good, bad);
@@ -63,7 +62,7 @@ impl Ring {
         level.sum(now, window.as_secs_f64())
     }
 
-    /// The clock was set by so many seconds: what was counted keeps its age.
+    /// Moves all buckets by so many seconds, after the clock was set, so that they keep their age.
     pub fn redate(&mut self, seconds: i64) {
         self.minutes.redate(seconds);
         self.hours.redate(seconds);
@@ -76,7 +75,7 @@ impl Ring {
         }
     }
 
-    /// Takes over what was kept and is not too old at `now`.
+    /// Adds the saved events that are not too old at `now`.
     pub fn restore(&mut self, now: u64, kept: &SavedRing) {
         self.minutes.restore(now, &kept.minutes);
         self.hours.restore(now, &kept.hours);

@@ -1,8 +1,7 @@
-//! What survives a restart: a file that is replaced as a whole, so that whoever is
-//! killed leaves either the old one or the new one.
+//! The state that survives a restart, in a file that is replaced atomically.
 
 use super::engine::Slos;
-use super::tracker::{KeptTracker, Tracker};
+use super::tracker::{SavedTracker, Tracker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,19 +15,19 @@ const STATE: &str = "slo-state.json";
 const AUDIT: &str = "slo-audit.jsonl";
 /// Objectives of which only the counts are left.
 pub(super) const MAX_RETIRED: usize = 100;
-/// A file from later than this is one of a clock that was wrong.
+/// A file that is dated further ahead, in seconds, was written by a wrong clock.
 const AHEAD: f64 = 60.0;
 
-/// Everything that is kept.
+/// The saved state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedState {
     version: u32,
     /// Seconds since 1970.
     saved_at: f64,
-    pub(super) slos: BTreeMap<String, KeptTracker>,
+    pub(super) slos: BTreeMap<String, SavedTracker>,
 }
 
-/// The folder that it is kept in.
+/// The folder with the saved state.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -36,7 +35,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the folder where it is missing.
+    /// RuleKind the folder where it is missing.
     ///
     /// # Errors
     /// Where that is impossible.
@@ -47,8 +46,8 @@ impl Store {
         })
     }
 
-    /// What was kept; nothing where nothing was. A file that is damaged is put aside under
-    /// another name; one that cannot be read is logged.
+    /// The saved state; empty where there is none. A damaged file is renamed; one that cannot be
+    /// read is logged.
     pub fn load(&self) -> SavedState {
         let kept = self.file.read().unwrap_or_else(|error| {
             tracing::error!(%error, file = STATE, "what was counted before cannot be read");
@@ -57,8 +56,8 @@ impl Store {
         kept.unwrap_or_default()
     }
 
-    /// Replaces what was kept, and is back when it is on the disk. `false` where another
-    /// process holds the folder.
+    /// Saves the state, and returns when it is on the disk. `false` where another process holds
+    /// the lock.
     ///
     /// # Errors
     /// Where the disk refuses.
@@ -81,7 +80,7 @@ impl Store {
 }
 
 impl Slos {
-    /// Goes on from what was kept. Counts of an objective whose judgement changed are
+    /// Goes on from what was kept. Counts of an objective call_ref judgement changed are
     /// left behind; those of one that is not configured any more wait for its window,
     /// in case it comes back.
     pub fn restore(&self, kept: &SavedState, wall: SystemTime) {
@@ -111,7 +110,7 @@ impl Slos {
             .collect();
     }
 
-    /// What is to be kept at `wall`; `None` where nothing changed since the last time.
+    /// The state to save at `wall`; `None` where nothing changed since the last time.
     pub fn kept(&self, wall: SystemTime) -> Option<SavedState> {
         let mut state = self.state();
         if !std::mem::take(&mut state.changed) {
@@ -130,13 +129,13 @@ impl Slos {
         })
     }
 
-    /// What was taken to be kept was not: it must be taken again.
+    /// Notes that saving failed, so that the state is saved again.
     pub fn keep_again(&self) {
         self.state().changed = true;
     }
 }
 
-fn restore(tracker: &mut Tracker, kept: &KeptTracker, dated: f64, now: f64) {
+fn restore(tracker: &mut Tracker, kept: &SavedTracker, dated: f64, now: f64) {
     if dated != now {
         // Made for the kept time, then moved to ours as a whole.
         *tracker = Tracker::new(&tracker.objective, dated as u64);

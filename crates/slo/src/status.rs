@@ -1,4 +1,4 @@
-//! How the promises stand, for the API, the table and the metrics.
+//! The status of objectives, for the API, the command line and the metrics.
 
 use super::budget;
 use super::engine::Slos;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::selector::Selector;
 
-/// How one objective stands. Unknown is `null`; what would be infinite is `null` too.
+/// The status of an objective. Unknown and infinite values are `null`.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Slo")]
 pub struct Status {
     /// Its name.
     pub name: Arc<str>,
-    /// What is promised, in words.
+    /// The objective in words.
     pub promise: String,
     /// What it is about.
     pub description: Option<String>,
@@ -53,7 +53,7 @@ pub struct Status {
     pub spent_by: Vec<Spent>,
     /// Every calendar month with events, oldest first: 13 that are over, and this one.
     pub months: Vec<Attainment>,
-    /// The definition, for those who make rules of it.
+    /// The objective itself, for rules.
     #[serde(skip)]
     pub definition: Arc<Objective>,
 }
@@ -68,7 +68,7 @@ pub struct Burn {
 }
 
 impl Slos {
-    /// How every objective stands at `now`, in the order of the configuration.
+    /// The status of every objective at `now`, in the order of the configuration.
     pub fn status(&self, now: Instant) -> Vec<Status> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);
@@ -76,7 +76,7 @@ impl Slos {
         trackers.map(|tracker| status(tracker, seconds)).collect()
     }
 
-    /// The objectives that are worth waking somebody for at `now`, by this process's counts.
+    /// The objectives with a firing page at `now`, by this process's counts.
     pub fn paging(&self, now: Instant) -> Vec<Arc<str>> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);

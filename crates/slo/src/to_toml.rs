@@ -1,4 +1,4 @@
-//! An objective as the configuration has it.
+//! An objective as a table of the configuration.
 
 use super::objective::{Objective, Sli, Weight};
 use std::fmt::Write;

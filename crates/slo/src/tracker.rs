@@ -1,4 +1,4 @@
-//! One objective and what has been counted for it.
+//! An objective and its counts.
 
 use super::budget;
 use super::minutes::Minutes;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Calls that are remembered because they spent budget.
 const MAX_SPENT: usize = 50;
 
-/// A call that spent budget, with what leads to its trace.
+/// A call that spent budget, with its trace.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Spent {
     /// When, RFC 3339, UTC.
@@ -80,9 +80,9 @@ pub struct Tracker {
     spent: VecDeque<Spent>,
 }
 
-/// What of a tracker survives a restart.
+/// The part of a tracker that survives a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptTracker {
+pub struct SavedTracker {
     pub judgement: super::Judgement,
     pub objective: f64,
     pub window: Duration,
@@ -90,7 +90,7 @@ pub struct KeptTracker {
     pub calendar_month: bool,
     /// Seconds since 1970.
     pub kept_at: u64,
-    /// It was not configured any more.
+    /// Whether its objective was not configured any more.
     #[serde(default)]
     pub retired: bool,
     ring: SavedRing,
@@ -100,9 +100,9 @@ pub struct KeptTracker {
     spent: VecDeque<Spent>,
 }
 
-impl KeptTracker {
-    /// Its objective is not configured any more.
-    pub fn retire(mut self) -> KeptTracker {
+impl SavedTracker {
+    /// The saved counts of an objective that is not configured any more.
+    pub fn retire(mut self) -> SavedTracker {
         self.retired = true;
         self
     }
@@ -141,8 +141,8 @@ impl Tracker {
         }
     }
 
-    /// Takes over what was kept, unless it was judged otherwise.
-    pub fn restore(&mut self, now: u64, kept: &KeptTracker) {
+    /// Restores saved counts, unless they are of another judgement.
+    pub fn restore(&mut self, now: u64, kept: &SavedTracker) {
         if kept.judgement == self.objective.judgement {
             self.ring.restore(now, &kept.ring);
             self.slice = kept.slice;
@@ -151,8 +151,8 @@ impl Tracker {
         }
     }
 
-    pub fn kept(&self, now: u64) -> KeptTracker {
-        KeptTracker {
+    pub fn kept(&self, now: u64) -> SavedTracker {
+        SavedTracker {
             judgement: self.objective.judgement.clone(),
             objective: self.objective.objective,
             window: self.objective.window,
@@ -166,8 +166,8 @@ impl Tracker {
         }
     }
 
-    /// Events happened at `now`, seconds since 1970.
-    pub fn count(&mut self, now: u64, events: &Events, whose: CallRef<'_>) {
+    /// Counts events at `now`, seconds since 1970.
+    pub fn count(&mut self, now: u64, events: &Events, call_ref: CallRef<'_>) {
         let (good, bad) = match events.verdict {
             Verdict::Good => (events.count, 0),
             Verdict::Bad => (0, events.count),
@@ -189,12 +189,12 @@ impl Tracker {
             self.total(now, events.verdict, events.reason, events.count);
             self.ring.add(now, good, bad);
         }
-        if bad > 0 && !whose.call.is_empty() {
-            self.remember(now, events, whose);
+        if bad > 0 && !call_ref.call.is_empty() {
+            self.remember(now, events, call_ref);
         }
     }
 
-    /// Slices of time that are over become events.
+    /// Counts the slices of time that are over as events.
     pub fn close_slices(&mut self, now: u64) {
         let Some(slice) = self.objective.judgement.slice else {
             return;
@@ -233,22 +233,22 @@ impl Tracker {
         *self.totals.entry((verdict, reason)).or_default() += count;
     }
 
-    fn remember(&mut self, now: u64, events: &Events, whose: CallRef<'_>) {
+    fn remember(&mut self, now: u64, events: &Events, call_ref: CallRef<'_>) {
         if self.spent.len() == MAX_SPENT {
             self.spent.pop_front();
         }
         let at = std::time::UNIX_EPOCH + Duration::from_secs(now);
         self.spent.push_back(Spent {
             at: humantime::format_rfc3339_seconds(at).to_string(),
-            call: whose.call.to_owned(),
-            trace_id: whose.trace_id.map(str::to_owned),
+            call: call_ref.call.to_owned(),
+            trace_id: call_ref.trace_id.map(str::to_owned),
             reason: events.reason,
             value: events.value.filter(|value| value.is_finite()),
             events: events.count,
         });
     }
 
-    /// The clock was set.
+    /// Moves all counts by so many seconds, after the clock was set.
     pub fn redate(&mut self, seconds: i64) {
         self.ring.redate(seconds);
         if let (Some(open), Some(slice)) = (&mut self.slice, self.objective.judgement.slice) {
@@ -261,7 +261,7 @@ impl Tracker {
         &self.totals
     }
 
-    /// The newest last.
+    /// The last calls that spent budget, newest last.
     pub fn spent(&self) -> &VecDeque<Spent> {
         &self.spent
     }
@@ -270,7 +270,7 @@ impl Tracker {
         self.ring.sum(now, window)
     }
 
-    /// What the budget is for: the window, or the calendar month so far.
+    /// The events of the budget's period: the window, or the calendar month so far.
     pub fn period(&self, now: f64) -> Sum {
         match self.objective.calendar_month {
             true => self.months.current(now),

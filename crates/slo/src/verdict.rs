@@ -1,4 +1,4 @@
-//! Is a call good or bad by an objective, and why; or is it left out, and why.
+//! Judges a call by an objective: good, bad or excluded, with the reason.
 
 use super::objective::{Judgement, Sli, Weight};
 use super::reason::{Reason, Verdict};
@@ -30,7 +30,7 @@ impl Events {
         }
     }
 
-    /// Good or bad by the threshold.
+    /// The events of a value, judged by the threshold.
     pub fn held_against(sli: Sli, value: f64, count: u64) -> Events {
         let threshold = sli.threshold().unwrap_or(f64::NAN);
         let met = if sli.at_least() {
@@ -46,7 +46,7 @@ impl Events {
         }
     }
 
-    /// One bad event, and the figure that made it so.
+    /// A bad event, with its value.
     pub fn bad(reason: Reason, value: Option<f64>) -> Events {
         Events {
             verdict: Verdict::Bad,
@@ -57,7 +57,7 @@ impl Events {
     }
 }
 
-/// A call that is over, as far as verdicts need it.
+/// A finished call, as far as verdicts need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
     /// Its record.
@@ -69,7 +69,7 @@ pub struct Finished<'a> {
 }
 
 impl<'a> Finished<'a> {
-    /// As the meter found it.
+    /// From a finished call of the meter.
     pub fn of(finished_call: &'a FinishedCall) -> Finished<'a> {
         Finished {
             record: &finished_call.record,
@@ -108,29 +108,29 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// What was decided of a call while it ran.
+/// What was decided about a call while it was in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PartialVerdict {
-    /// A deadline passed: nothing is left to say.
+    /// Whether a deadline passed, so that the verdict is final.
     pub decided: bool,
     /// Tokens in segments that are closed, and their seconds.
     pub tokens: u64,
     pub seconds: f64,
 }
 
-/// What a call that is over counts as; several where it has tokens of both kinds.
+/// The events of a finished call; several where it has good and bad tokens.
 pub fn judge(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
     judge_rest(judgement, call, &PartialVerdict::default())
 }
 
-/// The same without what was decided while it ran.
+/// The same without what was decided while it was in progress.
 pub fn judge_rest(
     judgement: &Judgement,
     call: &Finished<'_>,
     so_far: &PartialVerdict,
 ) -> Vec<Events> {
     let record = call.record;
-    // Throughput is not of one call, and what generates nothing is promised nothing.
+    // Throughput is not judged by call, and operations that generate nothing are excluded.
     let counts = record.operation_class.counts();
     if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) || !counts {
         return Vec::new();
@@ -161,7 +161,7 @@ pub fn judge_rest(
     }
 }
 
-/// Left out; by token as many as there are and are not judged yet, where that is known.
+/// Excluded events; by token as many as are not judged yet, where that is known.
 fn excluded(
     judgement: &Judgement,
     call: &Finished<'_>,
@@ -191,7 +191,7 @@ fn availability(record: &CallRecord) -> Events {
     }
 }
 
-/// How a call ended that is not complete.
+/// The reason for a call that is not complete.
 fn outcome(record: &CallRecord) -> Option<Reason> {
     match record.outcome {
         Outcome::Complete => None,
@@ -215,7 +215,7 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
 
 /// Why there is no value.
 enum Missing {
-    /// It was waited for in vain, longer than the threshold.
+    /// It did not come within the threshold.
     Late(f64),
     /// It cannot be known, or could not come.
     For(Reason),
@@ -260,7 +260,7 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
         },
         Sli::Stalls(most) => {
             let stalls = streamed(record).map(|()| record.stalls as f64)?;
-            // They only become more: too many are too many however it ended.
+            // Stalls only increase, so too many are bad however the call ended.
             if stalls > most as f64 {
                 Ok(stalls)
             } else {
@@ -279,8 +279,7 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
     }
 }
 
-/// A time that runs from the request on: who waited longer than `most` in vain waited
-/// too long, however it ended.
+/// A time from the request on: a wait longer than `most` is bad, however the call ended.
 fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Missing> {
     if let Some(time) = time {
         return Ok(time);
@@ -317,7 +316,7 @@ fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Mis
     )))
 }
 
-/// Whether a complete answer had tokens, but no text: nobody waited for one.
+/// Whether a complete answer had tokens, but no text, so that there is no time to first token.
 fn without_text(record: &CallRecord) -> bool {
     let tokens = &record.tokens;
     record.outcome == Outcome::Complete
@@ -378,8 +377,8 @@ fn gaps(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
         .collect()
 }
 
-/// Every verdict and reason that this judgement can come to: their series exist before
-/// they happen.
+/// All verdicts and reasons that a judgement can have, so that their series exist from the
+/// start.
 pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
     use Reason::*;
     let mut all = vec![(Verdict::Good, Met), (Verdict::Bad, Missed)];

@@ -1,4 +1,4 @@
-//! `/api/v1/capacity`: what each upstream gave at which number of calls at once.
+//! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
 
 use super::finished::reply;
 use super::query_params::{FILTERS, QueryParams};
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Capacities {
-    /// Who answered; memory knows the time since the process started.
+    /// Which store answered; memory has the time since the process started.
     store: StoreName,
     /// By name.
     upstreams: Vec<CapacityRow>,

@@ -1,4 +1,4 @@
-//! `/api/v1/events`: what happens, as server-sent events.
+//! `/api/v1/events`: calls, streams and objectives as server-sent events.
 
 use super::problem::Problem;
 use super::query_params::QueryParams;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 
-/// Everything from now on, until one of us ends.
+/// Events from now on, until the client disconnects or the process ends.
 pub(super) async fn events(
     State(admin): State<Admin>,
     source: Option<Extension<Source>>,

@@ -1,4 +1,4 @@
-//! Questions about finished calls.
+//! Queries about finished calls: calls, sessions, groups and time series.
 
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
@@ -21,9 +21,9 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-/// A step of a time series when nobody says how long.
+/// The default step of a time series.
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
-/// By what sessions are sorted.
+/// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
     ("started_at", SessionSort::StartedAt),
@@ -37,10 +37,10 @@ pub(super) const SORTS: [(&str, SessionSort); 9] = [
 ];
 /// Whether the smallest comes first.
 pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
-/// What a time series is of.
+/// The metrics of time series.
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
-/// By what calls are distinguished.
+/// The dimensions by which calls are grouped.
 pub(super) const DIMENSIONS: [(&str, Dimension); 11] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
@@ -63,7 +63,7 @@ pub(super) const OF_TIMESERIES: [&str; 2] = ["step", "metric"];
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Calls {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     /// A page of them, the newest first.
     calls: Vec<CallRecord>,
@@ -91,7 +91,7 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     /// A page of them.
     sessions: Vec<SessionRow>,
@@ -112,10 +112,10 @@ pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQue
         };
         let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
         let (store, page) = ask(&admin, question).await?;
-        let under_way = under_way(&admin);
+        let in_progress = in_progress(&admin);
         let mut sessions = page.rows;
         for session in &mut sessions {
-            session.in_flight = under_way.get(&session.id).copied().unwrap_or(0);
+            session.in_flight = in_progress.get(&session.id).copied().unwrap_or(0);
         }
         Ok(Sessions {
             store,
@@ -134,7 +134,7 @@ pub(super) struct SessionAndCalls {
     detail: SessionDetail,
     /// How many finished calls it has.
     total_calls: u64,
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn session(
             let unknown = "no finished call names this session; /api/v1/sessions lists those known";
             return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
         };
-        detail.session.in_flight = under_way(&admin).get(&id).copied().unwrap_or(0);
+        detail.session.in_flight = in_progress(&admin).get(&id).copied().unwrap_or(0);
         let answer = SessionAndCalls {
             total_calls: detail.session.calls,
             store,
@@ -179,8 +179,8 @@ pub(super) async fn session(
     .await
 }
 
-/// Calls under way by session.
-fn under_way(admin: &Admin) -> HashMap<String, u64> {
+/// The number of calls in progress by session.
+fn in_progress(admin: &Admin) -> HashMap<String, u64> {
     let mut sessions = HashMap::new();
     admin.meter.progress(|progress| {
         if let Some(session) = progress.session {
@@ -193,7 +193,7 @@ fn under_way(admin: &Admin) -> HashMap<String, u64> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Tasks")]
 pub(super) struct TasksOf {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     #[serde(flatten)]
     span: Times,
@@ -221,7 +221,7 @@ pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery)
     .await
 }
 
-/// What of the time asked for is kept.
+/// The part of the requested time that the store has.
 #[derive(Clone, JsonSchema, Serialize)]
 struct Times {
     /// From when on calls are in it: what was asked for, or when the oldest call that is kept
@@ -245,7 +245,7 @@ impl Times {
 
 /// A page of groups, and the time that they are of.
 struct GroupPage {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     span: Times,
     rows: Vec<GroupRow>,
@@ -279,7 +279,7 @@ impl GroupPage {
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     #[serde(flatten)]
     span: Times,
@@ -289,7 +289,7 @@ pub(super) struct Models {
     next_cursor: Option<String>,
 }
 
-/// What calls come to by model.
+/// Sums and percentiles of calls by model.
 pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let page = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
@@ -305,7 +305,7 @@ pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Workloads {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     #[serde(flatten)]
     span: Times,
@@ -315,7 +315,7 @@ pub(super) struct Workloads {
     next_cursor: Option<String>,
 }
 
-/// What calls come to by workload.
+/// Sums and percentiles of calls by workload.
 pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let page = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
@@ -331,7 +331,7 @@ pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQu
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Groups {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     #[serde(flatten)]
     span: Times,
@@ -350,13 +350,13 @@ struct NamedGroup {
     row: GroupRow,
 }
 
-/// What calls come to by anything they have in common.
+/// Sums and percentiles of calls by any dimensions.
 pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
         let now = (admin.wall)();
         let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-        // Without any they are one group: everything that the filters mean.
+        // Without dimensions there is one group: all calls that the filters select.
         let by = match asked.text("by") {
             Some(_) => asked.words("by", &DIMENSIONS)?,
             None => Vec::new(),
@@ -398,7 +398,7 @@ async fn one_dimension(
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Timeseries")]
 pub(super) struct Series {
-    /// Who answered.
+    /// Which store answered.
     store: StoreName,
     /// What the percentiles are of.
     #[schemars(extend("enum" = ["tps", "ttft"]))]
@@ -432,7 +432,7 @@ pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQ
     .await
 }
 
-/// The answer, or what is wrong with the question.
+/// The answer as JSON, or the problem with the query.
 pub(super) async fn reply<T: Serialize>(
     answer: impl Future<Output = Result<T, Problem>>,
 ) -> Response {

@@ -1,4 +1,4 @@
-//! Questions about the present: calls under way, objectives.
+//! Queries about the present: calls in progress, objectives.
 
 use super::finished::reply;
 use super::problem::Problem;
@@ -17,7 +17,7 @@ pub(super) const OF_STREAMS: [&str; 7] = [
     "model", "workload", "route", "upstream", "agent", "session", "limit",
 ];
 
-/// The calls under way.
+/// The calls in progress.
 #[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Streams {
     /// How many match, those beyond the limit included.
@@ -28,19 +28,19 @@ pub(in crate::admin) struct Streams {
     streams: Vec<StreamNow>,
 }
 
-/// How every objective stands.
+/// The status of every objective.
 #[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Slos {
     /// In the order of the configuration.
     slos: Vec<Status>,
 }
 
-/// The calls under way, newest first.
+/// The calls in progress, newest first.
 pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async { streams_of(&admin, query.as_deref()) }).await
 }
 
-/// The newest calls under way now.
+/// The newest calls that are in progress now.
 pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
     let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
     let figures = admin.meter.in_flight();
@@ -56,7 +56,7 @@ pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
     }
 }
 
-/// The calls under way that `query` means.
+/// The calls in progress that `query` selects.
 pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, Problem> {
     let asked = QueryParams::of(query, &[&OF_STREAMS])?;
     let limit = asked.limit()?;
@@ -77,7 +77,7 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     });
     let total = streams.len();
     let tokens_per_second = match agent.or(session) {
-        // By the second in which tokens come nobody counts those of an agent.
+        // Throughput per second is not counted by agent.
         Some(_) => Rates {
             now: streams.iter().filter_map(|stream| stream.tps).sum(),
             ..Rates::default()
@@ -100,7 +100,7 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     })
 }
 
-/// How every objective stands.
+/// The status of every objective.
 pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
@@ -109,7 +109,7 @@ pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// How every objective stands now.
+/// The status of every objective now.
 pub(in crate::admin) fn slos_now(admin: &Admin) -> Slos {
     Slos {
         slos: admin.slos.status((admin.clock)()),

@@ -17,7 +17,7 @@ pub(super) use live::{slos_now, streams_now};
 pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
 
-/// Every path of the API and what answers there.
+/// Every path of the API and its handler.
 fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     vec![
         ("/api/v1/about", get(process_info::about)),
@@ -54,7 +54,7 @@ mod tests {
         let document = openapi::document();
         let documented = document["paths"].as_object().expect("paths");
         let mut documented: Vec<&str> = documented.keys().map(String::as_str).collect();
-        // In whichever order JSON keeps them: a dependency may choose.
+        // The order of JSON objects depends on a feature that a dependency may switch on.
         documented.sort_unstable();
         let mut answered: Vec<&str> = routes().iter().map(|(path, _)| *path).collect();
         answered.sort_unstable();

@@ -1,4 +1,4 @@
-//! What is wrong with a question, as JSON.
+//! Errors of the API, as JSON.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Why there is no answer.
+/// An error of the API: its status, message and parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -34,7 +34,7 @@ struct Error<'a> {
 }
 
 impl Problem {
-    /// Of a status, with what happened and what to do.
+    /// An error with what happened and what to do.
     pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Problem {
         Problem {
             status,
@@ -43,7 +43,7 @@ impl Problem {
         }
     }
 
-    /// The `parameter` breaks the `rule`.
+    /// 400: the `parameter` breaks the `rule`.
     pub(super) fn of(parameter: &'static str, rule: &str) -> Problem {
         Problem {
             parameter: Some(parameter),

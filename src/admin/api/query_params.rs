@@ -1,4 +1,4 @@
-//! The parameters of a question: every rule of theirs, and what breaks it.
+//! The query parameters of the API: their rules, and the errors where one is broken.
 
 use super::problem::Problem;
 use crate::call::{OperationClass, Outcome};
@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// Rows in an answer when nobody says how many, and at most.
+/// The default and the greatest number of rows in an answer.
 pub(super) const DEFAULT_LIMIT: usize = 100;
 pub(super) const MAX_LIMIT: usize = 1000;
-/// Characters of a name: what attribution keeps of one.
+/// Characters of a name at most, as in attribution.
 pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
@@ -30,7 +30,7 @@ pub(super) const FILTERS: [&str; 12] = [
     "session",
     "operation_class",
 ];
-/// Parameters of which part of the answer is wanted.
+/// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
 /// Every class of operations; `all` is not one but all of them.
 pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
@@ -53,7 +53,7 @@ pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Drained,
 ];
 
-/// What was asked, by parameter; each was given once and is known.
+/// The parameters of a query; each is known and occurs once.
 #[derive(Debug)]
 pub(in crate::admin) struct QueryParams(BTreeMap<&'static str, String>);
 
@@ -163,7 +163,7 @@ impl QueryParams {
         number.ok_or_else(|| Problem::of("limit", "must be a whole number from 1 to 1000"))
     }
 
-    /// Which part of the answer.
+    /// The page of the answer.
     pub(super) fn paging(&self) -> Result<Paging, Problem> {
         Ok(Paging {
             limit: self.limit()?,
@@ -171,7 +171,7 @@ impl QueryParams {
         })
     }
 
-    /// Where a page begins: 1 to 1024 characters, as an answer gave them.
+    /// Where a page begins: 1 to 1024 characters from an earlier answer.
     fn cursor(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.text("cursor") else {
             return Ok(None);
@@ -185,7 +185,7 @@ impl QueryParams {
         Ok(Some(value.to_owned()))
     }
 
-    /// Which classes of operations: those that count where nobody asks; with `all` every one.
+    /// The classes of operations: by default those that count as generations; with `all` every one.
     fn operation_classes(&self) -> Result<Vec<OperationClass>, Problem> {
         if self.text("operation_class").is_none() {
             return Ok(Filter::counted());
@@ -195,7 +195,7 @@ impl QueryParams {
         Ok(classes.unwrap_or_default())
     }
 
-    /// The filter that they make.
+    /// The filter that the parameters describe.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
         let outcomes = OUTCOMES.map(|outcome| (outcome.as_str(), outcome));
         Ok(Filter {

@@ -1,5 +1,5 @@
-//! Who answers questions about finished calls: the ledger where there is one, else the
-//! calls that are kept in memory. Both answer on threads that may block, and in time.
+//! The store of finished calls that answers queries: the ledger where there is one, else the
+//! calls in memory. Queries run on blocking threads, with a timeout.
 
 use super::problem::Problem;
 use crate::admin::Admin;
@@ -17,17 +17,17 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long an answer may take. The ledger has a limit of its own, which is shorter.
+/// How long a query may take. The ledger has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Who answers questions about finished calls.
+/// The store that answers queries about finished calls.
 #[derive(Clone)]
 pub(super) enum Store {
     Memory(Arc<RecentCalls>),
     Ledger(Arc<Reader>),
 }
 
-/// A part of the time that calls are kept of; it ends after its beginning.
+/// A time span with calls; its end is after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) since: SystemTime,
@@ -42,7 +42,7 @@ impl Span {
 
 type Answer<T> = Result<T, Problem>;
 
-/// Asks the store on a thread that may block.
+/// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     admin: &Admin,
     question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
@@ -65,7 +65,7 @@ pub(super) async fn ask<T: Send + 'static>(
     }
 }
 
-/// Who answers.
+/// Which store answers.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Store")]
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// What of the time asked for is kept, up to `now`, in calls or, where `sums` answer, in
-    /// those; `None` where nothing of it is.
+    /// The part of the requested time, up to `now`, that the store has: in calls or, with
+    /// `sums`, in rollups. `None` where it has none of it.
     pub(super) fn span(
         &self,
         filter: &Filter,
@@ -124,7 +124,7 @@ impl Store {
         Ok(oldest.map(span).filter(|span| span.since < span.until))
     }
 
-    /// How long the sessions took whose last call ended within the time, in seconds.
+    /// The durations of the sessions whose last call ended within the time, in seconds.
     pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
         match self {
             Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
@@ -173,8 +173,8 @@ impl Store {
         }
     }
 
-    /// `seen` is what was seen without a ledger, since the process started: times say
-    /// nothing then.
+    /// The throughput of upstreams by concurrency. Without a ledger it is `seen`, which is of the
+    /// whole time since the process started, whatever times the filter has.
     pub(super) fn capacity(
         &self,
         filter: &Filter,
@@ -210,7 +210,7 @@ impl Store {
     }
 }
 
-/// Those of the time asked for.
+/// The seconds within the time of the filter.
 fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, f64)> {
     let second = |at: std::time::SystemTime| tokengauge_core::time::since_1970(at) as u64;
     let (since, until) = (filter.since.map(second), filter.until.map(second));

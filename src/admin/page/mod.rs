@@ -1,8 +1,8 @@
-//! The live page: files within the binary, the same for everybody.
+//! The live page: static files within the binary.
 //!
-//! They are served without the token: they hold no figure of this process, only the
-//! program that asks for them, and a browser cannot send a token when it opens an
-//! address. What the program then asks of the API needs the token.
+//! They are served without the token: they hold no figure of this process, only the script
+//! that requests them, and a browser cannot send a token when it opens an address. The
+//! script's requests to the API need the token.
 
 use super::api;
 use axum::extract::Path;
@@ -11,13 +11,13 @@ use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-/// Nothing but our own files and our own API: no inline script or style, no other host,
-/// no frame around it, no form that leaves, no text that becomes markup.
+/// The content security policy: only files and API of this origin, no inline script or style,
+/// no framing, no forms, no markup from text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Where files other than the page itself are.
+/// The path of all files but the page itself.
 const FOLDER: &str = "/page/";
 
 /// A file of the page.
@@ -65,7 +65,7 @@ static ASSETS: &[Asset] = &assets![
     "vendor/uplot.js",
 ];
 
-/// Their digests, in the same order.
+/// The ETags of the files, in the same order.
 static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
     let tags = ASSETS.iter().map(|asset| {
         let digest = Sha256::digest(asset.text);
@@ -75,7 +75,7 @@ static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
     tags.collect()
 });
 
-/// Whether `path` is one of the page's own.
+/// Whether `path` is a file of the page.
 pub(super) fn is_static(path: &str) -> bool {
     path == "/"
         || path
@@ -121,8 +121,8 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
     response
 }
 
-/// To be asked again each time, since another version may run tomorrow: the tag makes
-/// that cheap.
+/// The headers of every file. Browsers revalidate each time, since another version may run
+/// later; the ETag makes that cheap.
 const HEAD: [(header::HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, POLICY),

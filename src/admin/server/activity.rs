@@ -1,4 +1,4 @@
-//! What a connection is doing: its requests under way, and since when it waits.
+//! The activity of a connection: its requests in progress, and since when it is idle.
 
 use super::Timeouts;
 use axum::body::Body;
@@ -17,22 +17,22 @@ pub(super) struct Activity(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The instant of the last progress of each request under way, by number.
+    /// The instant of the last progress of each request in progress, by number.
     requests: BTreeMap<u64, Instant>,
-    /// Requests so far, which numbers them.
+    /// The number of requests so far.
     begun: u64,
-    /// The instant since which no request has been under way.
+    /// The instant since which no request has been in progress.
     idle_since: Instant,
 }
 
 /// What to do with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing before this instant.
+    /// Nothing until this instant.
     Fine(Instant),
-    /// It has waited long for another request: end it as the protocol provides.
+    /// It has been idle for too long: shut it down gracefully.
     Idle,
-    /// Its peer has not sent a whole request head, or stopped to read or send: cut it.
+    /// Its peer has not sent a complete request head, or stopped reading or sending: close it.
     Stalled,
 }
 
@@ -46,19 +46,19 @@ impl Activity {
     }
 
     /// A request head was read.
-    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(super) fn begin(self: &Arc<Self>) -> RequestInProgress {
         let mut state = self.state();
         let number = state.begun;
         state.begun += 1;
         state.requests.insert(number, Instant::now());
         drop(state);
-        UnderWay {
+        RequestInProgress {
             activity: Arc::clone(self),
             number,
         }
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.state().requests.is_empty()
     }
@@ -87,21 +87,21 @@ impl Activity {
     }
 }
 
-/// A request under way, until this is dropped.
+/// A request in progress, until this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct RequestInProgress {
     activity: Arc<Activity>,
     number: u64,
 }
 
-impl UnderWay {
+impl RequestInProgress {
     fn progress(&self) {
         let mut state = self.activity.state();
         state.requests.insert(self.number, Instant::now());
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         let mut state = self.activity.state();
         state.requests.remove(&self.number);
@@ -109,16 +109,16 @@ impl Drop for UnderWay {
     }
 }
 
-/// The body of an answer. hyper asks for the next piece when there is room for it, which
-/// is progress: a peer that does not read is not asked for.
+/// A response body that notes progress: hyper polls for the next frame when there is room for
+/// it, which means that the peer reads.
 pub(super) struct TrackedBody {
     body: Body,
-    under_way: UnderWay,
+    in_progress: RequestInProgress,
 }
 
 impl TrackedBody {
-    pub(super) fn new(body: Body, under_way: UnderWay) -> TrackedBody {
-        TrackedBody { body, under_way }
+    pub(super) fn new(body: Body, in_progress: RequestInProgress) -> TrackedBody {
+        TrackedBody { body, in_progress }
     }
 }
 
@@ -130,7 +130,7 @@ impl HttpBody for TrackedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.under_way.progress();
+        self.in_progress.progress();
         Pin::new(&mut self.body).poll_frame(context)
     }
 

@@ -1,5 +1,4 @@
-//! One connection: TLS where it is configured, the protocol, and the end of those whose
-//! peer keeps it waiting.
+//! A connection: TLS where it is configured, the protocol, and the timeouts.
 
 use super::activity::{TrackedBody, Verdict};
 use super::slots::{Closed, Slot, Source};
@@ -24,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Streams of an HTTP/2 connection at once.
+/// Concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 32;
 /// Bytes of a request head.
 const HEAD_BYTES: u32 = 32 * 1024;
@@ -37,11 +36,11 @@ pub(super) struct Connection {
     pub(super) slot: Slot,
     pub(super) service: Router,
     pub(super) timeouts: Timeouts,
-    /// Becomes `true` when the server is to end.
+    /// Becomes `true` when the server shuts down.
     pub(super) ending: watch::Receiver<bool>,
 }
 
-/// Which protocol is spoken. It is never guessed from the first bytes: those may not come.
+/// The protocol. It is never detected by the first bytes, which may not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
@@ -96,7 +95,7 @@ impl Connection {
         };
         let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
         let mut ending = self.ending.clone();
-        // Once it is being ended as the protocol provides, until this instant at most.
+        // Set when a graceful shutdown has begun: the instant at which the connection is closed.
         let mut ends_by: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -113,7 +112,7 @@ impl Connection {
                 (end, Verdict::Fine(until)) => end.map_or(until, |end| end.min(until)),
             };
             tokio::select! {
-                // Operators who break off are at no fault.
+                // A client that disconnects is no error.
                 _ = connection.as_mut() => return,
                 _ = ending.wait_for(|ending| *ending), if ends_by.is_none() => {
                     connection.as_mut().graceful_shutdown();
@@ -145,7 +144,7 @@ fn builder(protocol: Protocol, keep_alive: bool) -> Builder<TokioExecutor> {
     }
 }
 
-/// Serves requests, each of which is known to be under way until its answer is read.
+/// Serves requests, each of which is in progress until its answer has been read.
 struct Tracked<'a> {
     slot: &'a Slot,
     service: TowerToHyperService<Router>,
@@ -159,15 +158,19 @@ impl Service<Request<Incoming>> for Tracked<'_> {
     type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let under_way = self.slot.activity.begin();
+        let in_progress = self.slot.activity.begin();
         if self.slot.reserved && !health::PATHS.contains(&request.uri().path()) {
             self.slot.count(Closed::Refused);
-            let body = |body| TrackedBody::new(body, under_way);
+            let body = |body| TrackedBody::new(body, in_progress);
             return Box::pin(std::future::ready(Ok(no_room().map(body))));
         }
         request.extensions_mut().insert::<Source>(self.slot.source);
         let answer = self.service.call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| TrackedBody::new(body, under_way))) })
+        Box::pin(async move {
+            Ok(answer
+                .await?
+                .map(|body| TrackedBody::new(body, in_progress)))
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP server of operators and of the injection webhook: with or without TLS.
+//! The HTTP server of the admin address and of the injection webhook, with or without TLS.
 //!
 //! Every connection is accepted at once, so that a health check never waits in the
 //! kernel's queue. How many may stay open is decided afterwards ([`slots`]); how long one
@@ -25,9 +25,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long answers under way may take once the end has begun.
+/// How long requests in progress may take once the shutdown has begun.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait where the system has no socket left.
+/// How long to wait after `accept` failed, as where no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a connection may wait for its peer.
@@ -37,7 +37,7 @@ pub(super) struct Timeouts {
     pub(super) head: Duration,
     /// From the end of a request to the end of the next one's head.
     pub(super) idle: Duration,
-    /// A request without progress: a body that does not come, an answer that is not read.
+    /// Without progress of a request: a body that does not come, an answer that is not read.
     pub(super) stalled: Duration,
 }
 
@@ -49,8 +49,8 @@ const TIMEOUTS: Timeouts = Timeouts {
     stalled: Duration::from_secs(30),
 };
 
-/// Serves `service` on `listener` until `shutdown` is over. Connections beyond the bounds
-/// of `slots` are answered at the health paths alone.
+/// Serves `service` on `listener` until `shutdown` completes. Connections beyond the bounds
+/// of `slots` are answered at the health paths only.
 pub(crate) async fn serve(
     listener: TcpListener,
     service: Router,
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     serve_within(limits, listener, service, tls, shutdown).await;
 }
 
-/// How long a connection may take, and how many there may be.
+/// The timeouts of connections, and the bounds on their number.
 struct ServerLimits {
     timeouts: Timeouts,
     slots: Arc<Slots>,

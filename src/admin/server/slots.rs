@@ -1,7 +1,7 @@
-//! How many connections may be open: in all, and from one source address. Where there is
-//! no room, a new connection takes the place of an idle one; where none is idle, it gets
-//! one of the reserved places, which answer at the health paths alone. So a health check
-//! is answered however many connections somebody else holds.
+//! Bounds on open connections: in all, and from one source address. Where there is no slot,
+//! a new connection evicts an idle one; where none is idle, it gets a reserved slot, which
+//! answers at the health paths only. So health checks are answered however many connections
+//! other clients hold.
 
 use super::activity::Activity;
 use parking_lot::{Mutex, MutexGuard};
@@ -15,23 +15,23 @@ use tokio::time::Instant;
 /// How many connections an address may have open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Without those for health checks.
+    /// Connections in all, without those reserved for health checks.
     connections: usize,
-    /// Of these from one source address.
+    /// Connections from one source address.
     per_source: usize,
-    /// Further ones, for health checks.
+    /// Additional connections for health checks.
     reserved: usize,
 }
 
 impl Bounds {
-    /// For all that operators ask for, and for the webhook.
+    /// The bounds of the admin address and of the webhook.
     const ALL: Bounds = Bounds {
         connections: 256,
         per_source: 64,
         reserved: 64,
     };
-    /// For health and metrics alone. With those above it is less than the descriptors that
-    /// traffic leaves.
+    /// The bounds of the metrics address. Together they are less than the file descriptors that
+    /// are reserved from traffic.
     pub(crate) const METRICS: Bounds = Bounds {
         connections: 64,
         per_source: 32,
@@ -39,8 +39,8 @@ impl Bounds {
     };
 }
 
-/// Who connects: an IPv4 address, or the first 64 bits of an IPv6 address, of which a
-/// host may choose the others.
+/// The source of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, since
+/// a host may choose the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Source(IpAddr);
 
@@ -56,15 +56,15 @@ impl Source {
     }
 }
 
-/// Why a connection was closed although its peer wanted it.
+/// Why a connection was closed by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Closed {
-    /// Another took its place.
+    /// A new connection took its slot.
     Evicted,
     /// Its peer sent no request, or did not read the answer, in time.
     Timeout,
-    /// It came when there was no room, and asked for more than health.
+    /// It had a reserved slot, and requested more than health.
     Refused,
 }
 
@@ -94,13 +94,13 @@ struct Open {
     evicted: Arc<Notify>,
 }
 
-/// A place for one connection, until this is dropped.
+/// A slot for one connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     pub(super) source: Source,
-    /// There was no room: it may ask for health alone.
+    /// Whether it may request health only.
     pub(super) reserved: bool,
     pub(super) activity: Arc<Activity>,
     evicted: Arc<Notify>,
@@ -113,7 +113,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Room for as many as `bounds` say.
+    /// Slots within `bounds`.
     pub(crate) fn within(bounds: Bounds) -> Slots {
         Slots {
             bounds,
@@ -128,7 +128,7 @@ impl Slots {
         self.state().len()
     }
 
-    /// How many have requests under way.
+    /// How many have requests in progress.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         let open = self.state();
@@ -146,7 +146,7 @@ impl Slots {
         self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A place for a connection from `address`.
+    /// A slot for a connection from `address`.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Slot {
         let source = Source::of(address);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -177,8 +177,8 @@ impl Slots {
         }
     }
 
-    /// Makes room for one more of `source` where there is none; `false` where that is
-    /// impossible because all that might go have requests under way.
+    /// Evicts an idle connection where there is no slot for `source`; `false` where all
+    /// connections that could be evicted have requests in progress.
     fn make_room(&self, open: &mut BTreeMap<u64, Open>, source: Source) -> bool {
         let counted = |of: &dyn Fn(&Open) -> bool| {
             let others = open.values().filter(|open| !open.reserved);
@@ -209,7 +209,7 @@ impl Slots {
     }
 }
 
-/// The connection that has been idle for longest, first of those that never sent a request.
+/// The connection that has been idle for longest; those that never sent a request come first.
 fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
     let idle = open
         .iter()
@@ -219,7 +219,7 @@ fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
 }
 
 impl Slot {
-    /// Waits until another connection has taken this place.
+    /// Waits until another connection has taken this slot.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

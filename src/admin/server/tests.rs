@@ -1,4 +1,4 @@
-//! Peers that keep a connection waiting, and more of them than there is room for.
+//! Peers that stall, and more connections than slots.
 
 use super::*;
 use crate::config::ServerTls;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Nothing here takes longer, unless it hangs.
+/// What takes longer hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
 const SHORT: Timeouts = Timeouts {
@@ -32,7 +32,7 @@ impl Drop for Server {
     }
 }
 
-/// An answer that goes on for ever, as fast as it is read.
+/// A response body without end.
 async fn endless() -> Body {
     let piece = || async { Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; 65_536])), ())) };
     Body::from_stream(stream::unfold((), move |()| piece()))
@@ -75,7 +75,7 @@ impl Server {
         tcp
     }
 
-    /// The head of what is answered at `path`.
+    /// The response head at `path`.
     async fn ask(&self, path: &str) -> String {
         let mut tcp = self.send(&request(path)).await;
         head(&mut tcp).await
@@ -110,7 +110,7 @@ async fn head(tcp: &mut TcpStream) -> String {
     String::from_utf8(head).expect("text")
 }
 
-/// Waits for the end of the connection; says how long that took.
+/// Waits until the connection is closed, and returns how long that took.
 async fn closed(tcp: &mut TcpStream) -> Duration {
     let began = Instant::now();
     let ended = async {
@@ -137,13 +137,13 @@ async fn silent_connections_make_room_for_those_that_ask() {
 }
 
 #[tokio::test]
-async fn health_is_answered_while_all_others_have_requests_under_way() {
+async fn health_is_answered_while_all_others_have_requests_in_progress() {
     let server = Server::start(TIMEOUTS, None).await;
     let mut held = Vec::new();
     for _ in 0..64 {
         held.push(server.send(&request("/hold")).await);
     }
-    // Until its request has been read, the place of a connection may be taken.
+    // Until its request has been read, a connection may be evicted.
     server.has(64, Slots::busy).await;
     for _ in 0..100 {
         let answer = server.ask("/livez").await;
@@ -217,7 +217,7 @@ async fn an_answer_that_is_read_goes_on_for_longer_than_any_limit() {
     }
 }
 
-/// Settings of HTTP/2 that say nothing, and an answer to a ping.
+/// The HTTP/2 preface with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 
@@ -246,7 +246,7 @@ async fn http2_without_a_request_is_disconnected_whatever_else_it_says() {
     }
 }
 
-/// A connection of HTTP/2 to the server's side of which `client` is the other.
+/// An HTTP/2 connection, and the client's side of it.
 fn http2(slots: &Arc<Slots>, timeouts: Timeouts) -> (tokio::io::DuplexStream, JoinHandle<()>) {
     let (client, io) = tokio::io::duplex(65_536);
     let (ending, ended) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! Recordings on disk: a body alone, or a folder with what is known of it.
+//! Recordings on disk: a body, or a folder with a body and its metadata.
 
 use crate::Error;
 use crate::call::Dialect;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Folders within folders that are searched.
+/// How deep folders are searched.
 const MOST_DEPTH: u32 = 8;
 
-/// A recorded response and what the meter would know of it live.
+/// A recorded response, and the request and head that belong to it.
 pub(super) struct Recording {
     pub(super) name: Arc<str>,
     pub(super) upstream: Arc<str>,
@@ -27,7 +27,7 @@ pub(super) struct Recording {
     pub(super) body: Bytes,
 }
 
-/// How a body is given to the meter: in which pieces, how far apart.
+/// How a body is given to the meter: the size of its frames, and the time between them.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) frame_bytes: Option<u32>,
@@ -48,7 +48,7 @@ impl Pace {
 }
 
 impl Recording {
-    /// Shows one frame to the meter: of a body, or of a session on a WebSocket.
+    /// Gives the meter a frame, of a body or of a WebSocket.
     pub(super) fn show(&self, call: &dyn ObservedCall, frame: Frame) {
         if self.status == StatusCode::SWITCHING_PROTOCOLS {
             call.tunnel_frame(Side::Upstream, frame);
@@ -58,7 +58,7 @@ impl Recording {
     }
 }
 
-/// Everything the command line names, in a stable order.
+/// All recordings at the paths of the command line, in a stable order.
 pub(super) fn find(args: &ReplayArgs) -> Result<Vec<Recording>, Error> {
     let mut recordings = Vec::new();
     for path in &args.paths {
@@ -94,7 +94,7 @@ fn search(folder: &Path, depth: u32, found: &mut Vec<Recording>) -> Result<(), E
         .try_for_each(|folder| search(folder, depth - 1, found))
 }
 
-/// What a recording's `meta.json` says of it.
+/// The fields of `meta.json` that are used.
 #[derive(Deserialize)]
 struct Meta {
     request_path: Option<String>,
@@ -169,7 +169,7 @@ fn alone(path: &Path, args: &ReplayArgs) -> Result<Recording, Error> {
     })
 }
 
-/// The content type of a framing, where the recorder dropped the header.
+/// The content type of a framing, for recordings without the header.
 fn framing_type(framing: Option<&str>) -> Option<String> {
     let name = match framing? {
         "sse" => "text/event-stream",
@@ -180,7 +180,7 @@ fn framing_type(framing: Option<&str>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// A body that starts like an event stream is one, where nothing else is said.
+/// The content type of a body that begins like an event stream.
 fn sniffed_type(body: &[u8]) -> Option<String> {
     let starts = ["data:", "event:", "id:", "retry:", ":"];
     let sse = starts
@@ -189,7 +189,7 @@ fn sniffed_type(body: &[u8]) -> Option<String> {
     sse.then(|| "text/event-stream".to_owned())
 }
 
-/// Recorded messages, a line each, as the frames of a server's WebSocket.
+/// Recorded messages, a line each, as unmasked WebSocket frames.
 fn unmasked_messages(lines: &[u8]) -> Bytes {
     use tungstenite::protocol::frame::Frame;
     use tungstenite::protocol::frame::coding::{Data, OpCode};

@@ -1,4 +1,4 @@
-//! What a report holds.
+//! The figures of a report.
 
 use crate::call::CallRecord;
 use crate::history::{Groups, TimedCall, quantile, tasks};
@@ -8,23 +8,23 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::since_1970;
 
-/// Points over time.
+/// The number of points of a plot over time.
 const POINTS: f64 = 60.0;
 
-/// The calls of a time, distinguished.
+/// Sums and percentiles of calls by group, and samples over time.
 pub(super) struct Report {
     pub(super) made: SystemTime,
     pub(super) since: Option<SystemTime>,
     pub(super) until: Option<SystemTime>,
     pub(super) calls: u64,
-    /// Calls of a warm-up whose speed does not count.
+    /// Calls while their upstream warmed up, whose speed is left out.
     pub(super) left_out: u64,
     pub(super) first: Option<SystemTime>,
     pub(super) last: Option<SystemTime>,
     by: Vec<Dimension>,
     with_warm_up: bool,
     groups: Groups,
-    /// Start, decode speed, time to first token.
+    /// Start, decode speed and time to first token of each call.
     samples: Vec<(f64, Option<f64>, Option<f64>)>,
     /// When each session's first call began and its last ended.
     sessions: HashMap<String, (SystemTime, SystemTime)>,
@@ -80,12 +80,12 @@ impl Report {
         }
     }
 
-    /// By what the calls are distinguished.
+    /// The dimensions by which calls are grouped.
     pub(super) fn dimensions(&self) -> Vec<&'static str> {
         self.by.iter().map(|by| word(*by)).collect()
     }
 
-    /// What each group comes to; most calls first.
+    /// A row per group; those with most calls first.
     pub(super) fn rows(&self) -> Vec<GroupRow> {
         let mut rows = self.groups.clone().rows();
         let seconds = self.length().map(|length| length.as_secs_f64());
@@ -96,14 +96,14 @@ impl Report {
         rows
     }
 
-    /// How long its sessions took, each from its first call here to its last.
+    /// The durations of the sessions, each from its first call in the report to its last.
     pub(super) fn tasks(&self) -> Tasks {
         let took = self.sessions.values();
         let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
         tasks(took.map(|took| took.as_secs_f64()), self.length())
     }
 
-    /// From the first call's start to the last one's end.
+    /// The time from the first call's start to the last one's end.
     fn length(&self) -> Option<Duration> {
         let length = self.last?.duration_since(self.first?).ok();
         length.filter(|length| !length.is_zero())
@@ -143,7 +143,7 @@ impl Report {
         steps.into_iter().enumerate().map(point).collect()
     }
 
-    /// The report for programs.
+    /// The report as JSON.
     pub(super) fn document(&self) -> Value {
         let instant = |at: SystemTime| humantime::format_rfc3339_millis(at).to_string();
         let dimensions = self.dimensions();

@@ -1,15 +1,14 @@
-//! A report as one HTML file: its tables and plots, light and dark, and nothing that is
-//! fetched from anywhere.
+//! A report as one HTML file with tables and plots, in light and dark, which loads nothing.
 
 use super::figures::{Quantiles, Report};
 use super::text::{about, cells, heads};
 use crate::output::printable;
-use crate::plot::{self, Bars, Line};
+use crate::plot::{self, Bars, Series};
 use crate::query::GroupRow;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Groups in a plot; the table has all of them.
+/// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
 
 const STYLE: &str = "\
@@ -95,7 +94,7 @@ fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
             points
                 .iter()
                 .map(|(at, values)| (*at, values[number]))
-                .collect::<Line>()
+                .collect::<Series>()
         };
         plot::lines(&[line(1), line(0), line(2)], unit, &clock)
     };
@@ -164,7 +163,7 @@ fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::
     )
 }
 
-/// What the calls of a group have in common.
+/// The name of a group: its dimensions' values.
 fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
     let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));

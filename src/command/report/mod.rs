@@ -1,4 +1,4 @@
-//! `tokengauge report`: what finished calls come to, as people compare it.
+//! `tokengauge report`: compares finished calls by model and other dimensions.
 
 mod figures;
 mod html;
@@ -54,7 +54,7 @@ fn json(report: &Report) -> Result<String, Error> {
     Ok(text + "\n")
 }
 
-/// RFC 3339, or a duration back.
+/// Parses an instant: RFC 3339, or a duration before now.
 fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, Error> {
     let parse = |text: &str| {
         crate::history::instant(text, now).ok_or_else(|| {

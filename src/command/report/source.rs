@@ -1,4 +1,4 @@
-//! Where the calls of a report come from: a ledger, a running proxy, call logs.
+//! The sources of a report's calls: a ledger, a running proxy, call logs.
 
 use crate::Error;
 use crate::call::CallRecord;
@@ -24,7 +24,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// Every call of the time asked for.
+/// Passes every call of the requested time to `take`.
 pub(super) fn each_call(
     args: &ReportArgs,
     since: Option<SystemTime>,
@@ -102,7 +102,7 @@ fn of_proxy(
     }
 }
 
-/// Lines that are no call record are reported, and left out.
+/// Reads a call log. Lines that are no call record are reported and skipped.
 fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> std::io::Result<()> {
     let mut unreadable = 0_u64;
     for line in BufReader::new(File::open(path)?).lines() {

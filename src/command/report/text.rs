@@ -6,7 +6,7 @@ use crate::query::GroupRow;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// What stands above the figures of a group.
+/// The column heads of a group's figures.
 pub(super) const HEADS: [&str; 19] = [
     "calls",
     "errors",
@@ -28,7 +28,7 @@ pub(super) const HEADS: [&str; 19] = [
     "per 1M out",
     "bands %",
 ];
-/// What is not known.
+/// The text for an unknown value.
 pub(super) const UNKNOWN: &str = "–";
 
 /// The heads of a report's table.
@@ -124,7 +124,7 @@ fn dollars(value: Option<f64>) -> String {
     }
 }
 
-/// What the figures are of.
+/// Notes on what the figures include.
 pub(super) fn about(report: &Report) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
         at.map_or(UNKNOWN.to_owned(), |at| {

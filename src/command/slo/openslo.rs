@@ -1,4 +1,4 @@
-//! `tokengauge slo import` and `export`: OpenSLO v1 in and out.
+//! `tokengauge slo import` and `export`: converts from and to OpenSLO v1.
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};

@@ -1,4 +1,4 @@
-//! `tokengauge slo status --month`: how the promises were kept in a calendar month, as a
+//! `tokengauge slo status --month`: the attainment of objectives in a calendar month, as a
 //! statement to sign.
 
 use super::status::{Month, Row, aligned, percent};

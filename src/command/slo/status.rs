@@ -1,4 +1,4 @@
-//! `tokengauge slo status`: how the promises of a running proxy stand.
+//! `tokengauge slo status`: the status of a running proxy's objectives.
 
 use super::statement;
 use crate::Error;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATH: &str = "/api/v1/slos";
 
-/// What of the API's answer the table shows.
+/// The part of the API's answer that the table shows.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::command) struct Answer {
     pub(in crate::command) slos: Vec<Row>,
@@ -148,7 +148,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{}%", (share * 1e6).round() / 1e4)
 }
 
-/// A time as people say it: its two largest units.
+/// A duration in its two largest units.
 pub(in crate::command) fn rough(seconds: f64) -> String {
     if seconds < 1.0 {
         return "spent".to_owned();

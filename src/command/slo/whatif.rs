@@ -1,5 +1,4 @@
-//! `tokengauge slo suggest` and `test`: recorded calls against objectives that are not,
-//! or are otherwise.
+//! `tokengauge slo suggest` and `test`: evaluates objectives on recorded calls.
 
 use crate::Error;
 use crate::call::CallRecord;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls that are read at most: a few gigabytes.
+/// Calls that are read at most, which take a few gigabytes.
 const MAX_CALLS: usize = 2_000_000;
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
@@ -93,7 +92,7 @@ fn in_words(outcome: &Outcome) -> String {
 }
 
 /// The calls of the logs that ended within `last` of the newest. Lines that are no call
-/// record are reported, and left out.
+/// record are reported and skipped.
 fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
     let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
     for log in logs {

@@ -1,4 +1,4 @@
-//! The screen.
+//! Draws the screen.
 
 use super::state::State;
 use super::table::{Cell, Tone, ViewTable};

@@ -1,4 +1,4 @@
-//! `tokengauge top`: a running proxy in the terminal.
+//! `tokengauge top`: shows a running proxy in the terminal.
 
 mod draw;
 mod poller;
@@ -14,11 +14,11 @@ use crate::command::api_client::Proxy;
 use poller::Poller;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use state::{Next, State};
+use state::{Action, State};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How long keys are waited for before the screen is redrawn.
+/// How long to wait for a key before the screen is redrawn.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
@@ -29,7 +29,7 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let mut state = State::new(proxy.address());
     let poller = Poller::start(proxy, state.view, args.every)?;
-    // Whoever cannot be reached at all is reported without a screen.
+    // A proxy that cannot be reached is reported before the screen is set up.
     let first = poller.wait()?;
     state.take(Ok(first));
     let mut terminal = ratatui::try_init().map_err(screen)?;
@@ -62,9 +62,9 @@ fn watch(
             continue;
         }
         match state.key(key) {
-            Next::Stay => {}
-            Next::Ask => poller.view(state.view),
-            Next::End => return Ok(()),
+            Action::Stay => {}
+            Action::Ask => poller.view(state.view),
+            Action::End => return Ok(()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Asks the proxy at intervals, on a thread of its own.
+//! Polls the proxy's API at intervals, on a thread of its own.
 
 use super::views::{Content, View};
 use crate::Error;
@@ -10,14 +10,14 @@ use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What the proxy said.
+/// What the proxy answered.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
-    /// Calls under way, all of them.
+    /// The number of all calls in progress.
     pub(super) in_flight: u64,
-    /// Their output together, as the proxy knows it of all of them.
+    /// Tokens per second of all of them.
     pub(super) tps: f64,
-    /// What is looked at.
+    /// The content of the view.
     pub(super) content: Content,
 }
 
@@ -40,14 +40,14 @@ struct Sessions {
     sessions: Vec<SessionRow>,
 }
 
-/// A thread that asks the proxy at intervals.
+/// A thread that polls the proxy at intervals.
 pub(super) struct Poller {
     views: Sender<View>,
     updates: Receiver<Result<Update, ApiError>>,
 }
 
 impl Poller {
-    /// Asks `proxy` for what `view` shows, `every` so often. Ends when dropped.
+    /// Polls `proxy` for the content of `view` at the interval `every`. Ends when dropped.
     pub(super) fn start(proxy: Proxy, view: View, every: Duration) -> Result<Poller, Error> {
         let (views, wanted) = channel();
         let (sender, updates) = channel();
@@ -72,18 +72,18 @@ impl Poller {
         Ok(Poller { views, updates })
     }
 
-    /// Asks for `view` from now on, and at once.
+    /// Switches to `view`, and polls at once.
     pub(super) fn view(&self, view: View) {
-        // It has ended only where everything has.
+        // An error only means that the thread has ended.
         let _ = self.views.send(view);
     }
 
-    /// The oldest answer that has not been taken yet; `None` where there is none.
+    /// The oldest answer in the queue; `None` where there is none.
     pub(super) fn try_next(&self) -> Option<Result<Update, ApiError>> {
         self.updates.try_recv().ok()
     }
 
-    /// The next answer, however long it takes.
+    /// Waits for the next answer.
     pub(super) fn wait(&self) -> Result<Update, ApiError> {
         self.updates.recv().unwrap_or(Err(ApiError::Ended))
     }

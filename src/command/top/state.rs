@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys do to it.
+//! The state of the screen, and what keys do to it.
 
 use super::poller::Update;
 use super::table::ViewTable;
@@ -9,29 +9,29 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// Characters of a filter.
 const MAX_FILTER: usize = 100;
 
-/// What is on the screen.
+/// The state of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) address: String,
     pub(super) view: View,
     pub(super) filter: String,
-    /// Keys go into the filter.
+    /// Whether keys go into the filter.
     pub(super) typing: bool,
-    /// The column sorted by and whether the smallest comes first, of each view.
+    /// The sort column of each view, and whether the smallest comes first.
     sorted: [(usize, bool); View::ALL.len()],
     pub(super) selected: usize,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
     content: Option<Content>,
-    /// Why there is nothing new.
+    /// Why the last poll failed.
     pub(super) error: Option<String>,
 }
 
-/// What a key asks for.
+/// What to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Action {
     Stay,
-    /// Another view is looked at.
+    /// Poll for another view.
     Ask,
     End,
 }
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// What the proxy said; where it says nothing, what was known stays.
+    /// Takes an answer of the proxy; after an error the last figures stay.
     pub(super) fn take(&mut self, update: Result<Update, ApiError>) {
         match update {
             Ok(update) => {
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// What is looked at, as it is to be shown; `None` until the proxy answered.
+    /// The table to show, sorted and filtered; `None` before the first answer.
     pub(super) fn table(&self) -> Option<ViewTable> {
         let content = self
             .content
@@ -74,7 +74,7 @@ impl State {
         Some(content.table().arranged(&self.filter, column, ascending))
     }
 
-    /// Where finished calls come from.
+    /// The store of finished calls.
     pub(super) fn store(&self) -> Option<&str> {
         let content = self
             .content
@@ -83,25 +83,25 @@ impl State {
         content.store()
     }
 
-    /// The column sorted by, and whether the smallest comes first.
+    /// The sort column, and whether the smallest comes first.
     pub(super) fn sorting(&self) -> (usize, bool) {
         self.sorted[self.view as usize]
     }
 
-    pub(super) fn key(&mut self, key: KeyEvent) -> Next {
+    pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-            return Next::End;
+            return Action::End;
         }
         if self.typing {
             self.typed(key.code);
-            return Next::Stay;
+            return Action::Stay;
         }
         let rows = self.table().map_or(0, |table| table.rows.len());
         let columns = self.table().map_or(1, |table| table.columns.len());
         let sorted = &mut self.sorted[self.view as usize];
         let last = rows.saturating_sub(1);
         match key.code {
-            KeyCode::Char('q') => return Next::End,
+            KeyCode::Char('q') => return Action::End,
             KeyCode::Char(digit @ '1'..='4') => {
                 return self.switch_to(digit as usize - '1' as usize);
             }
@@ -121,7 +121,7 @@ impl State {
             KeyCode::End | KeyCode::Char('G') => self.selected = last,
             _ => {}
         }
-        Next::Stay
+        Action::Stay
     }
 
     fn typed(&mut self, code: KeyCode) {
@@ -140,9 +140,9 @@ impl State {
         self.selected = 0;
     }
 
-    fn switch_to(&mut self, number: usize) -> Next {
+    fn switch_to(&mut self, number: usize) -> Action {
         self.view = View::ALL[number % View::ALL.len()];
         self.selected = 0;
-        Next::Ask
+        Action::Ask
     }
 }

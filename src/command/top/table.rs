@@ -1,14 +1,14 @@
-//! Rows and columns that can be sorted and filtered, whatever they show.
+//! A table that can be sorted and filtered.
 
 use crate::output::printable;
 use std::cmp::Ordering;
 
-/// A cell: what is shown, and what it is sorted by.
+/// A cell: its text, and the key it is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
     key: Key,
-    /// What the text is a warning of.
+    /// How the text is highlighted.
     pub(super) tone: Tone,
 }
 
@@ -18,21 +18,21 @@ enum Key {
     Number(Option<f64>),
 }
 
-/// How a cell is to be taken.
+/// Whether a value is good or bad, which decides its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     /// Neither good nor bad.
     #[default]
     Plain,
-    /// Fine.
+    /// Good.
     Good,
-    /// To be looked at.
+    /// A warning.
     Poor,
-    /// Wrong.
+    /// Bad.
     Bad,
 }
 
-/// What is not known.
+/// The text for an unknown value.
 const UNKNOWN: &str = "–";
 
 impl Cell {
@@ -48,7 +48,7 @@ impl Cell {
         Cell::text(text.unwrap_or(UNKNOWN))
     }
 
-    /// A number as `write` writes it.
+    /// A cell with a number, formatted by `write`.
     pub(super) fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
         Cell {
             text: value.map_or(UNKNOWN.to_owned(), write),
@@ -65,12 +65,12 @@ impl Cell {
         Cell { tone, ..self }
     }
 
-    /// Whether it belongs to the right.
+    /// Whether it is right-aligned.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.key, Key::Number(_))
     }
 
-    /// What is unknown comes last either way.
+    /// Compares two cells; unknown values come last in either order.
     fn compare(&self, other: &Cell, ascending: bool) -> Ordering {
         let turned = |ordering: Ordering| {
             if ascending {
@@ -88,12 +88,12 @@ impl Cell {
     }
 }
 
-/// A column: its head, and the least and the most characters it is wide.
+/// A column: its head, and its minimum and maximum width in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) width: u16,
-    /// Takes what room is left.
+    /// Whether it takes the width that is left.
     pub(super) grows: bool,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct ViewTable {
 }
 
 impl ViewTable {
-    /// The rows in which some cell has `filter`, in any case, by `column`.
+    /// The rows with a cell that contains `filter`, ignoring case, sorted by `column`.
     pub(super) fn arranged(mut self, filter: &str, column: usize, ascending: bool) -> ViewTable {
         let filter = filter.to_lowercase();
         self.rows.retain(|row| {

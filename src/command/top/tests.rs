@@ -1,8 +1,8 @@
-//! What is seen and what keys do, on a terminal that is none.
+//! Tests of screen and keys, on ratatui's test backend.
 
 use super::draw::draw;
 use super::poller::Update;
-use super::state::{Next, State};
+use super::state::{Action, State};
 use super::views::Content;
 use crate::command::api_client::ApiError;
 use crate::meter::{StreamNow, TokensNow};
@@ -52,7 +52,7 @@ fn streams() -> State {
     state
 }
 
-/// The screen's lines, without what is blank at their ends.
+/// The screen's lines, without trailing blanks.
 fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, state)).expect("drawn");
@@ -130,7 +130,7 @@ fn the_other_views_are_asked_for_and_shown() {
     let mut state = streams();
     assert_eq!(
         state.key(KeyEvent::new(KeyCode::Tab, KeyModifiers::NONE)),
-        Next::Ask
+        Action::Ask
     );
     assert_eq!(
         screen(&state, 100, 8)[2],
@@ -158,7 +158,7 @@ fn the_other_views_are_asked_for_and_shown() {
     );
     assert_eq!(
         state.key(KeyEvent::new(KeyCode::Char('4'), KeyModifiers::NONE)),
-        Next::Ask
+        Action::Ask
     );
     let session = |id: &str, last: &str| SessionRow {
         id: id.to_owned(),
@@ -179,7 +179,7 @@ fn the_other_views_are_asked_for_and_shown() {
     assert!(lines[3].contains("2026-01-02 10:00:00"), "{lines:#?}");
     assert_eq!(
         state.key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::NONE)),
-        Next::Ask
+        Action::Ask
     );
     state.take(update(Content::Slos(Vec::new())));
     assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
@@ -248,12 +248,12 @@ fn it_ends_with_q_and_with_control_c_but_not_while_typing() {
     let mut state = streams();
     let key = |code, modifiers| KeyEvent::new(code, modifiers);
     let q = key(KeyCode::Char('q'), KeyModifiers::NONE);
-    assert_eq!(state.key(q), Next::End);
+    assert_eq!(state.key(q), Action::End);
     press(&mut state, "/");
-    assert_eq!(state.key(q), Next::Stay);
+    assert_eq!(state.key(q), Action::Stay);
     assert_eq!(state.filter, "q");
     assert_eq!(
         state.key(key(KeyCode::Char('c'), KeyModifiers::CONTROL)),
-        Next::End
+        Action::End
     );
 }

@@ -1,11 +1,11 @@
-//! What can be looked at, and what of it is shown.
+//! The views, and the columns of each.
 
 use super::table::{Cell, Column, Tone, ViewTable};
 use crate::command::slo::status::{self, rough};
 use crate::meter::StreamNow;
 use crate::query::{GroupRow, SessionRow};
 
-/// What is looked at.
+/// A view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum View {
     #[default]
@@ -15,7 +15,7 @@ pub(super) enum View {
     Sessions,
 }
 
-/// What the proxy said of it.
+/// The content of a view, as the proxy answered.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Streams(Vec<StreamNow>),
@@ -36,7 +36,7 @@ impl View {
         }
     }
 
-    /// The column that it is sorted by at first, and whether the smallest comes first.
+    /// The default sort column, and whether the smallest comes first.
     pub(super) fn sorted(self) -> (usize, bool) {
         match self {
             View::Streams => (1, false),
@@ -46,7 +46,7 @@ impl View {
         }
     }
 
-    /// What an empty one means.
+    /// The text of an empty view.
     pub(super) fn nothing(self) -> &'static str {
         match self {
             View::Streams => "no call is under way; point an agent at the proxy",
@@ -68,7 +68,7 @@ impl Content {
         }
     }
 
-    /// Where finished calls come from.
+    /// The store of finished calls.
     pub(super) fn store(&self) -> Option<&str> {
         match self {
             Content::Models(store, _) | Content::Sessions(store, _) => Some(store),
@@ -216,7 +216,7 @@ fn session(row: &SessionRow) -> Vec<Cell> {
     ]
 }
 
-/// By the experience bands.
+/// A cell with a decode speed, coloured by its experience band.
 fn speed(tps: Option<f64>) -> Cell {
     let tone = match tps {
         None => Tone::Plain,

@@ -1,8 +1,8 @@
-//! The tables about what calls cost and how many there may be: prices, budgets, quotas.
+//! The tables of prices, budgets and quotas.
 
 use super::super::cost::{DEFAULT_PERIOD, DEFAULT_WARNINGS, HIGHEST_PRICE};
 use super::super::scalar::Span;
-use super::super::schema::{Label, Words};
+use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::objectives::Select;
 use crate::caller::{Mode, OnUnreadable};
@@ -55,7 +55,7 @@ pub(in crate::config) struct Budget {
     pub(in crate::config) name: Spanned<String>,
     /// Who has a budget of their own.
     #[serde(default)]
-    #[schemars(with = "Words<Per>", extend("default" = "all"))]
+    #[schemars(with = "EnumNames<Per>", extend("default" = "all"))]
     pub(in crate::config) per: Per,
     /// The calls that it is for; all by default.
     #[serde(default)]
@@ -82,11 +82,11 @@ pub(in crate::config) struct Budget {
     #[serde(default)]
     pub(in crate::config) block: bool,
     /// With `block`: `shadow` counts what it would have refused, and refuses nothing.
-    #[schemars(with = "Option<Words<Mode>>", extend("default" = "enforce"))]
+    #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
     pub(in crate::config) mode: Option<Spanned<Mode>>,
     /// With `block`: 422 where the body decides and servers could read it differently, or `count` it against one budget
     /// that all of those share.
-    #[schemars(with = "Option<Words<OnUnreadable>>", extend("default" = "refuse"))]
+    #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "refuse"))]
     pub(in crate::config) on_unreadable: Option<Spanned<OnUnreadable>>,
 }
 
@@ -101,7 +101,7 @@ pub(in crate::config) struct Quota {
     pub(in crate::config) name: Spanned<String>,
     /// Who has a quota of their own.
     #[serde(default)]
-    #[schemars(with = "Words<quota::Per>", extend("default" = "all"))]
+    #[schemars(with = "EnumNames<quota::Per>", extend("default" = "all"))]
     pub(in crate::config) per: quota::Per,
     /// The calls that it is for; all by default.
     #[serde(default)]
@@ -118,11 +118,11 @@ pub(in crate::config) struct Quota {
     pub(in crate::config) while_burning: Option<Spanned<String>>,
     /// `shadow` counts what it would have refused, and refuses nothing.
     #[serde(default)]
-    #[schemars(with = "Words<Mode>", extend("default" = "enforce"))]
+    #[schemars(with = "EnumNames<Mode>", extend("default" = "enforce"))]
     pub(in crate::config) mode: Mode,
     /// Where the body decides and servers could read it differently: `count` it as one that the quota is for, or
     /// `refuse` it with 422.
-    #[schemars(with = "Option<Words<OnUnreadable>>", extend("default" = "count"))]
+    #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "count"))]
     pub(in crate::config) on_unreadable: Option<OnUnreadable>,
 }
 

@@ -1,11 +1,11 @@
-//! The tables about what is promised, and who receives alerts.
+//! The tables of objectives and of receivers of alerts.
 
 use super::super::objectives::{
     DEFAULT_MIN_EVENTS, DEFAULT_MIN_STREAMS, DEFAULT_OBJECTIVE, DEFAULT_SLICE_TARGET,
     DEFAULT_WINDOW, LONGEST_WINDOW, SHORTEST_WINDOW,
 };
 use super::super::scalar::{Span, Window};
-use super::super::schema::{Label, Words};
+use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::slo::{Kind, Severity, Weight};
 use schemars::JsonSchema;
@@ -66,7 +66,7 @@ pub(in crate::config) struct Slo {
     #[serde(default)]
     pub(in crate::config) select: Select,
     /// What an event is; `token` for `output_tps` and `inter_token_latency`.
-    #[schemars(with = "Option<Words<Weight>>", extend("default" = "request"))]
+    #[schemars(with = "Option<EnumNames<Weight>>", extend("default" = "request"))]
     pub(in crate::config) weight: Option<Spanned<Weight>>,
     /// A shorter answer is excluded.
     #[schemars(extend("default" = 0))]
@@ -166,7 +166,7 @@ pub(in crate::config) struct Select {
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Notify {
     /// What the receiver understands.
-    #[schemars(with = "Words<Kind>")]
+    #[schemars(with = "EnumNames<Kind>")]
     pub(in crate::config) kind: Spanned<Kind>,
     /// Its name; its kind by default.
     #[schemars(with = "Option<Label>")]
@@ -178,7 +178,7 @@ pub(in crate::config) struct Notify {
     /// A file with PagerDuty's integration key.
     pub(in crate::config) routing_key_file: Option<Spanned<PathBuf>>,
     /// Only these; both by default.
-    #[schemars(with = "Option<Words<Severity>>")]
+    #[schemars(with = "Option<EnumNames<Severity>>")]
     pub(in crate::config) severity: Option<Severity>,
     /// How often an alert is sent again while it fires; 4h by default, 1m for an Alertmanager, which forgets.
     pub(in crate::config) repeat: Option<Span>,

@@ -1,9 +1,9 @@
-//! The tables about the process itself: its addresses, bounds, measuring and ledger.
+//! The tables of the process: addresses, limits, measuring, ledger, OTLP.
 
 use super::super::ledger::{DEFAULT_AGE, DEFAULT_BYTES, MIN_AGE, MIN_BYTES};
 use super::super::resolve::{DEFAULT_ADMIN, MAX_MODELS, MIN_HEAD_BYTES};
 use super::super::scalar::{Size, Span};
-use super::super::schema::{Address, Label, Words};
+use super::super::schema::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::address::Written;
 use crate::attribution::{MAX_GIVEN, MAX_PLACES};
@@ -227,7 +227,7 @@ pub(in crate::config) struct Otlp {
     /// Whether call records go out as logs, too.
     pub(in crate::config) call_records: bool,
     /// The version of the GenAI names; `v1.36` is the draft with `gen_ai.system`.
-    #[schemars(with = "Words<Conventions>", extend("default" = "v1.41"))]
+    #[schemars(with = "EnumNames<Conventions>", extend("default" = "v1.41"))]
     pub(in crate::config) conventions: Conventions,
     /// Whether spans carry `gen_ai.usage.cost` and `langfuse.observation.completion_start_time`, too.
     pub(in crate::config) langfuse: bool,

@@ -1,9 +1,9 @@
-//! The tables about where requests go: upstreams, routes, workloads.
+//! The tables of upstreams, routes and workloads.
 
 use super::super::objectives::MAX_WORKLOADS as WORKLOADS;
 use super::super::operators::{DEFAULT_INTERVAL, SHORTEST_INTERVAL};
 use super::super::scalar::{Span, Url};
-use super::super::schema::{Label, Words};
+use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::call::Dialect;
 use crate::config::Protocol;
@@ -35,7 +35,7 @@ pub(in crate::config) struct Upstream {
     pub(in crate::config) urls: Option<Spanned<Vec<Url>>>,
     /// The HTTP version: `auto` is ALPN over TLS, else HTTP/1.1.
     #[serde(default)]
-    #[schemars(with = "Words<Protocol>", extend("default" = "auto"))]
+    #[schemars(with = "EnumNames<Protocol>", extend("default" = "auto"))]
     pub(in crate::config) protocol: Protocol,
     /// TLS towards the upstream.
     #[serde(default)]
@@ -156,7 +156,7 @@ pub(in crate::config) struct Route {
     /// The `name` of the upstream.
     pub(in crate::config) upstream: Spanned<String>,
     /// The dialect, where the path does not tell.
-    #[schemars(with = "Option<Words<Dialect>>")]
+    #[schemars(with = "Option<EnumNames<Dialect>>")]
     pub(in crate::config) dialect: Option<Dialect>,
     /// The workload of calls that match no `[[workload]]`.
     pub(in crate::config) workload: Option<String>,

@@ -1,4 +1,4 @@
-//! PEM files. No message of this file may quote what a file holds: it may be a key.
+//! PEM files. No message may quote the content of a file, which may be a key.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
@@ -14,7 +14,7 @@ pub enum Invalid {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file does not hold what it should, or not in PEM.
@@ -35,7 +35,7 @@ pub enum Invalid {
         /// What is wrong with them.
         problem: String,
     },
-    /// Certificates that cannot vouch for others.
+    /// Certificates that cannot be used as authorities.
     #[error("{}: cannot be trusted as authorities: {problem}", .file.display())]
     Authority {
         /// The file.

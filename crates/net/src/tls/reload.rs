@@ -1,4 +1,4 @@
-//! TLS configurations, built again when the files they come from change.
+//! TLS configurations that are built again when their files change.
 
 use super::Invalid;
 use parking_lot::Mutex;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// How often the files are looked at, at most.
+/// How often the files are checked at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 type Build<T> = Box<dyn Fn() -> Result<T, Invalid> + Send + Sync>;
 
-/// The newest usable version of something made of files.
+/// The newest usable version of a value that is built from files.
 pub(super) struct Reloading<T> {
     files: Vec<PathBuf>,
     build: Build<T>,
@@ -30,7 +30,7 @@ type Stamp = Option<(SystemTime, u64)>;
 
 impl<T> Reloading<T> {
     pub(super) fn new(files: Vec<PathBuf>, now: Instant, build: Build<T>) -> Result<Self, Invalid> {
-        // Stamps before contents: a change in between is then seen next time.
+        // The stamps are taken first, so that a change while reading is seen at the next check.
         let stamps = stamps(&files);
         let current = Arc::new(build()?);
         Ok(Reloading {
@@ -44,9 +44,9 @@ impl<T> Reloading<T> {
         })
     }
 
-    /// The version to use for a new connection. Looks at the files at most once a second,
-    /// and reads them only where they changed. What cannot be used is reported once, and
-    /// the version before it stays.
+    /// The version for a new connection. Checks the files at most once a second, and reads them
+    /// only where they changed. What cannot be used is logged once, and the version before it
+    /// stays.
     pub(super) fn current(&self, now: Instant) -> Arc<T> {
         let mut state = self.state.lock();
         if !self.files.is_empty() && now.duration_since(state.checked) >= CHECK_EVERY {
@@ -75,7 +75,7 @@ impl<T> Reloading<T> {
 }
 
 impl<T> std::fmt::Debug for Reloading<T> {
-    /// Names the files and nothing that was in them.
+    /// Prints the names of the files, never their contents.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Reloading")

@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, sse_named};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Messages {
     }
 
     /// The events of a run of tokens.
-    pub fn said(&self, said: &Said<'_>) -> Vec<Event> {
+    pub fn said(&self, said: &TokenRun<'_>) -> Vec<Event> {
         let mut events = Vec::with_capacity(1);
         let index = said.text.block;
         if said.first {
@@ -157,7 +157,7 @@ impl Script for Messages {
         self.ping(out);
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         write(out, self.said(&said));
     }
 
@@ -187,8 +187,8 @@ impl Script for Messages {
         self.message().to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![stop_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }

@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put, sse};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::fmt;
@@ -152,8 +152,8 @@ impl Script for Chat {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
-        let Said {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
+        let TokenRun {
             text,
             fragment,
             first,
@@ -226,8 +226,8 @@ impl Script for Chat {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![finish_reason(&self.answer).into(); self.answer.choices as usize],
             usage: self.answer.usage.map(Counts::in_full),
         }

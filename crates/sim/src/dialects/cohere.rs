@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put, sse, sse_named};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Script for V2 {
         sse_named(out, "message-start", format_args!("{start}"));
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         if said.first {
             self.begin(said.text, out);
         }
@@ -170,8 +170,8 @@ impl Script for V2 {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![finish_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }
@@ -206,7 +206,7 @@ impl V1 {
     }
 
     /// A piece of a call's arguments; the call's name comes before the first.
-    fn say_call(&self, said: &Said<'_>, out: &mut BytesMut) {
+    fn say_call(&self, said: &TokenRun<'_>, out: &mut BytesMut) {
         let head = r#"{"is_finished":false,"event_type":"tool-calls-chunk","tool_call_delta":"#;
         let (index, name) = (said.text.call, Quoted(&self.answer.tool_name));
         if said.first {
@@ -246,7 +246,7 @@ impl Script for V1 {
         );
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         if said.text.channel == Channel::ToolCall {
             return self.say_call(&said, out);
         }
@@ -286,8 +286,8 @@ impl Script for V1 {
         self.response().to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![self.reason().into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }

@@ -3,8 +3,8 @@
 use super::chat;
 use super::json::{Quoted, put, sse};
 use crate::plan::{Answer, Counts};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Script for Completions {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         self.chunk(said.text.choice, said.fragment, None, out);
     }
 
@@ -95,8 +95,8 @@ impl Script for Completions {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![
                 chat::finish_reason(&self.answer).into();
                 self.answer.choices as usize

@@ -3,8 +3,8 @@
 use super::event_stream::{event, exception};
 use super::json::Quoted;
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Script for Converse {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         let (index, fragment) = (said.text.block, Quoted(said.fragment));
         if said.first && said.text.channel == Channel::ToolCall {
             let start = json!({"toolUse": self.tool_use(said.text)});
@@ -153,8 +153,8 @@ impl Script for Converse {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![stop_reason(&self.answer).into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }

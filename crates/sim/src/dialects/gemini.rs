@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::fmt;
@@ -58,7 +58,7 @@ impl Gemini {
         );
     }
 
-    /// What has been generated so far; thoughts stand beside candidates, not in them.
+    /// The usage so far; thoughts are counted separately from candidates.
     fn usage(&self, counts: Counts) -> Value {
         let details = |tokens: u64| json!([{"modality": "TEXT", "tokenCount": tokens}]);
         let mut usage = json!({
@@ -121,7 +121,7 @@ impl Script for Gemini {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         self.count(said.text.channel, said.tokens);
         let fragment = Quoted(said.fragment);
         match said.text.channel {
@@ -192,12 +192,12 @@ impl Script for Gemini {
         format!("{body:#}\n").into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
         let thought = |counts: Counts| match counts.reasoning {
             0 => counts.without_reasoning(),
             _ => counts.in_full(),
         };
-        Closing {
+        AnswerSummary {
             finish_reasons: vec![self.finish_reason().into()],
             usage: self.answer.usage.map(thought),
         }

@@ -1,13 +1,13 @@
-//! Bedrock `invoke` and `invoke-with-response-stream`: every model family in its own
-//! words, inside the binary framing.
+//! Bedrock `invoke` and `invoke-with-response-stream`: the format of each model family inside
+//! the binary framing.
 
 use super::anthropic::Messages;
 use super::converse::stop_reason;
 use super::event_stream::{event, exception};
 use super::json::Quoted;
 use crate::plan::{Answer, Counts, Stop};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
@@ -28,7 +28,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// By the model's id; what is unknown speaks like Anthropic's.
+    /// The family of a model's id; unknown ids are treated as Anthropic's.
     pub fn of(model: &str) -> Family {
         let families = [
             ("nova", Family::Nova),
@@ -65,7 +65,7 @@ impl Invoke {
         }
     }
 
-    /// The reason in the family's words.
+    /// The family's name of the finish reason.
     fn reason(&self) -> &'static str {
         let cut_short = self.answer.stop() == Stop::Length;
         match (self.family, cut_short) {
@@ -96,7 +96,7 @@ impl Invoke {
         chunk(&value.to_string(), out);
     }
 
-    fn nova(&self, said: &Said<'_>, out: &mut BytesMut) {
+    fn nova(&self, said: &TokenRun<'_>, out: &mut BytesMut) {
         let (index, fragment) = (said.text.block, Quoted(said.fragment));
         if said.first && said.text.channel == Channel::ToolCall {
             let id = self.answer.call_id("tooluse_", said.text);
@@ -180,7 +180,7 @@ impl Script for Invoke {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         self.first.get_or_insert_with(|| self.begun.elapsed());
         self.generated += said.tokens;
         let text = Quoted(said.fragment);
@@ -273,10 +273,10 @@ impl Script for Invoke {
         body.to_string().into_bytes()
     }
 
-    fn closing(&self, streamed: bool) -> Closing {
+    fn summary(&self, streamed: bool) -> AnswerSummary {
         // In one piece, these two report their counts in headers alone.
         let in_body = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
-        Closing {
+        AnswerSummary {
             finish_reasons: vec![self.reason().into()],
             usage: self
                 .answer

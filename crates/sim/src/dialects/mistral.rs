@@ -4,8 +4,8 @@
 use super::chat::{Chat, finish_reason, usage};
 use super::json::{Quoted, sse};
 use crate::plan::{Answer, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Script for Mistral {
         self.chat.open(out);
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         let choice = said.text.choice;
         match said.text.channel {
             Channel::Answer => self.chat.say(said, out),
@@ -97,7 +97,7 @@ impl Script for Mistral {
         self.chat.whole()
     }
 
-    fn closing(&self, streamed: bool) -> Closing {
-        self.chat.closing(streamed)
+    fn summary(&self, streamed: bool) -> AnswerSummary {
+        self.chat.summary(streamed)
     }
 }

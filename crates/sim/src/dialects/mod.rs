@@ -1,4 +1,4 @@
-//! One file per dialect: how an answer looks in its words.
+//! The scripts, one file per dialect.
 
 mod anthropic;
 mod chat;
@@ -50,7 +50,7 @@ pub fn script(shape: Shape, answer: &Arc<Answer>) -> Option<Box<dyn Script>> {
     })
 }
 
-/// Takes out of a profile what the shape has no words for.
+/// Removes from a profile what the shape cannot express.
 pub fn restrict(profile: &mut Profile, shape: Shape, model: &str) {
     let (reasoning, tools) = match shape {
         Shape::Completions | Shape::Tgi => (false, false),

@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Script for Ollama {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         self.first.get_or_insert_with(|| self.begun.elapsed());
         if said.text.channel == Channel::ToolCall {
             let calls = json!([self.call(said.text)]);
@@ -177,8 +177,8 @@ impl Script for Ollama {
         self.end(true).to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
-        Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
+        AnswerSummary {
             finish_reasons: vec![self.reason().into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }

@@ -3,8 +3,8 @@
 
 use super::json::{Quoted, put};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -191,7 +191,7 @@ impl Script for Realtime {
         );
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         if said.first {
             self.begin(said.text, out);
         }
@@ -254,12 +254,12 @@ impl Script for Realtime {
             .into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,
         };
-        Closing {
+        AnswerSummary {
             finish_reasons: vec![reason.into()],
             usage: self.answer.usage.map(Counts::without_reasoning),
         }

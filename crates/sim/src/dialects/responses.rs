@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put, sse_named};
 use crate::plan::{Answer, Counts, Stop, Text};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -211,7 +211,7 @@ impl Script for Responses {
         }
     }
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         if said.first {
             self.begin(said.text, out);
         }
@@ -252,12 +252,12 @@ impl Script for Responses {
         self.response(self.status()).to_string().into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,
         };
-        Closing {
+        AnswerSummary {
             finish_reasons: vec![reason.into()],
             usage: self.answer.usage.map(Counts::in_full),
         }

@@ -2,8 +2,8 @@
 
 use super::json::{Quoted, put};
 use crate::plan::{Answer, Stop};
-use crate::script::{Said, Script};
-use crate::stream::Closing;
+use crate::script::{Script, TokenRun};
+use crate::stream::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Script for Tgi {
 
     fn open(&mut self, _out: &mut BytesMut) {}
 
-    fn say(&mut self, said: Said<'_>, out: &mut BytesMut) {
+    fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
         self.index += 1;
         let (index, text) = (self.index, Quoted(said.fragment));
         put(
@@ -87,9 +87,9 @@ impl Script for Tgi {
             .into_bytes()
     }
 
-    fn closing(&self, _streamed: bool) -> Closing {
+    fn summary(&self, _streamed: bool) -> AnswerSummary {
         let usage = self.answer.usage;
-        Closing {
+        AnswerSummary {
             finish_reasons: usage
                 .map(|_| self.reason().to_owned())
                 .into_iter()

@@ -1,4 +1,4 @@
-//! What every receiver was sent, on disk: a restart must not send it all again.
+//! The state of deliveries on disk, so that a restart does not send all alerts again.
 
 use super::Outbox;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl DeliveryState {
-    /// What is kept in `folder`; nothing where that cannot be read.
+    /// Loads the state from `folder`; empty where it cannot be read.
     ///
     /// # Errors
     /// Where the folder cannot be written to.
@@ -30,14 +30,13 @@ impl DeliveryState {
         Ok(DeliveryState(Mutex::new(State { file, all })))
     }
 
-    /// What `receiver` was sent.
+    /// The outbox of `receiver`.
     pub fn of(&self, receiver: &str) -> Outbox {
         let state = self.0.lock();
         state.all.get(receiver).cloned().unwrap_or_default()
     }
 
-    /// Keeps what `receiver` was sent, unless another process keeps its own. Blocks on the
-    /// disk.
+    /// Saves the outbox of `receiver`, unless another process holds the lock. Blocks on the disk.
     ///
     /// # Errors
     /// Where the disk refuses.

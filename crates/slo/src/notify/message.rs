@@ -1,4 +1,4 @@
-//! The words of each kind of receiver.
+//! The message formats of the receivers.
 
 use super::Kind;
 use crate::{Notice, Subject};
@@ -7,19 +7,18 @@ use http::{Request, header};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How long an Alertmanager takes an alert for firing that is not sent again.
+/// How long an Alertmanager keeps an alert firing that is not sent again, in seconds.
 const VALID_FOR: f64 = 300.0;
 /// The name of alerts on objectives.
 const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
 /// The name of alerts on spending budgets.
 const SPENDING: &str = "TokengaugeSpending";
 
-/// A request, and the notices that it tells.
+/// A request, and the notices in it.
 pub type Message = (Request<Bytes>, Vec<Notice>);
 
-/// The requests that tell `notices` at `now`, seconds since 1970, each with those it
-/// tells: one for all, or one each where the receiver knows no groups. `url` is as
-/// configured.
+/// The requests that deliver `notices` at `now`, seconds since 1970: one for all, or one each
+/// where the receiver has no groups. `url` is as configured.
 ///
 /// # Errors
 /// Where the URL is none.

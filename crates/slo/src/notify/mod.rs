@@ -1,12 +1,12 @@
 //! Alerts without a Prometheus: the same tiers, sent to an Alertmanager or a webhook.
 //!
-//! [`Watch`] decides what fires, [`Outbox`] what a receiver has to be sent, `message`
-//! in which words. None of them reads a clock or opens a socket.
+//! [`FiringAlerts`] decides which alerts fire, [`Outbox`] which are sent to a receiver, and
+//! `message` formats them. None of them reads a clock or opens a socket.
 
 mod delivery_state;
+mod firing;
 mod message;
 mod outbox;
-mod watch;
 
 use super::windows::Severity;
 use serde::{Deserialize, Serialize};
@@ -14,28 +14,28 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use delivery_state::DeliveryState;
+pub use firing::FiringAlerts;
 pub use message::{Message, messages};
 pub use outbox::Outbox;
-pub use watch::Watch;
 
-/// Who receives alerts.
+/// A receiver of alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
-    /// Its name in logs and in what is kept.
+    /// Its name in logs and in the saved state.
     pub name: String,
-    /// What it understands.
+    /// The kind of receiver.
     pub kind: Kind,
-    /// Where it is, or the file that says so.
+    /// Its URL, or the file with it.
     pub url: Destination,
     /// The file with PagerDuty's integration key.
     pub routing_key_file: Option<PathBuf>,
     /// Only alerts of this severity.
     pub severity: Option<Severity>,
-    /// How often what goes on firing is sent again.
+    /// How often an alert that keeps firing is sent again.
     pub repeat: Duration,
 }
 
-/// A URL; Slack's are secrets, so that they can lie in a file.
+/// A URL, or a file with it, since Slack's are secrets.
 #[derive(Clone, PartialEq)]
 pub enum Destination {
     /// The URL itself.
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Destination {
     }
 }
 
-/// What a receiver understands.
+/// The kind of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -68,8 +68,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How often what goes on firing is sent again when nothing is named: an Alertmanager forgets
-    /// what is not sent again, people do not.
+    /// The default of how often an alert that keeps firing is sent again. An Alertmanager needs it
+    /// every minute, since it resolves alerts that are not repeated.
     pub fn repeat(self) -> Duration {
         match self {
             Kind::Alertmanager => Duration::from_secs(60),
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Its word in the configuration and in labels.
+    /// Its name in the configuration and in labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Alertmanager => "alertmanager",

@@ -1,19 +1,19 @@
-//! What a receiver was sent, and so what it has to be sent next. There is no queue:
-//! what could not be sent is worked out again, so that nothing piles up.
+//! What a receiver was sent, from which follows what is to be sent next. There is no queue:
+//! what could not be sent is computed again, so that nothing accumulates.
 
 use crate::Notice;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds to the first try again; each failure doubles them.
+/// Seconds until the first retry; each failure doubles them.
 const FIRST_RETRY: f64 = 1.0;
 const LAST_RETRY: f64 = 300.0;
 
-/// What was delivered to one receiver. Times are seconds since 1970.
+/// The alerts that were delivered to a receiver. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outbox {
-    /// The firing alerts that it was sent.
+    /// The firing alerts that were delivered.
     #[serde(rename = "told")]
     delivered: BTreeMap<String, Delivered>,
     #[serde(skip)]
@@ -29,8 +29,8 @@ struct Delivered {
 }
 
 impl Outbox {
-    /// What to send at `now`, when `firing` is what fires: what is new, what is over, and
-    /// what was sent `repeat` ago. Nothing while it waits for the next try.
+    /// What to send at `now`, where `firing` are the firing alerts: new ones, resolved ones, and
+    /// those that were sent `repeat` ago. Nothing while a retry is pending.
     pub fn due(&self, now: f64, firing: &[Notice], repeat: Duration) -> Vec<Notice> {
         if now < self.not_before {
             return Vec::new();
@@ -45,7 +45,7 @@ impl Outbox {
             let Some(delivered) = self.delivered.get(&notice.key()) else {
                 return Some(notice.clone());
             };
-            // Its start is what the receiver was sent first, even where that is forgotten here since.
+            // The start stays the one that was delivered first, also after a restart.
             let since = delivered.notice.since.min(notice.since);
             (now - delivered.at >= repeat.as_secs_f64()).then(|| Notice {
                 since,
@@ -55,7 +55,7 @@ impl Outbox {
         over.chain(new).collect()
     }
 
-    /// The receiver took these.
+    /// Notes that `notices` were delivered.
     pub fn sent(&mut self, now: f64, notices: &[Notice]) {
         (self.failures, self.not_before) = (0, 0.0);
         for notice in notices {
@@ -69,7 +69,7 @@ impl Outbox {
         }
     }
 
-    /// It did not; it may have said how long to wait.
+    /// Notes that a delivery failed, with the receiver's `retry-after`, if any.
     pub fn failed(&mut self, now: f64, retry_after: Option<Duration>) {
         let pause = FIRST_RETRY * f64::from(self.failures).exp2();
         let asked = retry_after.map_or(0.0, |after| after.as_secs_f64());

@@ -2,7 +2,7 @@
 //! and the alerts on the proxy itself. [`Group`]s are data; [`yaml`] writes them.
 
 mod objective;
-mod own;
+mod proxy_alerts;
 pub mod yaml;
 
 use super::Objective;
@@ -12,14 +12,14 @@ use std::time::Duration;
 /// The counter of an objective's events, by verdict and reason.
 pub const EVENTS_METRIC: &str = "tokengauge_slo_events_total";
 
-/// What the rules need to know of the place they are for.
+/// The settings of the Prometheus and Grafana for which rules are made.
 #[derive(Clone, Debug)]
 pub struct RulesContext {
     /// The `job` label that Prometheus gives the proxies.
     pub job: String,
-    /// Before the anchor of a runbook.
+    /// The URL of the runbooks, without the anchor.
     pub runbooks: String,
-    /// Before the path of a dashboard.
+    /// The URL of Grafana, without the path of a dashboard.
     pub grafana: String,
     /// The time that one recorded increase covers.
     pub resolution: Duration,
@@ -32,7 +32,7 @@ pub struct RulesContext {
 pub struct Group {
     /// Unique in its file.
     pub name: String,
-    /// What a reader should know.
+    /// Comments for the reader.
     pub notes: Vec<String>,
     /// How often; as Prometheus is configured where there is none.
     pub interval: Option<Duration>,
@@ -43,8 +43,8 @@ pub struct Group {
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What the rule makes: a recording or an alert.
-    pub makes: Makes,
+    /// A recording or an alert.
+    pub kind: RuleKind,
     /// PromQL; may have several lines.
     pub expr: String,
     /// In the order they are written.
@@ -53,9 +53,9 @@ pub struct Rule {
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// What a rule makes.
+/// The kind of a rule.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Makes {
+pub enum RuleKind {
     /// A series of this name.
     Record(String),
     /// An alert of this name, once it has held for this long.
@@ -70,7 +70,7 @@ pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group>
     let of_objectives = objectives
         .iter()
         .flat_map(|objective| objective::groups(objective, place));
-    std::iter::once(own::group(place))
+    std::iter::once(proxy_alerts::group(place))
         .chain(of_objectives)
         .collect()
 }
@@ -90,8 +90,8 @@ impl RulesContext {
     }
 }
 
-/// Part of Alertmanager's configuration: who is paged gets no ticket for the same budget,
-/// where budgets are kept apart by the labels `by`.
+/// The inhibition rules for Alertmanager: a page suppresses the ticket for the same budget.
+/// Budgets are separated by the labels `by`.
 pub fn inhibition(by: &[String]) -> String {
     let equal: Vec<&str> = std::iter::once("slo")
         .chain(by.iter().map(String::as_str))

@@ -1,7 +1,7 @@
 //! The rules of one objective: errors by window, the budget, and the alerts.
 
 use super::EVENTS_METRIC;
-use super::{BURN, Group, Makes, Rule, RulesContext};
+use super::{BURN, Group, Rule, RuleKind, RulesContext};
 use crate::{Objective, Severity, Tier, label, tiers};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const LONGEST_DIRECT: Duration = Duration::from_secs(6 * 3600);
 const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples where scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
-/// How long an objective may have no series before somebody looks.
+/// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
 pub(super) fn groups(objective: &Objective, place: &RulesContext) -> [Group; 2] {
@@ -67,7 +67,7 @@ impl Subject<'_> {
         )
     }
 
-    /// In one group, so that alerts are evaluated after what they look at.
+    /// The rules that use the increases, in one group, so that alerts are evaluated last.
     fn rest(&self) -> Group {
         let mut rules = self.recordings();
         let burns = [Severity::Page, Severity::Ticket].into_iter();
@@ -169,7 +169,7 @@ impl Subject<'_> {
         ))
     }
 
-    /// The operator's own words, which are no template.
+    /// The operator's description, escaped, since annotations are templates.
     fn about(&self) -> String {
         let about = self.objective.description.as_deref();
         about.map_or(String::new(), |about| {
@@ -231,7 +231,7 @@ impl Subject<'_> {
             format!("{}/{path}{}", self.place.grafana, objective.name)
         });
         Rule {
-            makes: Makes::Alert(name, held),
+            kind: RuleKind::Alert(name, held),
             expr,
             labels: vec![
                 ("severity", severity.as_str().to_owned()),
@@ -253,7 +253,7 @@ impl Subject<'_> {
         let mut labels = vec![("slo", self.objective.name.to_string())];
         labels.extend(window.map(|window| ("window", label(window))));
         Rule {
-            makes: Makes::Record(name),
+            kind: RuleKind::Record(name),
             expr,
             labels,
             annotations: Vec::new(),

@@ -1,7 +1,7 @@
-//! Groups of rules as YAML, the way a person would write them: as a rule file, or as a
-//! `PrometheusRule` for the Prometheus operator.
+//! Groups of rules as readable YAML: a rule file, or a `PrometheusRule` for the Prometheus
+//! operator.
 
-use super::{Group, Makes, Rule};
+use super::{Group, Rule, RuleKind};
 use crate::label;
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ pub fn values(groups: &[Group], objectives: &[serde_json::Value]) -> String {
     text
 }
 
-/// Writing to a string does not fail, so results are let go.
+/// Writes the groups. Writing to a string does not fail, so results are ignored.
 fn body(text: &mut String, groups: &[Group], pad: &str) {
     let _ = writeln!(text, "{pad}groups:");
     for group in groups {
@@ -58,12 +58,12 @@ fn body(text: &mut String, groups: &[Group], pad: &str) {
 }
 
 fn rule(text: &mut String, rule: &Rule, pad: &str) {
-    let _ = match &rule.makes {
-        Makes::Record(name) => writeln!(text, "{pad}- record: {name}"),
-        Makes::Alert(name, _) => writeln!(text, "{pad}- alert: {name}"),
+    let _ = match &rule.kind {
+        RuleKind::Record(name) => writeln!(text, "{pad}- record: {name}"),
+        RuleKind::Alert(name, _) => writeln!(text, "{pad}- alert: {name}"),
     };
     expression(text, &rule.expr, pad);
-    if let Makes::Alert(_, held) = rule.makes
+    if let RuleKind::Alert(_, held) = rule.kind
         && !held.is_zero()
     {
         let _ = writeln!(text, "{pad}  for: {}", label(held));

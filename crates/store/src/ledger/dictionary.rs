@@ -75,8 +75,8 @@ impl Kind {
 
 /// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation,
 /// facts of the upstream: as ids. Calls of before there were classes or facts have none.
-pub(crate) type Common = [Option<i64>; COMMON.len()];
-/// The kinds of [`Common`], which are also the columns of `series`.
+pub(crate) type SeriesNames = [Option<i64>; COMMON.len()];
+/// The kinds of [`SeriesNames`], which are also the columns of `series`.
 pub(crate) const COMMON: [Kind; 10] = [
     Kind::Route,
     Kind::Upstream,
@@ -90,7 +90,7 @@ pub(crate) const COMMON: [Kind; 10] = [
     Kind::UpstreamFacts,
 ];
 
-/// Reads the id and the [`Common`] of every combination.
+/// Reads the id and the [`SeriesNames`] of every combination.
 pub(crate) fn select_series() -> String {
     format!(
         "SELECT id, {} FROM series",
@@ -104,7 +104,7 @@ pub(crate) struct Dictionary {
     names: HashMap<Kind, HashMap<Box<str>, i64>>,
     kinds: HashMap<i64, Kind>,
     next_name: i64,
-    series: HashMap<Common, i64>,
+    series: HashMap<SeriesNames, i64>,
     next_series: i64,
     /// How often something was called `other`.
     pub(crate) collapsed: u64,
@@ -132,7 +132,7 @@ impl Dictionary {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
-            let mut common = Common::default();
+            let mut common = SeriesNames::default();
             for (at, name) in common.iter_mut().enumerate() {
                 *name = row.get(at + 1)?;
             }
@@ -191,7 +191,7 @@ impl Dictionary {
     pub(crate) fn series(
         &mut self,
         connection: &Connection,
-        mut common: Common,
+        mut common: SeriesNames,
     ) -> rusqlite::Result<i64> {
         if let Some(id) = self.series.get(&common) {
             return Ok(*id);

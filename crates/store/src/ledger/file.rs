@@ -27,7 +27,7 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 
 /// A file that is ours to write.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct LedgerFile {
     pub(super) connection: Connection,
     /// Held as long as the file is ours.
     _lock: File,
@@ -38,7 +38,7 @@ pub(super) struct Opened {
 ///
 /// # Errors
 /// Where it cannot be written to, is another process's, or of a newer version.
-pub(super) fn open(path: &Path, suspect: bool) -> Result<Opened, WriteError> {
+pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
     let opened = connect(path, STEPS).and_then(|connection| {
         if suspect {
@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<Opened, WriteError> {
         }
         other => other?,
     };
-    Ok(Opened {
+    Ok(LedgerFile {
         connection,
         _lock: lock,
     })

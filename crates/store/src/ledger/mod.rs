@@ -27,7 +27,7 @@ mod writer;
 pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use reader::*;
 pub use retention::Limits;
-pub use store::{Store, Written};
+pub use store::{BatchResult, Store};
 pub use stored_call::StoredCall;
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};

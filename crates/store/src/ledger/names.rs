@@ -1,13 +1,13 @@
 //! The names that a call has, as ids of the dictionary.
 
-use super::dictionary::{Common, Dictionary, Kind};
+use super::dictionary::{Dictionary, Kind, SeriesNames};
 use super::row::{Entry, word};
 use rusqlite::Connection;
 
 /// The names of a call, as ids.
 #[derive(Debug)]
 pub(super) struct Names {
-    pub(super) common: Common,
+    pub(super) common: SeriesNames,
     pub(super) series: i64,
     pub(super) user: Option<i64>,
     pub(super) parent_agent: Option<i64>,

@@ -3,7 +3,7 @@
 
 use super::capacity;
 use super::dictionary::Dictionary;
-use super::file::{self, Opened};
+use super::file::{self, LedgerFile};
 use super::names::Names;
 use super::retention::Retention;
 use super::rollups::Rollups;
@@ -24,7 +24,7 @@ const KEYS_TRIED: i64 = 64;
 /// may not have been committed.
 #[derive(Debug)]
 pub struct Store {
-    opened: Opened,
+    opened: LedgerFile,
     dictionary: Dictionary,
     next_session: i64,
     pub(super) retention: Retention,
@@ -32,7 +32,7 @@ pub struct Store {
 
 /// What a batch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct BatchResult {
     /// Records that are in the file now.
     pub records: u64,
     /// Names and combinations that became `other`.
@@ -73,7 +73,7 @@ impl Store {
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
-    pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<Written, WriteError> {
+    pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<BatchResult, WriteError> {
         self.write_all(batch, &Ticked::default())
     }
 
@@ -89,7 +89,7 @@ impl Store {
         &mut self,
         batch: &[StoredCall<'_>],
         ticked: &Ticked,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<BatchResult, WriteError> {
         let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();
         let transaction = self.opened.connection.unchecked_transaction()?;
         let mut sessions = Sessions::new(self.next_session);
@@ -111,7 +111,7 @@ impl Store {
         throughput::save(&ticked.arrived, &mut self.dictionary, &transaction)?;
         transaction.commit()?;
         self.next_session = sessions.next;
-        Ok(Written {
+        Ok(BatchResult {
             records: entries.len() as u64,
             collapsed: std::mem::take(&mut self.dictionary.collapsed),
         })

@@ -1,5 +1,5 @@
-//! The API for programs, `/api/v1/openapi.json`: schemas come from the types that are answered,
-//! their descriptions from the comments there.
+//! The OpenAPI document, `/api/v1/openapi.json`: schemas are derived from the types of the
+//! answers, their descriptions from the comments there.
 
 mod parameters;
 mod schemas;

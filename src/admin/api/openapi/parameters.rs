@@ -13,12 +13,12 @@ const STEP: &str = "([1-9][0-9]{0,5}s|\
     ([1-9][0-9]{0,4}|[1-4][0-9]{5}|5[0-6][0-9]{4}|57[0-5][0-9]{3}|576000)m|\
     ([1-9][0-9]{0,2}|[1-8][0-9]{3}|9[0-5][0-9]{2}|9600)h|\
     ([1-9]|[1-9][0-9]|[1-3][0-9]{2}|400)d|([1-9]|[1-4][0-9]|5[0-7])w)";
-/// RFC 3339 in UTC from 1970 on; February 29 is left out here, but is an answer to.
+/// RFC 3339 in UTC from 1970 on. The pattern leaves February 29 out, which is accepted.
 const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
     ((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
     T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?Z";
 
-/// One in the query.
+/// A parameter in the query.
 pub(super) fn query(name: &str) -> Value {
     let (schema, description) = schema(name);
     let mut parameter = json!({
@@ -32,7 +32,7 @@ pub(super) fn query(name: &str) -> Value {
     parameter
 }
 
-/// The one in a path.
+/// The parameter in a path.
 pub(super) fn session_id() -> Value {
     json!({
         "name": "id", "in": "path", "required": true,

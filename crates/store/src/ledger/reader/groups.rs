@@ -2,10 +2,10 @@
 
 use super::QueryError;
 use super::matching::{Matching, text};
-use super::scan::{Part, Slots, Want, parts, visit};
+use super::scan::{Part, SketchSelection, Slots, parts, visit};
 use super::throughput;
 use crate::ledger::aggregates::Sums;
-use crate::ledger::dictionary::Common;
+use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
 use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, written};
 use crate::query::{
@@ -37,7 +37,13 @@ pub(super) fn groups(
     let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
     for part in plan(&matching, filter.summed(by)) {
         let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
-        visit(connection, &matching, (part, Want::ALL), slot, &mut slots)?;
+        visit(
+            connection,
+            &matching,
+            (part, SketchSelection::ALL),
+            slot,
+            &mut slots,
+        )?;
     }
     let mut groups: Vec<_> = known.into_iter().collect();
     groups.sort_by_key(|(names, slot)| (-slots.0[*slot].calls, names.clone()));
@@ -63,7 +69,7 @@ enum Value {
 }
 
 impl Value {
-    fn of(by: Dimension, common: &Common, share: Option<&Share>) -> Value {
+    fn of(by: Dimension, common: &SeriesNames, share: Option<&Share>) -> Value {
         let length = |tokens: Option<i64>, class: fn(u64) -> &'static str| {
             Value::Length(tokens.map(|tokens| class(count(tokens))))
         };
@@ -87,7 +93,7 @@ impl Value {
 fn group(
     known: &mut HashMap<Vec<Value>, usize>,
     by: &[Dimension],
-    common: &Common,
+    common: &SeriesNames,
     share: Option<&Share>,
 ) -> usize {
     let values = by.iter().map(|by| Value::of(*by, common, share));
@@ -241,7 +247,7 @@ pub(super) fn timeseries(
             to: to * 1000,
             level: level(&matching, connection, from, step)?,
         };
-        let want = Want {
+        let want = SketchSelection {
             tps: metric == SeriesMetric::Tps,
             ttft: metric == SeriesMetric::Ttft,
             reported: false,

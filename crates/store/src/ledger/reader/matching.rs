@@ -1,7 +1,7 @@
 //! From the words of a filter to the numbers of the file.
 
 use super::QueryError;
-use crate::ledger::dictionary::{COMMON, Common, Kind, select_series};
+use crate::ledger::dictionary::{COMMON, Kind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
 use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -17,7 +17,7 @@ pub(super) struct Matching {
     pub(super) since: Option<i64>,
     pub(super) until: Option<i64>,
     /// What calls have in common, of those that match.
-    pub(super) series: HashMap<i64, Common>,
+    pub(super) series: HashMap<i64, SeriesNames>,
     /// Those of its names that calls have in common.
     names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
@@ -127,12 +127,12 @@ fn series(
     connection: &Connection,
     names: &[(Kind, i64)],
     classes: Option<&[i64]>,
-) -> rusqlite::Result<HashMap<i64, Common>> {
+) -> rusqlite::Result<HashMap<i64, SeriesNames>> {
     let mut statement = connection.prepare_cached(&select_series())?;
     let mut rows = statement.query([])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
-        let mut common = Common::default();
+        let mut common = SeriesNames::default();
         for (at, name) in common.iter_mut().enumerate() {
             *name = row.get(at + 1)?;
         }

@@ -4,7 +4,7 @@
 use super::QueryError;
 use super::matching::{Matching, name};
 use crate::ledger::aggregates::Sums;
-use crate::ledger::dictionary::{Common, Kind};
+use crate::ledger::dictionary::{Kind, SeriesNames};
 use crate::ledger::rollups::{self, LEVELS};
 use crate::ledger::row::{Share, decode, decode_milli, is_error, key_at, started_ms};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -13,14 +13,14 @@ use tokengauge_core::call::{OperationClass, Outcome};
 
 /// Which sketches are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Want {
+pub(super) struct SketchSelection {
     pub(super) tps: bool,
     pub(super) ttft: bool,
     pub(super) reported: bool,
 }
 
-impl Want {
-    pub(super) const ALL: Want = Want {
+impl SketchSelection {
+    pub(super) const ALL: SketchSelection = SketchSelection {
         tps: true,
         ttft: true,
         reported: true,
@@ -87,14 +87,14 @@ fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
-    (part, want): (Part, Want),
-    mut slot: impl FnMut(i64, &Common, Option<&Share>) -> SlotId,
+    (part, want): (Part, SketchSelection),
+    mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
     slots: &mut Slots,
 ) -> Result<(), QueryError> {
     let errors = error_names(connection)?;
     let generation = generation_name(connection)?;
     // Calls of before there were classes: those with a price were taken for generations.
-    let generates = |common: &Common| common[8].is_none() || common[8] == generation;
+    let generates = |common: &SeriesNames| common[8].is_none() || common[8] == generation;
     match part.level {
         Some(level) => {
             let sql = format!(
@@ -185,7 +185,7 @@ fn each_call(
     connection: &Connection,
     matching: &Matching,
     part: Part,
-    mut tell: impl FnMut(i64, &Common, Share),
+    mut tell: impl FnMut(i64, &SeriesNames, Share),
 ) -> Result<(), QueryError> {
     let mut sql = String::from(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,

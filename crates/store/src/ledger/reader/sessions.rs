@@ -23,12 +23,12 @@ const MAX_AGENTS: i64 = 500;
 
 /// A condition and its values.
 #[derive(Default)]
-struct Where {
+struct Conditions {
     sql: Vec<String>,
     values: Vec<Value>,
 }
 
-impl Where {
+impl Conditions {
     fn and(&mut self, sql: impl Into<String>, values: impl IntoIterator<Item = Value>) {
         self.sql.push(sql.into());
         self.values.extend(values);
@@ -47,7 +47,7 @@ pub(super) fn sessions(
     connection: &Connection,
     query: &SessionQuery,
 ) -> Result<Page<SessionRow>, QueryError> {
-    let mut conditions = Where::default();
+    let mut conditions = Conditions::default();
     // Without a call of its own it has only calls within those of other sessions.
     conditions.and("calls > 0", []);
     if !narrow(connection, query, &mut conditions)? {
@@ -100,7 +100,7 @@ pub(super) fn task_seconds(
     connection: &Connection,
     filter: &Filter,
 ) -> Result<Vec<f64>, QueryError> {
-    let mut conditions = Where::default();
+    let mut conditions = Conditions::default();
     conditions.and("calls > 0", []);
     let query = SessionQuery {
         filter: filter.clone(),
@@ -129,7 +129,7 @@ pub(super) fn task_seconds(
 fn narrow(
     connection: &Connection,
     query: &SessionQuery,
-    conditions: &mut Where,
+    conditions: &mut Conditions,
 ) -> Result<bool, QueryError> {
     let filter = &query.filter;
     let us = |at| Value::Integer(milliseconds(at).saturating_mul(1000));
@@ -169,7 +169,11 @@ fn named(connection: &Connection, id: i64) -> rusqlite::Result<&'static str> {
 }
 
 /// A part of the session's own name, or of the name of one of its agents.
-fn searched(connection: &Connection, search: &str, conditions: &mut Where) -> rusqlite::Result<()> {
+fn searched(
+    connection: &Connection,
+    search: &str,
+    conditions: &mut Conditions,
+) -> rusqlite::Result<()> {
     let mut pattern = String::from("%");
     for letter in search.chars() {
         if matches!(letter, '%' | '_' | '\\') {
@@ -222,7 +226,7 @@ fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
 
 /// Goes on after the row that a cursor names.
 fn after(
-    conditions: &mut Where,
+    conditions: &mut Conditions,
     cursor: &str,
     by: &str,
     nullable: bool,

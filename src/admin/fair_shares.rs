@@ -1,5 +1,5 @@
-//! Something of which there is only so much, in all and for each source address: turns,
-//! places, memory. Who takes much waits for his own share, and keeps nobody else waiting.
+//! A limited resource that is shared fairly among source addresses, such as concurrent
+//! requests or memory: a source that has its share waits, without delaying others.
 
 use super::server::Source;
 use parking_lot::Mutex;
@@ -9,44 +9,44 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of units that sources share.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct FairShares {
     all: Arc<Semaphore>,
     each: usize,
-    /// What is left to the sources that have some, or wait for it.
+    /// The semaphores of the sources that hold units or wait for them.
     sources: Mutex<HashMap<Option<Source>, Weak<Semaphore>>>,
 }
 
-/// A part of it, until this is dropped.
+/// Units that are held until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     of_all: OwnedSemaphorePermit,
     of_source: OwnedSemaphorePermit,
 }
 
-impl Shares {
-    /// `all` in all, and `each` for each source address.
-    pub(crate) fn new(all: usize, each: usize) -> Shares {
-        Shares {
+impl FairShares {
+    /// `all` units in all, and at most `each` for each source address.
+    pub(crate) fn new(all: usize, each: usize) -> FairShares {
+        FairShares {
             all: Arc::new(Semaphore::new(all)),
             each,
             sources: Mutex::default(),
         }
     }
 
-    /// How much is not taken.
+    /// How many units are free.
     pub(crate) fn left(&self) -> usize {
         self.all.available_permits()
     }
 
-    /// One of them, when there is one for this source; the one who waits longest goes first.
+    /// Waits for a unit for this source; the longest waiting comes first.
     pub(crate) async fn wait(&self, source: Option<Source>) -> Option<Share> {
-        // Of those who wait for all, each source has no more than its share.
+        // First the source's own semaphore, so that no source waits for `all` with more than its share.
         let of_source = self.of(source).acquire_owned().await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
         Some(Share { of_all, of_source })
     }
 
-    /// So many of them; `None` where that is more than is left.
+    /// Takes `count` units; `None` where fewer are free.
     pub(crate) fn take(&self, source: Option<Source>, count: u32) -> Option<Share> {
         let of_source = self.of(source).try_acquire_many_owned(count).ok()?;
         let of_all = Arc::clone(&self.all);
@@ -67,12 +67,12 @@ impl Shares {
 }
 
 impl Share {
-    /// How much it is.
+    /// The number of units.
     pub(crate) fn count(&self) -> usize {
         self.of_all.num_permits()
     }
 
-    /// Adds a share of the same source and of the same whole.
+    /// Adds a share of the same source and resource.
     pub(crate) fn merge(&mut self, other: Share) {
         self.of_all.merge(other.of_all);
         self.of_source.merge(other.of_source);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn each_source_has_its_share_and_all_together_theirs() {
-        let shares = Shares::new(5, 2);
+        let shares = FairShares::new(5, 2);
         let first = shares.take(source(1), 2).expect("its share");
         assert!(shares.take(source(1), 1).is_none());
         let _second = shares.take(source(2), 2).expect("its share");
@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_asks_for_much_waits_for_himself_alone() {
-        let shares = Arc::new(Shares::new(2, 1));
+        let shares = Arc::new(FairShares::new(2, 1));
         let held = shares.wait(source(1)).await.expect("a turn");
         let waiting: Vec<_> = (0..10)
             .map(|_| {

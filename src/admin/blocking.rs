@@ -1,9 +1,9 @@
-//! Answers are worked out on threads of their own, a few at once: the thread that serves
-//! connections is free for health checks, whatever else is asked.
+//! Runs handlers on blocking threads, a few at once, so that the thread that serves
+//! connections stays free for health checks.
 
+use super::fair_shares::FairShares;
 use super::runtime::BLOCKING;
 use super::server::Source;
-use super::shares::Shares;
 use super::{METRICS, api, health};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -12,35 +12,39 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Scrapes at once: they do not wait for slow questions, nor for each other for long.
+/// Concurrent scrapes: they do not wait for slow queries, nor for each other for long.
 const SCRAPES: usize = 1;
-/// Other answers worked out at once; more wait. Each may need a second thread for the ledger.
+/// Other concurrent handlers; more wait. Each may need a second thread for the ledger.
 const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
-/// Of these for one source address.
+/// Concurrent handlers for one source address.
 const PER_SOURCE: usize = 2;
 
-/// Lets in as many requests as there are to be at once.
+/// Limits the number of concurrent requests.
 #[derive(Debug)]
-pub(super) struct Gate {
-    scrapes: Shares,
-    others: Shares,
+pub(super) struct HandlerLimits {
+    scrapes: FairShares,
+    others: FairShares,
 }
 
-impl Default for Gate {
-    fn default() -> Gate {
-        Gate {
-            scrapes: Shares::new(SCRAPES, SCRAPES),
-            others: Shares::new(OTHERS, PER_SOURCE),
+impl Default for HandlerLimits {
+    fn default() -> HandlerLimits {
+        HandlerLimits {
+            scrapes: FairShares::new(SCRAPES, SCRAPES),
+            others: FairShares::new(OTHERS, PER_SOURCE),
         }
     }
 }
 
-/// Answers a request on a thread that may be busy for long.
-pub(super) async fn apart(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+/// Middleware that runs a request on a blocking thread.
+pub(super) async fn run(
+    State(limits): State<Arc<HandlerLimits>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let turns = match request.uri().path() {
         path if health::PATHS.contains(&path) => return next.run(request).await,
-        METRICS => &gate.scrapes,
-        _ => &gate.others,
+        METRICS => &limits.scrapes,
+        _ => &limits.others,
     };
     let source = request.extensions().get::<Source>().copied();
     let Some(turn) = turns.wait(source).await else {
@@ -72,14 +76,14 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::time::timeout;
 
-    /// Nothing here takes longer, unless it hangs.
+    /// What takes longer hangs.
     const HANGS: Duration = Duration::from_secs(20);
 
-    /// Holds answers up, and with them their threads.
+    /// Blocks handlers, and with them their threads.
     #[derive(Default)]
-    struct Brake(Mutex<bool>, Condvar);
+    struct BlockedHandlers(Mutex<bool>, Condvar);
 
-    impl Brake {
+    impl BlockedHandlers {
         fn wait(&self) {
             let released = self.0.lock().expect("no panic");
             let released = self.1.wait_timeout_while(released, HANGS, |free| !*free);
@@ -113,11 +117,11 @@ mod tests {
     async fn slow_answers_hold_up_neither_health_nor_scrapes_nor_other_sources() {
         const ONE: [u8; 4] = [127, 0, 0, 1];
         const OTHER: [u8; 4] = [127, 0, 0, 2];
-        let brake = Arc::new(Brake::default());
-        let of_slow = Arc::clone(&brake);
+        let blocked = Arc::new(BlockedHandlers::default());
+        let of_slow = Arc::clone(&blocked);
         let slow = move || {
-            let brake = Arc::clone(&of_slow);
-            async move { brake.wait() }
+            let blocked = Arc::clone(&of_slow);
+            async move { blocked.wait() }
         };
         let quick = || get(|| async { "quick" });
         let service = Router::new()
@@ -125,7 +129,7 @@ mod tests {
             .route("/livez", quick())
             .route(METRICS, quick())
             .route("/other", quick())
-            .layer(from_fn_with_state(Arc::<Gate>::default(), apart));
+            .layer(from_fn_with_state(Arc::<HandlerLimits>::default(), run));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let port = listener.local_addr().expect("an address").port();
         let never = std::future::pending();
@@ -138,7 +142,7 @@ mod tests {
             let answer = answer(ask(port, from, path).await).await;
             assert!(answer.ends_with("quick"), "{path}: {answer}");
         }
-        brake.release();
+        blocked.release();
         for slow in slow {
             assert!(answer(slow).await.starts_with("HTTP/1.1 200"));
         }

@@ -1,11 +1,10 @@
-//! Alerts on the proxy itself: it is down, or it measures less than there is.
+//! Alerts on the proxy itself: it is down, or measurements are lost.
 
-use super::{Group, Makes, Rule, RulesContext};
+use super::{Group, Rule, RuleKind, RulesContext};
 use crate::Severity;
 use std::time::Duration;
 
-/// What tells one proxy from another. Prometheus leaves out the labels that a target does
-/// not have.
+/// The labels that identify a proxy. Prometheus leaves out those that a target does not have.
 const PROXY: &str = "cluster, namespace, pod, instance";
 /// Proxies that fail together: those behind one Service, or all sidecars of a cluster, which
 /// have no Service.
@@ -13,7 +12,7 @@ const TOGETHER: &str = "cluster, service";
 
 /// An alert on the proxy. `JOB` in the expression stands for the job's name, `PROXY`,
 /// `TOGETHER` and `BUDGET` for labels.
-struct Own {
+struct ProxyAlert {
     alert: &'static str,
     severity: Severity,
     /// Minutes it must have held.
@@ -25,8 +24,8 @@ struct Own {
 
 use Severity::{Page, Ticket};
 
-const ALERTS: &[Own] = &[
-    Own {
+const ALERTS: &[ProxyAlert] = &[
+    ProxyAlert {
         alert: "TokengaugeDown",
         severity: Page,
         held: 2,
@@ -35,7 +34,7 @@ const ALERTS: &[Own] = &[
         description: "Prometheus has not been able to scrape half of these proxies or more for 2 minutes. If the \
             processes are gone, the traffic through them fails.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeProxyDown",
         severity: Ticket,
         held: 15,
@@ -44,7 +43,7 @@ const ALERTS: &[Own] = &[
         description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
             is gone, the traffic through it fails.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeAbsent",
         severity: Page,
         held: 5,
@@ -53,7 +52,7 @@ const ALERTS: &[Own] = &[
         description: "There is no target with the job JOB: every proxy is gone, or the scrape configuration or the \
             job's name has changed.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeMeasuringLags",
         severity: Ticket,
         held: 10,
@@ -63,7 +62,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} frames or bodies went unmeasured within 10 minutes. Traffic is not \
             touched; its figures have gaps.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeCallsDropped",
         severity: Ticket,
         held: 0,
@@ -72,7 +71,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} finished calls were dropped within 15 minutes because too many waited. \
             They are missing in metrics, objectives and logs.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugePanicked",
         severity: Ticket,
         held: 0,
@@ -82,7 +81,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} panics within 15 minutes; each cost one call its measurement. This is \
             a mistake in tokengauge.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeExportFailing",
         severity: Ticket,
         held: 10,
@@ -91,7 +90,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} calls were lost to {{ $labels.exporter }} within 10 minutes, reason: \
             {{ $labels.reason }}.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeLedgerLosing",
         severity: Ticket,
         held: 0,
@@ -100,7 +99,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} calls of the last 15 minutes are missing in the ledger, reason: \
             {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,
@@ -110,7 +109,7 @@ const ALERTS: &[Own] = &[
         description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
             goes on, and a restart would fail.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeFallbackInUse",
         severity: Ticket,
         held: 5,
@@ -119,7 +118,7 @@ const ALERTS: &[Own] = &[
         description: "The sidecar's configuration was missing or refused at its start. It runs by the fallback of its \
             injection: calls are {{ $labels.calls }}, without objectives, quotas and budgets.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeBudgetSpent",
         severity: Ticket,
         held: 0,
@@ -128,7 +127,7 @@ const ALERTS: &[Own] = &[
         description: "Somebody has spent {{ $value | humanizePercentage }} of the budget {{ $labels.budget }} of this \
             period. Where the budget blocks, their calls are refused until the period ends.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,
@@ -137,7 +136,7 @@ const ALERTS: &[Own] = &[
         description: "{{ $value | humanize }} calls within an hour were labelled with the model `other`: more than \
             max_models names were seen.",
     },
-    Own {
+    ProxyAlert {
         alert: "TokengaugeSlow",
         severity: Ticket,
         held: 10,
@@ -160,11 +159,11 @@ pub(super) fn group(place: &RulesContext) -> Group {
     }
 }
 
-impl Own {
+impl ProxyAlert {
     fn rule(&self, place: &RulesContext) -> Rule {
         let filled = |text: &str| text.replace("JOB", &place.job);
         Rule {
-            makes: Makes::Alert(self.alert, Duration::from_secs(60 * self.held)),
+            kind: RuleKind::Alert(self.alert, Duration::from_secs(60 * self.held)),
             expr: filled(self.expr)
                 .replace("PROXY", &place.labels(PROXY))
                 .replace("TOGETHER", &place.labels(TOGETHER))

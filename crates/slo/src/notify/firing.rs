@@ -1,16 +1,16 @@
-//! What fires: one alert per objective and severity, without flapping.
+//! The firing alerts: one per objective and severity, without flapping.
 
 use crate::windows::{Severity, label};
 use crate::{Alert, Status};
 use crate::{Notice, Subject};
 use std::collections::BTreeMap;
 
-/// An alert is over when it has not fired for this long: the short windows swing.
+/// An alert is resolved when it has not fired for this many seconds, since short windows vary.
 const HOLD: f64 = 300.0;
 
 /// The alerts that fired lately.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct FiringAlerts {
     /// By objective and severity; bounded by the configuration.
     firing: BTreeMap<(String, Severity), Firing>,
 }
@@ -22,9 +22,9 @@ struct Firing {
     notice: Notice,
 }
 
-impl Watch {
-    /// What fires at `now`, seconds since 1970, from how the objectives stand. A page
-    /// makes the ticket on the same objective superfluous.
+impl FiringAlerts {
+    /// The alerts that fire at `now`, seconds since 1970, by the status of the objectives. A page
+    /// replaces the ticket on the same objective.
     pub fn step(&mut self, now: f64, statuses: &[Status]) -> Vec<Notice> {
         for status in statuses {
             for severity in [Severity::Page, Severity::Ticket] {
