@@ -31,7 +31,7 @@
 //! compiler refuses anything else. `core`, `tokenizer`, `net` and `files` use none of ours, `proxy`
 //! uses `core` and `net` alone: it reaches the meter only through `core::observer`.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod admin;

@@ -1,22 +1,21 @@
 //! Numbers that a seed reproduces.
 
-/// splitmix64.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
+use tokengauge_test_support::records::SplitMix64;
+
+/// Random numbers of one agent or task.
+pub struct Random(SplitMix64);
 
 impl Random {
     pub fn new(seed: u64, number: u64) -> Random {
-        let mut random = Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut random = Random(SplitMix64(
+            seed ^ number.wrapping_mul(0xd134_2543_de82_ef95),
+        ));
         random.bits();
         random
     }
 
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// A number in `low..=high`.

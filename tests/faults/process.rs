@@ -20,7 +20,7 @@ use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};
 use tokengauge_test_support::http_client::{fetch, request as call};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Receiver, RecorderBehaviour, exporters};
+use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, exporters};
 use tokengauge_test_support::proxy::Setup as InProcess;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -370,7 +370,7 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
     const DAY: Duration = Duration::from_secs(86_400);
-    let receiver = Receiver::start(RecorderBehaviour::default()).await;
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let endpoint = format!("http://{}", receiver.address);
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),

@@ -108,9 +108,9 @@ impl Slos {
         })
     }
 
-    /// Counts for other `objectives` from `now` on. What was counted under a judgement
-    /// that did not change goes on; the counts of an objective that goes wait in case it
-    /// comes back. Names those call_ref counts started again.
+    /// Replaces the objectives at `now`. Counts under an unchanged judgement are kept; those of an
+    /// objective that is removed are retained in case it comes back. Returns the names of those
+    /// whose counts started again.
     pub fn change(
         &self,
         objectives: &[Arc<Objective>],

@@ -82,8 +82,9 @@ pub struct Judgement {
 }
 
 /// A service level indicator with its threshold. Times are seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Sli {
     /// No error of the upstream.
     Availability,
@@ -112,19 +113,7 @@ pub enum Sli {
 impl Sli {
     /// Its key in the configuration.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Sli::Availability => "availability",
-            Sli::Ttft(_) => "ttft",
-            Sli::OutputTps(_) => "output_tps",
-            Sli::TotalTps(_) => "total_tps",
-            Sli::TimeToFirstAnswer(_) => "time_to_first_answer",
-            Sli::Duration(_) => "duration",
-            Sli::InterTokenLatency(_) => "inter_token_latency",
-            Sli::Stalls(_) => "stalls",
-            Sli::LongestGap(_) => "longest_gap",
-            Sli::CostUsd(_) => "cost_usd",
-            Sli::Throughput(_) => "throughput",
-        }
+        self.into()
     }
 
     /// The threshold; none for availability.

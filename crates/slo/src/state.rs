@@ -80,9 +80,8 @@ impl Store {
 }
 
 impl Slos {
-    /// Goes on from what was kept. Counts of an objective call_ref judgement changed are
-    /// left behind; those of one that is not configured any more wait for its window,
-    /// in case it comes back.
+    /// Restores the saved state. Counts of an objective whose judgement changed are dropped; those
+    /// of one that is not configured any more are retained for its window, in case it comes back.
     pub fn restore(&self, kept: &SavedState, wall: SystemTime) {
         let now = since_1970(wall);
         let ahead = kept.saved_at - now;

@@ -14,7 +14,7 @@ const MONTH: u64 = 30 * DAY;
 /// The shortest windows that make sense: several scrapes, and several minutes.
 const MIN_LONG: u64 = 5 * MINUTE;
 const MIN_SHORT: u64 = MINUTE;
-/// A tier call_ref factor is below burns no budget worth a word.
+/// Tiers with a lower factor are left out.
 const MIN_FACTOR: f64 = 0.9;
 /// The share of the largest burn rate that an objective can show at which a tier
 /// fires that could otherwise never fire.
@@ -78,7 +78,7 @@ const TABLE: [(Severity, u64, u64, f64); 4] = [
     (Severity::Ticket, 3 * DAY, 6 * HOUR, 0.1),
 ];
 
-/// The tiers of an objective call_ref budget is for `period`: the factor is the share of
+/// The tiers of an objective whose budget is for `period`: the factor is the share of
 /// the budget × period ÷ long window. From 28 days on the windows are those of the
 /// table (1h/5m at 14.4 for 30 days, 6h/30m at 6, 1d/2h at 3, 3d/6h at 1); for shorter
 /// periods they shrink in proportion, to whole minutes. `objective` replaces factors

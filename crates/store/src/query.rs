@@ -1,5 +1,5 @@
-//! What is asked of finished calls, and the shapes of the answers: from the ledger and
-//! from the calls at hand they are the same.
+//! Queries over finished calls, and the rows of their answers, which are the same from the
+//! ledger and from calls in memory.
 
 mod capacity;
 mod filter;

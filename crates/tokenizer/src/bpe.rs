@@ -7,7 +7,7 @@
 //! rust-gems appends to a text.
 
 use super::hash;
-use super::run::Run;
+use super::piece_counter::PieceCounter;
 use super::vocabulary::{self, LONGEST, Token};
 
 /// The number of tokens of a whole piece.
@@ -16,35 +16,34 @@ pub(super) fn count(piece: &[u8]) -> u64 {
         0 => 0,
         1 => 1,
         2..=LONGEST if vocabulary::token(piece).is_some() => 1,
-        2..=LONGEST => Beginnings::new().count(piece).into(),
+        2..=LONGEST => PrefixCache::new().count(piece).into(),
         _ => {
-            let mut run = Run::new();
+            let mut run = PieceCounter::new();
             run.extend(piece);
             run.count()
         }
     }
 }
 
-/// What is known of the beginnings of a piece of at most [`LONGEST`] bytes. Most are
-/// never looked at.
+/// A cache of the encodings of a piece's prefixes, of at most [`LONGEST`] bytes.
 #[derive(Clone)]
-pub(super) struct Beginnings([Beginning; LONGEST]);
+pub(super) struct PrefixCache([CachedPrefix; LONGEST]);
 
-/// The last token of the beginning of one length, and after it the number of its tokens in
-/// [`COUNT_BITS`] bits; 0 if nothing is known.
-type Beginning = u32;
+/// The last token of a prefix, and after it the number of its tokens in [`COUNT_BITS`] bits; 0
+/// if nothing is known.
+type CachedPrefix = u32;
 
 /// No piece of [`LONGEST`] bytes has more tokens than bytes.
 const COUNT_BITS: u32 = 8;
 
 const _: () = assert!(LONGEST < 1 << COUNT_BITS && hash::TOKEN_BITS + COUNT_BITS <= u32::BITS);
 
-impl Beginnings {
-    pub(super) fn new() -> Beginnings {
-        Beginnings([0; LONGEST])
+impl PrefixCache {
+    pub(super) fn new() -> PrefixCache {
+        PrefixCache([0; LONGEST])
     }
 
-    /// Forgets what is known of beginnings of these lengths, less one.
+    /// Clears the cache of prefixes of these lengths, less one.
     pub(super) fn forget(&mut self, lengths: std::ops::Range<usize>) {
         self.0[lengths].fill(0);
     }
@@ -54,7 +53,7 @@ impl Beginnings {
         Some(self.0[len - 1] as u8).filter(|&count| count > 0)
     }
 
-    /// Says that this many bytes are one token.
+    /// Notes that this many bytes are one token.
     pub(super) fn learn(&mut self, len: usize, token: Token) {
         self.note(len, token, 1);
     }
@@ -67,7 +66,7 @@ impl Beginnings {
         self.0[len - 1] >> COUNT_BITS
     }
 
-    /// The number of tokens of this beginning of the piece.
+    /// The number of tokens of this prefix of the piece.
     pub(super) fn count(&mut self, beginning: &[u8]) -> u8 {
         let len = beginning.len();
         if len == 0 {

@@ -66,7 +66,7 @@ impl Counter {
     }
 }
 
-/// Without the text: it may be anyone's.
+/// Prints no text, since that may be confidential.
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut counter = f.debug_struct("Counter");

@@ -1,5 +1,4 @@
-//! The scanner against the splitting expression itself: not only how many pieces,
-//! but where each ends.
+//! Tests the scanner against the splitting expression itself, by where each piece ends.
 
 use super::pieces::Pieces;
 use fancy_regex::Regex;
@@ -24,7 +23,7 @@ fn expected(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// A scanner and what it said.
+/// A scanner, and the ends that it reported.
 #[derive(Clone, Default)]
 struct Scan {
     pieces: Pieces,

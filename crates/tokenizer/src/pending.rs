@@ -1,7 +1,7 @@
-//! The text whose pieces are still undecided, and its tokens.
+//! The text that is not split into pieces yet, and its tokens.
 
-use super::bpe::{self, Beginnings};
-use super::run::Run;
+use super::bpe::{self, PrefixCache};
+use super::piece_counter::PieceCounter;
 use super::vocabulary::{self, LONGEST};
 
 /// At most two pieces: the second starts at the cut that the scanner knows.
@@ -9,15 +9,15 @@ use super::vocabulary::{self, LONGEST};
 pub(super) struct Pending {
     len: usize,
     bytes: [u8; LONGEST],
-    beginnings: Beginnings,
-    /// Takes over when the bytes are full.
+    beginnings: PrefixCache,
+    /// Used when the text is longer than the bytes.
     long: Option<Box<Long>>,
 }
 
 #[derive(Clone)]
 struct Long {
     /// All of it as one piece, which it may yet become.
-    whole: Run,
+    whole: PieceCounter,
     cut: Option<Cut>,
 }
 
@@ -26,7 +26,7 @@ struct Cut {
     at: usize,
     /// The tokens before it.
     before: u64,
-    after: Run,
+    after: PieceCounter,
 }
 
 impl Default for Pending {
@@ -34,7 +34,7 @@ impl Default for Pending {
         Pending {
             len: 0,
             bytes: [0; LONGEST],
-            beginnings: Beginnings::new(),
+            beginnings: PrefixCache::new(),
             long: None,
         }
     }
@@ -52,7 +52,7 @@ impl Pending {
             self.beginnings.forget(self.len..end);
         } else {
             let mut long = Box::new(Long {
-                whole: Run::new(),
+                whole: PieceCounter::new(),
                 cut: None,
             });
             long.append(&self.bytes[..self.len], cut);
@@ -137,7 +137,7 @@ impl Long {
                 let (before, after) = text.split_at(cut - len);
                 self.whole.extend(before);
                 let before = self.whole.count();
-                let mut second = Run::new();
+                let mut second = PieceCounter::new();
                 second.extend(after);
                 self.whole.extend(after);
                 self.cut = Some(Cut {

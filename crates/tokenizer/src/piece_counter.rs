@@ -1,14 +1,14 @@
-//! Byte-pair encoding of one piece without end, in constant memory: no token is
-//! longer than [`LONGEST`], so no older beginning is ever asked for.
+//! Byte-pair encoding of a piece that may grow without bound, in constant memory: no token is
+//! longer than [`LONGEST`], so no older prefix is needed.
 
 use super::bpe;
 use super::vocabulary::{self, LONGEST, Token};
 
 const MASK: usize = LONGEST - 1;
 
-/// A piece that grows at its end, and the number of its tokens at any time.
+/// Counts the tokens of a piece that grows at its end.
 #[derive(Clone)]
-pub(super) struct Run {
+pub(super) struct PieceCounter {
     len: usize,
     /// How often the last byte is repeated at the end.
     repeated: usize,
@@ -22,9 +22,9 @@ pub(super) struct Run {
     counts: [u64; LONGEST],
 }
 
-impl Run {
-    pub(super) fn new() -> Run {
-        Run {
+impl PieceCounter {
+    pub(super) fn new() -> PieceCounter {
+        PieceCounter {
             len: 0,
             repeated: 0,
             longest: (0, 0),

@@ -1,13 +1,13 @@
-//! The layout of the trie of the tokens read backwards, a double array: a node's children lie
-//! at its base and their bytes. No two nodes have the same base, so a child's byte tells
-//! whose it is. The build script, which writes the trie, compiles this very file.
+//! The layout of the trie of the reversed tokens, a double array: a node's children are at its
+//! base plus their byte. No two nodes have the same base, so a child's byte identifies its
+//! parent. The build script, which writes the trie, compiles this file, too.
 
 use super::hash::TOKEN_BITS;
 
-/// What a node without a token has in a token's place.
+/// The value for a node without a token.
 pub const NO_TOKEN: u32 = (1 << TOKEN_BITS) - 1;
 
-/// The base of the node that all begins from.
+/// The base of the root.
 pub const ROOT: usize = 0;
 /// The base of all nodes without children, whose places stay empty.
 pub const LEAF: usize = 1 << 8;

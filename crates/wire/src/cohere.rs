@@ -38,7 +38,7 @@ pub(super) static COHERE_V2: Registration = Registration {
 /// What the program knows of v1.
 pub(super) static COHERE_V1: Registration = Registration {
     detect: |target| match target.post()? {
-        // Writer's chat has the same path: its first event tells.
+        // Writer's chat has the same path; its first event shows which it is.
         [.., "v1", "chat"] => Some(Detected::new(Dialect::CohereV1, Operation::Chat)),
         [.., "v1", "generate"] => Some(Detected::new(Dialect::CohereV1, Operation::TextCompletion)),
         _ => None,

@@ -1,4 +1,4 @@
-//! The small steps from fields to events that every reader takes.
+//! Helpers that turn fields into events, for all readers.
 
 use super::Sink;
 use tokengauge_core::call::{Channel, Event, Segment, Usage};

@@ -1,6 +1,6 @@
 //! What inference engines serve on paths of their own: llama.cpp's `/completion` and `/infill`,
-//! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`. Their
-//! members tell them apart.
+//! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`, which
+//! differ in their members.
 
 use super::detect::{Detected, Target};
 use super::emit::{self, Name};

@@ -1,5 +1,5 @@
-//! Errors of ours in the shape of a call's dialect, so that the vendor's SDK raises
-//! the exception its user expects.
+//! Error bodies of the proxy in a call's dialect, so that the vendor's SDK raises the exception
+//! that its user expects.
 
 use super::Registration;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use tokengauge_core::observer::ErrorReply;
 pub struct OwnError<'a> {
     /// The status it is answered with.
     pub status: StatusCode,
-    /// The word for it, such as `upstream_connect`.
+    /// The kind of error, such as `upstream_connect`.
     pub code: &'a str,
     /// What happened and what to do, for people.
     pub message: &'a str,

@@ -1,11 +1,10 @@
-//! The short way for the common event. The events of a stream mostly repeat each
-//! other but for one text: once a reader has read one, the next that differs in
-//! nothing else needs no reader. Comparing is several times faster than parsing.
+//! A fast path for common events. The events of a stream mostly differ in one text only: once
+//! a reader has parsed one, the next that differs in nothing else needs no parsing. Comparing
+//! is several times faster than parsing.
 //!
-//! Exact because nothing is guessed: an event takes the short way only if it is,
-//! byte for byte, the one just read, with another string in the place of its text,
-//! other values in members that its reader never reads, and other numbers in those
-//! that only say how many tokens there were so far.
+//! Nothing is guessed: an event takes the fast path only if it equals the one that was parsed,
+//! byte for byte, except for the string of its text, for values of members that the reader
+//! never reads, and for numbers of tokens so far.
 
 use super::{Malformed, Reader, Sink};
 use memchr::{memchr2, memmem};
@@ -13,8 +12,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use tokengauge_core::call::{Channel, Event, Segment, Usage};
 
-/// Events in a row that were learnt for nothing, after which learning is rationed.
-const PATIENCE: u32 = 16;
+/// After this many templates in a row that matched no event, templates are made more rarely.
+const MAX_UNUSED_TEMPLATES: u32 = 16;
 /// Then one in so many is learnt.
 const RATION: u32 = 32;
 /// Larger events are not worth remembering.
@@ -28,7 +27,7 @@ pub(super) struct Repeat {
     holes: Vec<Hole>,
     segment: Option<Segment>,
     has_usage: bool,
-    in_vain: u32,
+    unused: u32,
 }
 
 /// A value of the event that may differ.
@@ -49,7 +48,7 @@ enum Value {
     Count(u8),
 }
 
-/// What a repeating event says.
+/// What an event that matches the template says.
 struct Said<'p> {
     text: Cow<'p, str>,
     counts: Counts,
@@ -96,11 +95,11 @@ impl Repeat {
             holes: Vec::new(),
             segment: None,
             has_usage: false,
-            in_vain: 0,
+            unused: 0,
         }
     }
 
-    /// Gives what an event says that repeats the one learnt; `false` where it does not.
+    /// Emits the events of a payload that matches the template; `false` where it does not match.
     pub(super) fn give(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
         let Some(segment) = self.segment else {
             return false;
@@ -110,7 +109,7 @@ impl Repeat {
             self.segment = None;
             return false;
         };
-        self.in_vain = 0;
+        self.unused = 0;
         let text = &*said.text;
         sink(Event::Delta { segment, text });
         if let Some(counted) = self.counted().filter(|_| self.has_usage) {
@@ -166,8 +165,9 @@ impl Repeat {
 
     /// Whether watching the reader of the next event is worth it.
     fn wants_to_learn(&mut self) -> bool {
-        self.in_vain = self.in_vain.saturating_add(1);
-        self.template.is_some() && (self.in_vain < PATIENCE || self.in_vain.is_multiple_of(RATION))
+        self.unused = self.unused.saturating_add(1);
+        self.template.is_some()
+            && (self.unused < MAX_UNUSED_TEMPLATES || self.unused.is_multiple_of(RATION))
     }
 
     /// Remembers an event that a reader has read.

@@ -319,7 +319,7 @@ pub(super) struct UsageMetadata<'a> {
     prompt_token_count: Count,
     #[serde(default)]
     cached_content_token_count: Count,
-    /// Gemini Live says "response".
+    /// The name of the member in Gemini Live.
     #[serde(default, alias = "responseTokenCount")]
     candidates_token_count: Count,
     #[serde(default)]

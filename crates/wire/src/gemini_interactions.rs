@@ -66,7 +66,7 @@ struct Interaction<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Thoughts and tools' prompts stand beside the other counts.
+/// Thoughts and tools' prompts are separate from the other counts.
 #[derive(Deserialize)]
 struct InteractionUsage {
     #[serde(default)]

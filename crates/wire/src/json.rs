@@ -350,7 +350,7 @@ pub struct ErrorObject<'a> {
     code: Text<'a>,
 }
 
-/// The kind of error that `error`, an object or a plain message, tells.
+/// The kind of error in `error`, which is an object or a plain message.
 pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
     let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]

@@ -1,4 +1,4 @@
-//! Members of a JSON body by their path, in one pass over it, with nothing else kept.
+//! Reads members of a JSON body by their paths, in one pass and without storing anything else.
 
 use super::json::Text;
 use super::request::word;

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod anthropic;
@@ -188,7 +188,7 @@ pub trait Reader: Send {
     fn finish(&mut self, _sink: Sink<'_>) {}
 }
 
-/// Reads nothing: what is not known is forwarded, not measured.
+/// A reader that emits nothing: unknown bodies are forwarded, not measured.
 #[derive(Default)]
 struct Unread;
 

@@ -89,7 +89,7 @@ pub(super) static REGISTRATION: Registration = Registration {
 fn detect(target: &Target<'_>) -> Option<Detected> {
     let operation = match target.post()? {
         [.., "conversations", _, "restart"] => Operation::Chat,
-        // OpenAI's conversations have the same paths and generate nothing: the answer tells.
+        // OpenAI's conversations have the same paths and generate nothing; the answer shows which it is.
         [.., "conversations"] | [.., "conversations", _] => Operation::Unknown,
         _ => return None,
     };

@@ -56,12 +56,12 @@ pub(super) struct StreamEvent<'a> {
     pub(super) response: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
-    /// xAI's Realtime has it beside the response.
+    /// xAI's Realtime has it outside of the response.
     #[serde(default)]
     pub(super) usage: Object<Box<ResponsesUsage>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    /// llama.cpp's, beside the response.
+    /// llama.cpp's, outside of the response.
     #[serde(borrow, default)]
     pub(super) timings: Object<Box<Timings<'a>>>,
 }
@@ -90,7 +90,7 @@ pub(super) struct Response<'a> {
     pub(super) usage: Object<ResponsesUsage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// xAI's, beside a plain `error` string.
+    /// xAI's, together with a plain `error` string.
     #[serde(borrow, default)]
     code: Text<'a>,
 }

@@ -1,5 +1,5 @@
-//! What a dialect is to the rest of the program: one [`Registration`] in the dialect's module,
-//! and one line in the table [`DIALECTS`](crate::DIALECTS).
+//! The registration of a dialect: one [`Registration`] in the dialect's module, and one line in
+//! the table [`DIALECTS`](crate::DIALECTS).
 
 use super::detect::{Detected, Target};
 use super::error_body::{OwnError, openai_error};

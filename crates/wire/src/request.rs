@@ -1,4 +1,4 @@
-//! What a request body says of itself.
+//! Reads the facts of a request body: model, stream, user, session.
 
 mod settings;
 mod texts;
@@ -42,7 +42,7 @@ pub fn request_facts(
     })
 }
 
-/// A flag; what is none says nothing.
+/// A boolean; other values are ignored.
 fn flag(value: Option<&RawValue>) -> Option<bool> {
     match value?.get() {
         "true" => Some(true),

@@ -1,5 +1,4 @@
-//! What dialect an event or a body speaks, by its own looks. Only looks that no
-//! other dialect has count; everything else says nothing.
+//! Detects the dialect of an event or a body by members that no other dialect has.
 
 use super::json::{List, Text};
 use super::{DIALECTS, Registration};

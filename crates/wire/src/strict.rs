@@ -306,7 +306,7 @@ enum Member {
     Further,
     /// An object with the model of a session to come.
     Session,
-    /// An object of members that gateways put beside the others.
+    /// An object in which gateways nest members.
     Extra,
 }
 

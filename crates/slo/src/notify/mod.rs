@@ -54,8 +54,9 @@ impl std::fmt::Debug for Destination {
 }
 
 /// The kind of a receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Alertmanager's API v2.
     Alertmanager,
@@ -79,11 +80,6 @@ impl Kind {
 
     /// Its name in the configuration and in labels.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Alertmanager => "alertmanager",
-            Kind::Webhook => "webhook",
-            Kind::Slack => "slack",
-            Kind::PagerDuty => "pagerduty",
-        }
+        self.into()
     }
 }

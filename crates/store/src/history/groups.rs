@@ -1,4 +1,4 @@
-//! Calls by model, workload and the like.
+//! Groups calls by model, workload and other dimensions.
 
 use super::matching::model_of;
 use super::quantile::{quantile, sorted};
@@ -66,12 +66,12 @@ impl Group {
         self.reported_seconds += decode;
     }
 
-    /// One more call, whose speed and time to first token do not count.
+    /// Adds a call without its speed and time to first token.
     pub fn add_unmeasured(&mut self, past: &TimedCall<'_>) {
         self.totals.add(past);
     }
 
-    /// What they come to, under the `names` that they have in common.
+    /// The row of the group, with its dimensions' values as `names`.
     pub fn row(self, names: Vec<Option<String>>) -> GroupRow {
         let (tps, ttft) = (sorted(self.tps), sorted(self.ttft));
         let reported = sorted(self.reported);
@@ -114,7 +114,7 @@ impl Group {
     }
 }
 
-/// How many of `sorted` lie in each band.
+/// The number of values in each band.
 fn bands(sorted: &[f64]) -> Vec<Band> {
     let below = |bound: f64| sorted.partition_point(|tps| *tps < bound);
     let uppers = BANDS.iter().skip(1).map(|bound| Some(*bound)).chain([None]);
@@ -127,7 +127,7 @@ fn bands(sorted: &[f64]) -> Vec<Band> {
     bounds.map(band).collect()
 }
 
-/// Calls by what they have of some dimensions.
+/// Calls grouped by dimensions.
 #[derive(Clone, Debug)]
 pub struct Groups {
     dimensions: Vec<Dimension>,
@@ -135,7 +135,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No call so far.
+    /// Without calls.
     pub fn by(dimensions: &[Dimension]) -> Groups {
         Groups {
             dimensions: dimensions.to_vec(),
@@ -150,7 +150,7 @@ impl Groups {
         self.groups.entry(names).or_default()
     }
 
-    /// What they come to; most calls first.
+    /// The rows; those with most calls first.
     pub fn rows(self) -> Vec<GroupRow> {
         let groups = self.groups.into_iter();
         let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();
@@ -159,7 +159,7 @@ impl Groups {
     }
 }
 
-/// What the `calls` come to by what they have of `dimensions`; most calls first.
+/// The rows of `calls` grouped by `dimensions`; those with most calls first.
 pub fn groups<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     dimensions: &[Dimension],

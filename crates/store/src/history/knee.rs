@@ -1,17 +1,17 @@
-//! Where more streams at once stop paying.
+//! Finds the knee of a capacity curve, beyond which more concurrent streams bring no throughput.
 
 use crate::query::{CapacityPoint, CapacityRow, Knee};
 
-/// A concurrency that was seen for less than this says little.
+/// Concurrencies that were seen for fewer seconds are ignored.
 const MIN_SECONDS: u64 = 5;
 /// Beyond the knee an added stream brings less than this share of what one stream had at
 /// the lowest concurrency.
 const PAYS: f64 = 0.1;
-/// A step or two that bring little may be chance: so much more than the knee must have
-/// been tried, and at least two streams.
+/// The highest concurrency must be this factor above the knee, and at least two streams, since
+/// one flat step may be chance.
 const BEYOND: f64 = 1.25;
 
-/// What `upstream` gave, with its knee or why there is none. `points` are ascending by
+/// The capacity of `upstream`, with its knee or why there is none. `points` are ascending by
 /// concurrency.
 pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
     let knee = knee(&points);
@@ -29,10 +29,10 @@ pub enum UnknownKnee {
     /// There are not two concurrencies with enough seconds each.
     #[error("too few concurrencies were seen for long enough")]
     TooFewPoints,
-    /// There is nothing to compare with.
+    /// There was no throughput at the lowest concurrency.
     #[error("no tokens came at the lowest concurrency")]
     NoTokens,
-    /// More may bring more.
+    /// Throughput still grows at the highest concurrency.
     #[error("throughput still grew near the highest concurrency seen, {highest}")]
     StillGrowing {
         /// The highest concurrency seen.
@@ -40,8 +40,7 @@ pub enum UnknownKnee {
     },
 }
 
-/// The least concurrency from which on no higher one that was seen pays; else why it is
-/// not known.
+/// The least concurrency above which throughput does not grow; else why it is not known.
 pub fn knee(points: &[CapacityPoint]) -> Result<Knee, UnknownKnee> {
     let enough = |point: &&CapacityPoint| point.concurrency > 0 && point.seconds >= MIN_SECONDS;
     let seen: Vec<_> = points.iter().filter(enough).collect();

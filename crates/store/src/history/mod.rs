@@ -1,6 +1,5 @@
-//! What finished calls come to: sessions, models, workloads, points in time. Worked out
-//! of call records that are at hand, those kept in memory and those of a call log, in
-//! the shapes in which the ledger answers the same questions.
+//! Queries over call records in memory or of a call log: sessions, models, workloads, time
+//! series, with the same results as the ledger's.
 
 mod groups;
 mod knee;

@@ -1,4 +1,4 @@
-//! Quantiles of what is at hand.
+//! Exact quantiles of values in memory.
 
 /// The value that a share of `sorted` (ascending) does not exceed: by nearest rank, so
 /// that it is one of the values. `None` of nothing.
@@ -7,7 +7,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// The finite ones, ascending.
+/// The finite values, ascending.
 pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let mut values: Vec<f64> = finite.collect();

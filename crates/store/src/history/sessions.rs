@@ -1,4 +1,4 @@
-//! Calls by session.
+//! Groups calls by session.
 
 use super::matching::{matches_session, model_of};
 use super::quantile::{quantile, sorted};
@@ -11,8 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::whole_milliseconds;
 
-/// Every session of `calls` that `query` means, in its order, then by id; all of them,
-/// whatever page is asked for.
+/// All sessions of `calls` that `query` selects, in its order, then by id, without paging.
 pub fn sessions<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,
@@ -28,8 +27,8 @@ pub fn sessions<'a>(
     all
 }
 
-/// How long the sessions took that `query` selects and whose last call so far ended before its
-/// `until`, in seconds.
+/// The durations, in seconds, of the sessions that `query` selects and whose last call so far
+/// ended before its `until`.
 pub fn task_seconds<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,
@@ -66,7 +65,7 @@ fn by_session<'a>(
         .filter(|(_, calls)| matches_session(query, calls))
 }
 
-/// What the `calls` of one session come to; at least one. Calls within others add nothing.
+/// The row of a session from its `calls`, at least one. Nested calls add nothing.
 pub(super) fn session(id: &str, mut calls: Vec<TimedCall<'_>>) -> SessionRow {
     calls.sort_by(|one, other| {
         (one.started, &one.record.id).cmp(&(other.started, &other.record.id))
@@ -112,7 +111,7 @@ pub(super) fn session(id: &str, mut calls: Vec<TimedCall<'_>>) -> SessionRow {
     }
 }
 
-/// The time with at least one of `calls`, which are in order of their start, under way.
+/// The time with at least one call in progress; `calls` are in the order of their start.
 fn under_way(calls: &[TimedCall<'_>]) -> Duration {
     let (mut sum, mut reached) = (Duration::ZERO, SystemTime::UNIX_EPOCH);
     for past in calls {
@@ -131,8 +130,8 @@ fn names<'a>(
     distinct.into_iter().map(str::to_owned).collect()
 }
 
-/// What the call that ended last says, of those that say something: a record is made, and the
-/// ledger hears of it, when its call ends.
+/// The value of the call that ended last, of those that have one, as in the ledger, which gets
+/// records when calls end.
 fn newest<'a>(
     calls: &[TimedCall<'a>],
     of: impl Fn(&TimedCall<'a>) -> Option<&'a str>,
@@ -171,7 +170,7 @@ fn value(sort: SessionSort, session: &SessionRow) -> Value<'_> {
     }
 }
 
-/// What is unknown comes last in either order.
+/// Compares two values; unknown ones come last in either order.
 fn compare(one: Value<'_>, other: Value<'_>, ascending: bool) -> Ordering {
     let turned = |ordering: Ordering| {
         if ascending {

@@ -1,4 +1,4 @@
-//! The tasks of a time: what a session took from its first call to its last.
+//! Tasks: sessions, with the time from their first call to their last.
 
 use super::quantile::{quantile, sorted};
 use crate::query::{TaskSeconds, Tasks};

@@ -1,4 +1,4 @@
-//! What is worked out of call records, on calls whose sums can be done by hand.
+//! Queries over call records, with results that can be computed by hand.
 
 use super::*;
 use crate::query::{Dimension, Filter, PhaseName, SeriesMetric, SessionQuery, SessionSort};

@@ -1,5 +1,5 @@
-//! Throughput over time and by concurrency, since the process started: for proxies that keep
-//! no ledger.
+//! Throughput over time and by concurrency since the process started, for proxies without a
+//! ledger.
 
 use super::knee::capacity_of;
 use crate::query::{CapacityPoint, CapacityRow, CapacitySums};
@@ -11,7 +11,7 @@ use tokengauge_core::throughput::{Arrived, RateKey, Ticked, Which};
 /// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
 const MAX_CELLS: usize = 200_000;
 
-/// What the meter handed on once a second.
+/// The throughput that the meter reported, second by second.
 #[derive(Debug, Default)]
 pub struct ThroughputHistory {
     seen: Mutex<Seen>,
@@ -27,12 +27,12 @@ struct Seen {
 }
 
 impl ThroughputHistory {
-    /// Nothing seen so far.
+    /// An empty history.
     pub fn new() -> Arc<ThroughputHistory> {
         Arc::default()
     }
 
-    /// A second has passed, and this is what is new.
+    /// Adds a second.
     pub fn take(&self, ticked: Ticked) {
         let mut seen = self.seen();
         for second in &ticked.busy {
@@ -50,7 +50,7 @@ impl ThroughputHistory {
         }
     }
 
-    /// What each upstream gave at which concurrency, or only the one that is `wanted`.
+    /// The throughput of each upstream by concurrency, or of the one that is `wanted`.
     pub fn rows(&self, wanted: Option<&str>) -> Vec<CapacityRow> {
         let mut upstreams: BTreeMap<Arc<str>, Vec<CapacityPoint>> = BTreeMap::new();
         for ((upstream, concurrency), sums) in &self.seen().sums {
@@ -65,7 +65,7 @@ impl ThroughputHistory {
             .collect()
     }
 
-    /// Tokens by second, streamed and spread, of what is meant.
+    /// Tokens by second, streamed and spread, of what `which` selects.
     pub fn seconds(&self, which: &Which) -> Vec<(u64, f64, f64)> {
         let seen = self.seen();
         let meant: HashMap<u32, bool> = seen

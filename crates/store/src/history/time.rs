@@ -1,8 +1,8 @@
-//! Instants and durations as people ask for them and as answers write them.
+//! Parses and formats instants and durations of queries.
 
 use std::time::{Duration, SystemTime};
 
-/// As answers write instants.
+/// Formats an instant as RFC 3339.
 pub(super) fn written(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }

@@ -13,7 +13,7 @@ use tokengauge_core::time::since_1970;
 /// Points of a time series at most: the newest.
 pub const MAX_POINTS: usize = 1000;
 
-/// What began within one step.
+/// The calls that began within a step.
 #[derive(Default)]
 struct Step {
     calls: u64,
@@ -76,7 +76,7 @@ pub fn timeseries<'a>(
     }
 }
 
-/// What a call generated, and when; `None` without tokens.
+/// When a call generated how many tokens; `None` without tokens.
 fn generated_by(past: &TimedCall<'_>) -> Option<Generated> {
     let CallRecord {
         tokens,

@@ -4,7 +4,7 @@ use super::timed_call::TimedCall;
 use crate::query::TokenSums;
 use tokengauge_core::call::{CallRecord, OperationClass};
 
-/// The tokens of one call to account with.
+/// The tokens of a call: the provider's counts where reported, else our own.
 pub fn tokens(call: &CallRecord) -> TokenSums {
     let (reported, ours) = (&call.tokens.reported, &call.tokens.normalised);
     TokenSums {
@@ -15,7 +15,7 @@ pub fn tokens(call: &CallRecord) -> TokenSums {
     }
 }
 
-/// Sums over calls. What no call knows is unknown.
+/// Sums over calls. What is unknown of all calls is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) calls: u64,
@@ -55,7 +55,7 @@ impl Totals {
         }
     }
 
-    /// The decode speed of `timed_call` counts, too.
+    /// Adds the decode speed of a call.
     pub(super) fn add_decode(&mut self, past: &TimedCall<'_>) {
         if let Some((tokens, seconds)) = past.decode() {
             self.decode_tokens += tokens;
@@ -63,7 +63,7 @@ impl Totals {
         }
     }
 
-    /// The time to first token of `timed_call` counts, too.
+    /// Adds the time to first token of a call.
     pub(super) fn add_wait(&mut self, past: &TimedCall<'_>) {
         if let Some(ttft) = past.record.seconds.ttft {
             self.ttft_seconds += ttft;

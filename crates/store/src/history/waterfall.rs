@@ -1,4 +1,4 @@
-//! The calls of one session, part by part.
+//! The waterfall of a session: its calls with their phases.
 
 use super::matching::model_of;
 use super::timed_call::TimedCall;

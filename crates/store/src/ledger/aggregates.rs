@@ -1,4 +1,4 @@
-//! Sums over calls, which can be added up. What nobody reported stays unknown.
+//! Mergeable sums over calls. Values that were never reported stay unknown.
 
 use super::interval_union::IntervalUnion;
 use super::row::{BANDS, Share, micros};
@@ -14,7 +14,7 @@ pub(crate) struct Sums {
     pub(crate) output: Option<i64>,
     pub(crate) reasoning: Option<i64>,
     pub(crate) cost_nano: Option<i64>,
-    /// What of it is of generations.
+    /// The cost of generations, in billionths of a US dollar.
     pub(crate) generation_nano: Option<i64>,
     /// Calls with tokens but without a price.
     pub(crate) unpriced: i64,
@@ -130,7 +130,7 @@ pub(crate) struct SessionSums {
 }
 
 impl SessionSums {
-    /// Of no call yet.
+    /// The sums of no call.
     pub(crate) fn empty() -> SessionSums {
         SessionSums {
             sums: Sums::default(),
@@ -140,14 +140,14 @@ impl SessionSums {
         }
     }
 
-    /// Adds one call that was under way from `start` to `end`.
+    /// Adds a call that was in progress from `start` to `end`.
     pub(crate) fn add(&mut self, call: &Share, start: i64, end: i64) {
         self.sums.add(call);
         self.lasted(start, end);
         self.busy.add(start, end);
     }
 
-    /// Something of it was under way from `start` to `end`.
+    /// Extends the session by a call from `start` to `end`, without adding to its sums.
     pub(crate) fn lasted(&mut self, start: i64, end: i64) {
         self.started_us = self.started_us.min(start);
         self.last_us = self.last_us.max(end);

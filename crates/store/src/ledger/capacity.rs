@@ -1,4 +1,4 @@
-//! What an upstream gives at which number of streams at once.
+//! Throughput of upstreams by concurrency.
 
 use super::dictionary::{Dictionary, Kind};
 use super::row::whole;

@@ -1,17 +1,17 @@
-//! Names and what calls have in common, each by a number. Bounded: what comes when all
-//! numbers are taken is called `other`.
+//! Interned names, and combinations of them (series), by id. Bounded: names beyond the bound
+//! become `other`.
 
 use rusqlite::{Connection, params};
 use std::collections::HashMap;
 
-/// Names of a kind.
+/// Names of a kind at most.
 const MAX_NAMES: usize = 50_000;
-/// Combinations of what calls have in common; more leave out agent, experiment and model.
+/// Series at most; further ones leave out agent, experiment and model.
 const MAX_SERIES: usize = 20_000;
-/// What a name beyond the bound is called.
+/// The name in place of those beyond the bound.
 pub(crate) const OTHER: &str = "other";
 
-/// What a name is the name of.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
@@ -67,7 +67,7 @@ impl Kind {
         Kind::SessionGuess,
     ];
 
-    /// The word in the file.
+    /// Its name in the file.
     pub(crate) fn as_str(self) -> &'static str {
         self.into()
     }
@@ -98,7 +98,7 @@ pub(crate) fn select_series() -> String {
     )
 }
 
-/// The numbers that are taken. Only good as long as every transaction is committed.
+/// The ids in use. It must be loaded again when a transaction fails.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     names: HashMap<Kind, HashMap<Box<str>, i64>>,
@@ -106,12 +106,12 @@ pub(crate) struct Dictionary {
     next_name: i64,
     series: HashMap<SeriesNames, i64>,
     next_series: i64,
-    /// How often something was called `other`.
+    /// How often a name became `other`.
     pub(crate) collapsed: u64,
 }
 
 impl Dictionary {
-    /// Reads what is taken, after letting go of combinations that nothing refers to.
+    /// Deletes series without references, and loads the ids in use.
     pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Dictionary> {
         connection.execute(
             "DELETE FROM series WHERE id NOT IN (SELECT series FROM rollups WHERE level = 86400)
@@ -148,12 +148,12 @@ impl Dictionary {
         self.next_name = self.next_name.max(id);
     }
 
-    /// What the name with this id is the name of.
+    /// The kind of the name with this id.
     pub(crate) fn kind(&self, id: i64) -> Option<Kind> {
         self.kinds.get(&id).copied()
     }
 
-    /// The id of a name, a new one where there is none yet.
+    /// The id of a name, which is added where it is new.
     pub(crate) fn name(
         &mut self,
         connection: &Connection,
@@ -187,7 +187,7 @@ impl Dictionary {
             .transpose()
     }
 
-    /// The id of a combination, a new one where there is none yet.
+    /// The id of a series, which is added where it is new.
     pub(crate) fn series(
         &mut self,
         connection: &Connection,

@@ -1,4 +1,4 @@
-//! The file: opened by one writer, private, brought to the newest version.
+//! The database file: locked by its writer, private, and migrated to the newest version.
 
 use super::write_error::WriteError;
 use rusqlite::{Connection, OpenFlags};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokengauge_files::private::{self, with_ending};
 
-/// Says in the file's head whose it is: "tokg".
+/// SQLite's `application_id` of ledgers: "tokg".
 const APPLICATION: i64 = 0x746f_6b67;
-/// What takes a file from the version of its place to the next.
+/// The migrations; the one at index `n` upgrades a file from version `n`.
 const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     // In the order they began, every session in turn would be the first of a page.
@@ -19,22 +19,22 @@ const STEPS: &[&str] = &[
 ];
 /// The views, over the tables of the newest version.
 pub(super) const VIEWS: &str = include_str!("views.sql");
-/// How long to wait for somebody else's lock.
+/// How long to wait for the lock of another connection.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// The newest version that is known.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
-/// A file that is ours to write.
+/// A file that is locked for writing.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     pub(super) connection: Connection,
-    /// Held as long as the file is ours.
+    /// Held as long as the file is open.
     _lock: File,
 }
 
-/// Opens the file, which is made where it is missing; one that is damaged is put aside. A
-/// file that is `suspect` is read from end to end first.
+/// Opens the file, which is created where it is missing; a damaged one is renamed. A
+/// `suspect` file is checked completely first.
 ///
 /// # Errors
 /// Where it cannot be written to, is another process's, or of a newer version.
@@ -60,7 +60,7 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
     })
 }
 
-/// Says so where the file is damaged anywhere.
+/// Checks the whole file for damage.
 fn check(connection: &Connection) -> Result<(), WriteError> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match found.as_str() {
@@ -69,7 +69,7 @@ fn check(connection: &Connection) -> Result<(), WriteError> {
     }
 }
 
-/// One process writes; another takes over when that one ends.
+/// Takes the writer's lock; another process can take it when this one ends.
 fn locked(path: &Path) -> Result<File, WriteError> {
     if let Some(folder) = path
         .parent()
@@ -86,7 +86,7 @@ fn locked(path: &Path) -> Result<File, WriteError> {
 }
 
 fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
-    // SQLite gives the files beside it the same mode.
+    // SQLite gives its `-wal` and `-shm` files the same mode.
     drop(private::append(path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
@@ -118,7 +118,7 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), WriteError
         return Ok(());
     }
     if tables == 0 {
-        // Only an empty file can be known to give back pages bit by bit.
+        // Incremental vacuum can only be enabled in an empty file.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     }
     let transaction = connection.transaction()?;

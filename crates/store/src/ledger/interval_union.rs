@@ -1,12 +1,12 @@
-//! The time with at least one call under way, kept up as calls end.
+//! The union of intervals: the time with at least one call in progress.
 
 use super::varint::{put, put_signed, take, take_signed};
 
-/// Times apart that are kept; of what lies before them only the sum is known, so that a
-/// call that spans all of them and more counts from the end of the forgotten ones on.
+/// Disjoint intervals that are kept; of older ones only the total length is known, so that a
+/// call that spans all of them counts from the end of the forgotten ones on.
 const MAX_SPANS: usize = 32;
 
-/// A union of spans of time, in microseconds.
+/// A union of intervals, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IntervalUnion {
     /// The length of what was forgotten.
@@ -18,7 +18,7 @@ pub(crate) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// A call was under way from `start` to `end`.
+    /// Adds the interval from `start` to `end`.
     pub(crate) fn add(&mut self, start: i64, end: i64) {
         let mut start = self.from.map_or(start, |from| start.max(from));
         let mut end = end.max(start);

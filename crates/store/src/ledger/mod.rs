@@ -1,8 +1,8 @@
 //! The ledger: every call record and the sums of every session, in SQLite.
 //!
-//! One thread writes (`writer`), fed with finished calls through a bounded queue; a
-//! batch is one transaction (`store`). Whoever asks reads through connections of their
-//! own ([`Reader`]). Nothing here can hold up traffic: what cannot be written is counted.
+//! One thread writes (`writer`), which gets finished calls through a bounded queue; a batch is
+//! one transaction (`store`). Queries use connections of their own ([`Reader`]). Nothing here
+//! can delay traffic: what cannot be written is counted.
 
 mod aggregates;
 mod capacity;
@@ -44,9 +44,9 @@ use writer::{Message, Writer};
 
 /// Finished calls that wait to be written; more are dropped and counted.
 const QUEUE: usize = 16_384;
-/// How long the end of the process waits for the disk.
+/// How long the process waits for the disk at its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often what is new of the throughput is asked for.
+/// How often throughput is read from the meter.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The ledger of a running proxy.
@@ -57,8 +57,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Starts the thread that writes. What is wrong with the file is logged and
-    /// counted, and tried again: it keeps nothing from starting.
+    /// Starts the writer thread. Errors of the file are logged, counted and retried; they do not
+    /// prevent the start.
     ///
     /// # Errors
     /// Where the thread cannot be started.
@@ -81,7 +81,7 @@ impl Ledger {
         }))
     }
 
-    /// Takes what is new of the throughput once a second from now on, until the ledger ends.
+    /// Starts to record throughput once a second, until the ledger ends.
     ///
     /// # Errors
     /// Where the thread cannot be started.
@@ -96,13 +96,14 @@ impl Ledger {
     fn take(&self, meter: &Meter) {
         let ticked = meter.tick((self.settings.clock)(), (self.settings.wall)());
         if ticked != Ticked::default() {
-            // A queue that is full has no room for this either.
+            // Dropped where the queue is full.
             let _ = self.queue.try_send(Message::Throughput(ticked));
         }
     }
 }
 
-/// Asks once a second. Holds neither the ledger nor the meter while it waits.
+/// Records throughput once a second. Weak references, so that it keeps neither ledger nor
+/// meter alive.
 fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
     loop {
         std::thread::sleep(LOOK_EVERY);

@@ -1,4 +1,4 @@
-//! What is too old or too much goes, a little at a time, so that batches hardly wait.
+//! Retention: deletes old and excess calls in small steps, so that batches hardly wait.
 
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{key_at, started_ms};
@@ -8,31 +8,31 @@ use super::write_error::WriteError;
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// Calls and sessions that go in one step.
+/// Calls and sessions that are deleted in one step.
 const STEP: i64 = 2_000;
-/// Free pages that are kept for what comes.
+/// Free pages that are kept for new data.
 const SPARE_PAGES: i64 = 512;
-/// Pages that are given back in one step.
+/// Pages that are vacuumed in one step.
 const PAGES: i64 = 512;
 
-/// How much is kept.
+/// The limits of retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The age up to which records are kept.
     pub age: Duration,
-    /// Of what size, the indices included.
+    /// The size of the file in bytes, indices included.
     pub bytes: u64,
 }
 
-/// How far it has come.
+/// The state of retention.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    /// Over the size: goes on until there is some room again.
+    /// Whether it was over the size, and goes on until some of it is free.
     shrinking: bool,
 }
 
 impl Store {
-    /// One step at `now`, in milliseconds since 1970. Says whether more is to be done.
+    /// Runs a step at `now`, in milliseconds since 1970. Returns whether there is more to do.
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
@@ -144,7 +144,7 @@ fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(more)
 }
 
-/// Gives free pages back to the disk.
+/// Vacuums free pages.
 fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let free = pragma(connection, "freelist_count")? - SPARE_PAGES;
     if free <= 0 {

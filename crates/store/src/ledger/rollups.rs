@@ -1,5 +1,5 @@
-//! Sums by time: of each series by five minutes, hour and day, so that no page has to
-//! read millions of calls.
+//! Rollups: sums of each series by five minutes, hour and day, so that no query has to read
+//! millions of calls.
 
 use super::aggregates::Sums;
 use super::row::Entry;

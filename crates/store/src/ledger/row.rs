@@ -1,4 +1,4 @@
-//! A call record as the ledger keeps it: whole numbers, and names apart.
+//! A call record as a row of the ledger: whole numbers, and ids for names.
 
 use super::stored_call::StoredCall;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub(super) fn written(ms: i64) -> String {
     humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
 }
 
-/// A record about to be kept, with what follows from it.
+/// A record to be stored, with derived values.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) record: &'a CallRecord,
@@ -149,7 +149,7 @@ pub(super) fn decode_milli(
     decode(tps.map(|tps| tps * 1e3), first, last)
 }
 
-/// Whether a call did not end well; what the agent itself gave up is no error.
+/// Whether a call failed; a call that its agent cancelled is no error.
 pub(super) fn is_error(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
 }
@@ -178,7 +178,7 @@ pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The word that records have for one of our enums.
+/// The name of an enum's value in records.
 pub(super) fn word<T: Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.trim_matches('"').to_owned()

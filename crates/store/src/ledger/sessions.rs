@@ -1,4 +1,4 @@
-//! The sums of sessions, kept up with every batch.
+//! The sums of sessions, updated with every batch.
 
 use super::aggregates::{SessionSums, Sums};
 use super::dictionary::Dictionary;
@@ -64,7 +64,7 @@ impl Sessions {
             return Ok(None);
         };
         if entry.nested {
-            // The call around it, which ends later, adds the rest.
+            // The enclosing call, which ends later, adds the rest.
             open.sums.lasted(entry.started_us, entry.ended_us);
             return Ok(Some(open.id));
         }
@@ -157,7 +157,7 @@ impl Sessions {
 }
 
 impl Open {
-    /// Keeps a name, as long as there are not too many of its kind.
+    /// Adds a name, as long as there are not too many of its kind.
     fn called(&mut self, name: i64, dictionary: &Dictionary) {
         if self.names.contains(&name) {
             return;

@@ -1,5 +1,5 @@
-//! Percentiles that can be added up: a DDSketch (Masson, Rim, Lee, VLDB 2019) whose
-//! classes grow by 2 %, so that a percentile is within 1 % of the value it stands for.
+//! Mergeable percentiles: a DDSketch (Masson, Rim, Lee, VLDB 2019) with classes that grow by
+//! 2 %, so that a percentile is within 1 % of the exact value.
 
 use super::varint::{put, put_signed, take, take_signed};
 

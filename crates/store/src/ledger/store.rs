@@ -1,5 +1,5 @@
-//! The writing side of the file: a batch is one transaction, in which the calls, the
-//! sums of their sessions and the sums by time are kept, or none of them.
+//! Writes batches: each is one transaction with the calls, the sums of their sessions and the
+//! rollups.
 
 use super::capacity;
 use super::dictionary::Dictionary;
@@ -20,8 +20,8 @@ use tokengauge_core::throughput::Ticked;
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
 
-/// A file that is written to. After an error it must be reopened: what it remembers
-/// may not have been committed.
+/// The ledger's file, opened for writing. After an error it must be reopened, since its caches
+/// may have what was not committed.
 #[derive(Debug)]
 pub struct Store {
     opened: LedgerFile,
@@ -30,7 +30,7 @@ pub struct Store {
     pub(super) retention: Retention,
 }
 
-/// What a batch did.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
     /// Records that are in the file now.
@@ -48,7 +48,7 @@ impl Store {
         Store::open_file(path, false)
     }
 
-    /// The same; a file that is `suspect` is looked through for damage first.
+    /// The same; a `suspect` file is checked for damage first.
     pub(super) fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
         let opened = file::open(path, suspect)?;
         let dictionary = Dictionary::load(&opened.connection)?;
@@ -69,7 +69,7 @@ impl Store {
         &self.opened.connection
     }
 
-    /// Keeps a batch: all of it or nothing.
+    /// Writes a batch, all of it or nothing.
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
@@ -77,7 +77,7 @@ impl Store {
         self.write_all(batch, &Ticked::default())
     }
 
-    /// Keeps what is new of the throughput.
+    /// Writes a second of throughput.
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.

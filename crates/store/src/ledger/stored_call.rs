@@ -1,4 +1,4 @@
-//! A finished call as it is given to the ledger.
+//! A finished call that the ledger shall store.
 
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
@@ -6,7 +6,7 @@ use tokengauge_core::time::whole_milliseconds;
 use tokengauge_meter::FinishedCall;
 use uuid::Uuid;
 
-/// A finished call to keep.
+/// A finished call to store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredCall<'a> {
     /// Its record.
@@ -36,7 +36,7 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// A call of which there is the record alone; `None` where its id or its start is none of ours.
+    /// A call from its record only; `None` where its id or its start is invalid.
     pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
         Some(StoredCall {
             record,

@@ -36,7 +36,7 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Route, upstream, model and workload as ids; 0 for what nobody named.
+/// Route, upstream, model and workload as ids; 0 for a missing name.
 fn names(
     arrived: &Arrived,
     dictionary: &mut Dictionary,

@@ -1,4 +1,4 @@
-//! Why the ledger cannot take records: whose fault it is, and what to do.
+//! Errors of writing the ledger: what happened, and what to do.
 
 use rusqlite::ErrorCode;
 use std::io;
@@ -12,7 +12,7 @@ pub enum WriteError {
     /// No permission, or no such folder.
     #[error("the file cannot be written to: {0}; check the folder and its permissions")]
     Unwritable(String),
-    /// Somebody else writes.
+    /// Another process writes to it.
     #[error("another process writes to it: {0}")]
     Locked(String),
     /// A later version of the program wrote it.
@@ -37,7 +37,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Every word that [`WriteError::reason`] can give, and `queue`: too many waited.
+    /// All labels of [`WriteError::reason`], and `queue` for a full queue.
     pub const REASONS: [&'static str; 8] = [
         "queue",
         "disk_full",
@@ -49,7 +49,7 @@ impl WriteError {
         "failed",
     ];
 
-    /// The word used as a label.
+    /// Its label.
     pub fn reason(&self) -> &'static str {
         match self {
             WriteError::Full(_) => "disk_full",

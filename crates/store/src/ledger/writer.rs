@@ -1,5 +1,5 @@
-//! The ledger's thread: takes finished calls off a bounded queue and writes them in
-//! batches. What cannot be written is counted and gone; traffic never waits for it.
+//! The ledger's thread: takes finished calls from a bounded queue and writes them in batches.
+//! What cannot be written is counted and dropped; traffic never waits for it.
 
 use super::retention::Limits;
 use super::row::milliseconds;
@@ -20,22 +20,22 @@ use tokengauge_meter::FinishedCall;
 const BATCH: usize = 1_000;
 /// or when its first one has waited so long.
 const BATCH_AFTER: Duration = Duration::from_millis(500);
-/// How long a file that could not be written to is left alone.
+/// How long to wait after a failure before the file is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How often is looked for what is too old or too much, while nothing is found.
+/// How often retention runs while there is nothing to delete.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
 
-/// The reason after which a file is looked through.
+/// The reason after which a file is checked for damage.
 const DAMAGED: &str = "damaged";
 
-/// What the thread is sent.
+/// A message to the thread.
 pub(super) enum Message {
     Finished(Arc<FinishedCall>),
     Throughput(Ticked),
     Flush(SyncSender<()>),
 }
 
-/// What is exported of the ledger.
+/// The metrics of the ledger.
 #[derive(Clone)]
 pub struct LedgerMetrics {
     /// Records in committed batches.
@@ -72,7 +72,7 @@ impl LedgerMetrics {
     }
 }
 
-/// What a ledger is to be.
+/// The settings of a ledger.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file.
@@ -85,12 +85,12 @@ pub struct Settings {
     pub wall: fn() -> SystemTime,
 }
 
-/// The writing side.
+/// The writer, which runs on the thread.
 pub(super) struct Writer {
     settings: Settings,
     figures: LedgerMetrics,
     store: Option<Store>,
-    /// Not to be opened before.
+    /// The file is not opened again before this instant.
     retry_at: Option<Instant>,
     /// Why it cannot be written to.
     reason: &'static str,
@@ -185,7 +185,7 @@ impl Writer {
         self.weigh();
     }
 
-    /// Opens the file where it is not, unless that failed a moment ago.
+    /// Opens the file where it is not open, unless that has just failed.
     fn open(&mut self) {
         let now = (self.settings.clock)();
         if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
@@ -205,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// Releases the file for a moment, and says why at most once a minute.
+    /// Closes the file for a moment, and logs why at most once a minute.
     fn fail(&mut self, error: &WriteError) {
         let now = (self.settings.clock)();
         self.store = None;

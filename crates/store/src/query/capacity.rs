@@ -1,4 +1,4 @@
-//! What an upstream gives at one number of streams at once, summed up.
+//! Sums of an upstream's throughput at one concurrency.
 
 use super::CapacityPoint;
 use tokengauge_core::throughput::BusySecond;
@@ -32,7 +32,7 @@ impl CapacitySums {
         self.decode_millis += second.decode_millis;
     }
 
-    /// As the API shows it.
+    /// The API's point of the curve.
     pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
         let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;
         CapacityPoint {

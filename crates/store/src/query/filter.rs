@@ -1,4 +1,4 @@
-//! What a query asks for.
+//! Filters, paging and sorting of queries.
 
 use std::time::SystemTime;
 use tokengauge_core::call::{OperationClass, Outcome};
@@ -34,7 +34,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The classes that count where nobody asks for others.
+    /// The classes that are counted by default.
     pub fn counted() -> Vec<OperationClass> {
         let all = OperationClass::ALL.into_iter();
         all.filter(|class| class.counts()).collect()
@@ -66,7 +66,7 @@ impl Filter {
     }
 }
 
-/// Which part of a long answer.
+/// The page that is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paging {
     /// Rows at most.
@@ -84,7 +84,7 @@ impl Default for Paging {
     }
 }
 
-/// A part of a long answer.
+/// A page of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The rows.

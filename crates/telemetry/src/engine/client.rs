@@ -1,5 +1,5 @@
-//! Fetches an engine's metrics: one small request on a connection of its own, bounded
-//! in time and in size. Nothing of it touches traffic.
+//! Scrapes an engine's metrics: one request on a connection of its own, bounded in time and
+//! size, apart from traffic.
 
 use super::Scrape;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl Failure {
         "unreadable",
     ];
 
-    /// The word for it in labels.
+    /// Its label.
     pub(super) fn word(&self) -> &'static str {
         let [unreachable, timeout, status, too_large, unreadable] = Self::WORDS;
         match self {

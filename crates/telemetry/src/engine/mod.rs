@@ -1,5 +1,5 @@
-//! What upstreams tell of themselves: queue, batch, KV cache, restarts. Their own
-//! metrics are read at intervals, by a task of their own, and shown under one set of names.
+//! Upstreams' own metrics: queue, batch, KV cache, restarts. Each upstream is scraped by a
+//! task of its own, and the figures of all engines get the same names.
 
 mod client;
 mod text;
@@ -32,7 +32,7 @@ pub struct Scrape {
     pub tls: ClientTls,
 }
 
-/// What is known only as long as an upstream reports it.
+/// Gauges that exist as long as the upstream reports them.
 const REPORTED: [&Family<Gauge, Upstream<'static>>; 3] = [
     &names::UPSTREAM_QUEUE_DEPTH,
     &names::UPSTREAM_RUNNING,
@@ -104,7 +104,7 @@ impl Watcher {
     }
 }
 
-/// Nobody reads the metrics of `upstream` any more: nothing of them is shown.
+/// Removes the series of `upstream`, which is not scraped any more.
 pub fn forget(registry: &Registry, upstream: &str) {
     let labels = Upstream { upstream };
     for gauge in REPORTED {
@@ -116,8 +116,8 @@ pub fn forget(registry: &Registry, upstream: &str) {
     registry.forget(&names::UPSTREAM_UP, &labels);
 }
 
-/// Readings in a row that fail before an upstream counts as gone: one that works hard may
-/// be slow to answer. A refused connection needs no second one.
+/// Failed scrapes in a row before an upstream counts as down, since a busy one may be slow to
+/// answer. A refused connection counts at once.
 const MISSED: u32 = 3;
 
 /// What was read before.
@@ -131,12 +131,12 @@ struct State {
     up: Option<bool>,
     /// Whether it was reported as restarted when it could not be reached.
     restart_reported: bool,
-    /// Whether what changed is worth a line of the log.
+    /// Whether a change is logged.
     turned: bool,
     strange: bool,
 }
 
-/// What one more reading comes to.
+/// The result of a scrape.
 #[derive(Debug, Default, PartialEq)]
 struct Step {
     /// Whether the upstream has restarted since the last one.
@@ -148,7 +148,7 @@ struct Step {
 }
 
 impl State {
-    /// Keeps what was read.
+    /// Stores the result of a scrape.
     fn take(&mut self, read: &Result<View, Failure>) -> Step {
         let step = match read {
             Ok(view) => self.answered(view),
@@ -165,7 +165,7 @@ impl State {
         let restarted = last.is_some_and(|last| view.restarted_since(&last));
         let since = |now: Option<Spent>, before: fn(&View) -> Option<Spent>| {
             let start = restarted.then_some(Spent::NONE);
-            // What was spent before the first reading is not ours to tell.
+            // What was spent before the first scrape is not counted.
             let before = start.or_else(|| last.as_ref().and_then(before));
             Some(now?.since(before.unwrap_or(now?)))
         };
@@ -191,7 +191,7 @@ impl State {
         }
     }
 
-    /// Logs what changed, and nothing else.
+    /// Logs changes.
     fn tell(&mut self, upstream: &str, read: &Result<View, Failure>) {
         match read {
             Err(failure) if self.turned => {
@@ -213,8 +213,8 @@ impl State {
     }
 }
 
-/// Shows what was read. What is not known any more is not shown any more: after some
-/// readings that failed, or at once where the upstream does not tell it.
+/// Updates the series. Unknown figures are removed: after some failed scrapes, or at once where
+/// the upstream does not report them.
 fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step: &Step) {
     let labels = Upstream { upstream };
     let up = registry.series(&names::UPSTREAM_UP, &labels);
@@ -227,7 +227,7 @@ fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step:
             registry
                 .series(&names::UPSTREAM_SCRAPE_FAILURES, &labels)
                 .increment(1);
-            // What is shown stays.
+            // The series stay as they are.
             (!step.up).then(View::default)
         }
     };

@@ -1,4 +1,4 @@
-//! What an engine's own metrics say, whatever the engine calls them.
+//! The figures of an engine's own metrics, by the names of each engine.
 //!
 //! Names are those of vLLM 0.6 to 0.32 (`docs.vllm.ai`, Production Metrics), SGLang
 //! (`docs.sglang.io`, Production Metrics), TGI 2 and 3 (`huggingface.co/docs`, Metrics),
@@ -7,7 +7,7 @@
 
 use super::text::{Sample, samples};
 
-/// One reading of an engine's metrics. What it does not tell is unknown.
+/// The figures of a scrape. What the engine does not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// Requests that wait.
@@ -46,7 +46,7 @@ impl Spent {
         times: 0.0,
     };
 
-    /// What came since `before`.
+    /// The difference to `before`.
     pub(super) fn since(self, before: Spent) -> Spent {
         Spent {
             seconds: (self.seconds - before.seconds).max(0.0),
@@ -72,7 +72,7 @@ enum Figure {
     Requests,
 }
 
-/// How a figure is called. Of several names of one figure, the first that is there counts.
+/// The names of a figure; the first that is present counts.
 struct Rule {
     figure: Figure,
     name: &'static str,
@@ -211,8 +211,8 @@ impl View {
         }
     }
 
-    /// Whether the engine has restarted since `before`: it says so, or what only rises
-    /// has fallen.
+    /// Whether the engine has restarted since `before`: its start time changed, or a counter has
+    /// fallen.
     pub(super) fn restarted_since(&self, before: &View) -> bool {
         let starts = before.started.zip(self.started);
         let mut counters = before.counters().into_iter().zip(self.counters());
@@ -220,7 +220,7 @@ impl View {
             || counters.any(|(before, now)| before.zip(now).is_some_and(|(one, other)| other < one))
     }
 
-    /// What only rises as long as the engine runs.
+    /// The counters, which rise as long as the engine runs.
     fn counters(&self) -> [Option<f64>; 7] {
         let [queue, prefill] = [self.queue, self.prefill];
         [
@@ -260,7 +260,7 @@ fn same_name(ours: &str, theirs: &str) -> bool {
         && pairs.all(|(our, their)| our == their || (our == b':' && their == b'_'))
 }
 
-/// SGLang can let every rank of a model tell the same.
+/// In SGLang every rank of a model may report the same figure.
 fn first_rank(sample: &Sample<'_>) -> bool {
     let first = |name| sample.label(name).is_none_or(|rank| rank == "0");
     !sample.name.starts_with("sglang") || (first("tp_rank") && first("pp_rank"))

@@ -1,4 +1,4 @@
-//! Own GPUs, budgets and what upstreams are as series.
+//! Series of GPUs, budgets and upstreams' facts.
 
 use super::labels::{self, UpstreamInfo};
 use super::names::{self, Family};
@@ -10,7 +10,7 @@ use tokengauge_meter::cost::budget::Budget;
 use tokengauge_meter::cost::budget::Budgets;
 use tokengauge_meter::settings::Measure;
 
-/// Says what own GPUs cost an hour.
+/// Sets the series of the hourly cost of GPUs.
 pub fn gpus(registry: &Registry, prices: &Prices) {
     for (upstream, gpus) in prices.all_gpus() {
         let labels = labels::Upstream { upstream };
@@ -19,7 +19,7 @@ pub fn gpus(registry: &Registry, prices: &Prices) {
     }
 }
 
-/// Says what upstreams are.
+/// Sets the series of upstreams' facts.
 pub fn facts(registry: &Registry, measure: &Measure) {
     for (upstream, facts) in measure.upstream_facts.iter() {
         registry
@@ -49,7 +49,7 @@ fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> UpstreamInfo<'a> {
     }
 }
 
-/// What of a configuration gives series their labels.
+/// The parts of a configuration that are labels of series.
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled<'a> {
     /// Facts of upstreams.
@@ -60,7 +60,7 @@ pub struct Labelled<'a> {
     pub budgets: &'a [Budget],
 }
 
-/// Takes away the series of budgets, GPUs and facts that are in `now` and not in `next`.
+/// Removes the series of budgets, GPUs and facts that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
     for (upstream, facts) in now.measure.upstream_facts.iter() {
         if next.measure.upstream_facts.get(upstream) != Some(facts) {

@@ -22,7 +22,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Of a finished call; `None` where nobody recorded its trace.
+    /// The trace of a finished call; `None` where it was not sampled.
     pub fn of(finished_call: &FinishedCall) -> Option<Trace> {
         let id = finished_call.trace_id.filter(|_| finished_call.sampled)?;
         let at = finished_call.timestamps.wall(finished_call.ended);

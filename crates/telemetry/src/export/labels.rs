@@ -102,7 +102,7 @@ label_sets! {
     Upstream { upstream: &'a str }
     /// One route to an upstream.
     Route { upstream: &'a str, route: &'a str }
-    /// What an upstream is; empty where nobody says so.
+    /// The facts of an upstream; empty where they are not configured.
     UpstreamInfo {
         upstream: &'a str,
         hardware: &'a str,

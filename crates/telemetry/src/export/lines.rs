@@ -1,5 +1,5 @@
-//! One line of the process's own log per finished call: what went well as `info`, what the
-//! upstream did wrong as `warn`. Numbers and names alone.
+//! A line per finished call in the process's own log: `info`, or `warn` for errors of the
+//! upstream. Only numbers and names.
 
 use std::sync::Arc;
 use tokengauge_core::call::Outcome;
@@ -49,7 +49,7 @@ impl Subscriber for Lines {
     }
 }
 
-/// What a line says that is not a field of the record.
+/// The message of a line.
 struct Call<'a> {
     model: Option<&'a str>,
     outcome: &'static str,
@@ -70,7 +70,7 @@ fn line(
     write(record, call);
 }
 
-/// Whether an operator would want to know: not of what an agent did.
+/// Whether a call is logged as a warning: errors of the upstream are, those of the agent are not.
 fn is_trouble(finished_call: &FinishedCall) -> bool {
     let record = &finished_call.record;
     match record.outcome {

@@ -16,9 +16,9 @@ use tokengauge_meter::{FinishedCall, Subscriber};
 
 /// Finished calls that wait to be written; more are dropped and counted.
 const QUEUE: usize = 4096;
-/// Lines written at most before the file is looked for again.
+/// Lines at most between two checks whether the file was moved.
 const BATCH: usize = 256;
-/// How long the end of the process waits for the disk.
+/// How long the process waits for the disk at its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the call log goes.
@@ -29,7 +29,7 @@ pub enum Target {
     File(PathBuf),
 }
 
-/// What is counted of a call log's troubles.
+/// The counters of lost lines.
 #[derive(Clone)]
 pub struct Losses {
     /// Lines that could not be written.

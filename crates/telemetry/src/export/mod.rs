@@ -1,5 +1,5 @@
-//! What goes out: Prometheus, OTLP and the call log. `names` is the one table of metrics,
-//! `registry` what they hold.
+//! The exporters: Prometheus, OTLP and the call log. `names` is the table of metrics,
+//! `registry` has their values.
 
 pub mod cost;
 mod exemplar;

@@ -23,8 +23,8 @@ use tokengauge_proxy::settings::Route;
 /// The workload of calls that belong to none.
 const NO_WORKLOAD: &str = "none";
 
-/// Brings series up to a moment that are only known when asked for.
-type Ask = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
+/// A hook that updates series before a scrape.
+type ScrapeHook = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
 
 /// The Prometheus exporter.
 pub struct Prometheus {
@@ -35,12 +35,12 @@ pub struct Prometheus {
     series: RwLock<HashMap<Identity, Arc<Series>>>,
     head_overhead: Histogram,
     chunk_overhead: Histogram,
-    asked: Mutex<Vec<Ask>>,
+    asked: Mutex<Vec<ScrapeHook>>,
     classic_histograms: AtomicBool,
 }
 
 impl Prometheus {
-    /// An exporter for calls on `routes`, whose series exist from now on.
+    /// An exporter with the series of `routes`.
     pub fn new(routes: &[Arc<Route>], measure: &Measure) -> Arc<Prometheus> {
         Prometheus::with_thresholds(routes, measure, &[])
     }
@@ -71,7 +71,7 @@ impl Prometheus {
         Arc::new(prometheus)
     }
 
-    /// The series of `routes` exist from now on. Those that exist keep what they count.
+    /// Adds the series of `routes`. Existing ones keep their counts.
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;
         for route in routes {
@@ -98,8 +98,8 @@ impl Prometheus {
         }
     }
 
-    /// Takes away the series of routes and upstreams that nobody asks for any more:
-    /// `configured` knows route and upstream, or an upstream alone.
+    /// Removes the series of routes and upstreams that are not `configured` any more, which is
+    /// called with route and upstream, or with an upstream only.
     pub fn forget(&self, configured: impl Fn(Option<&str>, &str) -> bool) {
         let mut series = self.series.write();
         series.retain(|place, _| configured(Some(&place.route), &place.upstream));
@@ -109,12 +109,12 @@ impl Prometheus {
         });
     }
 
-    /// All series, for those who have some of their own.
+    /// The registry of all series.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Asks for figures before every scrape. `ask` must be quick and must not wait.
+    /// Adds a hook that is called before every scrape. It must be quick and must not block.
     pub fn before_scrape(&self, ask: impl Fn(&Registry, Instant) + Send + Sync + 'static) {
         let mut asked = self.asked.lock();
         asked.push(Box::new(ask));
@@ -148,7 +148,7 @@ impl Prometheus {
         self.classic_histograms.load(Ordering::Relaxed)
     }
 
-    /// Brings what is only known when asked up to `now`.
+    /// Calls all hooks.
     pub fn refresh(&self, now: Instant, figures: &MeterStats) {
         let registry = &self.registry;
         for (place, rates) in &figures.throughput {

@@ -4,7 +4,7 @@ use super::registry::Registry;
 use super::{labels, names};
 use tokengauge_meter::quota::{Quota, Quotas, Resource, Sharing};
 
-/// Takes away the series of quotas that are in `now` and not in `next`.
+/// Removes the series of quotas that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
     for gone in now {
         if next.iter().any(|kept| kept.name == gone.name) {

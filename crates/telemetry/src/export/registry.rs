@@ -176,7 +176,7 @@ impl Registry {
         C::of(&self.cells, &key(family, labels))
     }
 
-    /// Takes a series away: what it reported is not known any more.
+    /// Removes a series.
     pub fn forget<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) {
         let key = key(family, labels);
         match family.kind {
@@ -195,7 +195,7 @@ impl Registry {
             || self.cells.get_histogram(&key).is_some()
     }
 
-    /// Takes away every series that `wanted` does not want, by what its labels are.
+    /// Removes every series for whose labels `wanted` is false.
     pub fn retain(&self, wanted: impl Fn(Labels<'_>) -> bool) {
         self.cells.retain_counters(|key, _| wanted(Labels(key)));
         self.cells.retain_gauges(|key, _| wanted(Labels(key)));

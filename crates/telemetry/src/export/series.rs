@@ -1,5 +1,5 @@
-//! The series of one upstream, route, model and workload, with handles held, so that
-//! no chunk looks anything up.
+//! The series of an upstream, route, model and workload, as handles, so that no chunk needs a
+//! look-up.
 
 use super::exemplar::Trace;
 use super::label_values::{concurrency, context, status_class};
@@ -135,12 +135,12 @@ impl Series {
         }
     }
 
-    /// Tokens came.
+    /// Records tokens.
     fn tokens(&self, channel: Channel, tokens: u64) {
         self.output[channel as usize].increment(tokens);
     }
 
-    /// A call is over.
+    /// Records a finished call.
     pub fn finished(&self, registry: &Registry, finished_call: &FinishedCall) {
         let record = &finished_call.record;
         let trace = Trace::of(finished_call);

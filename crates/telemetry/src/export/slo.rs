@@ -25,8 +25,8 @@ pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
     objectives.iter().filter_map(of).collect()
 }
 
-/// Takes away the series of objectives that are not configured any more, and of those
-/// whose counts began `anew`: they start from 0, as after a restart.
+/// Removes the series of objectives that are not configured any more, and of those whose
+/// counts began `anew`, which start from 0 as after a restart.
 pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<str>]) {
     registry.retain(|labels| {
         labels.of("slo").is_none_or(|slo| {

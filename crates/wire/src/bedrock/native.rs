@@ -16,7 +16,7 @@ use tokengauge_core::call::{Channel, Dialect, Event, Usage};
 /// Room for a chunk that is kept for the next.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// Reads InvokeModel. The first message tells whose JSON it is.
+/// Reads InvokeModel. The first message shows which model's JSON it is.
 #[derive(Default)]
 pub struct Invoke {
     native: Option<Native>,

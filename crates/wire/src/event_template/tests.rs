@@ -1,4 +1,4 @@
-//! The short way says what the reader says.
+//! The fast path emits what the reader emits.
 
 use super::super::Registration;
 use super::*;

@@ -13,7 +13,7 @@ use rusqlite::{Connection, Row};
 use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
-/// Calls that are read at once: between them the writer may tidy up its log.
+/// Calls that are read in one query, so that the writer can checkpoint in between.
 const CHUNK: i64 = 5_000;
 
 /// How a file is written.
@@ -40,7 +40,7 @@ pub struct ExportOptions {
     pub spreadsheet: bool,
 }
 
-/// Why there is no export.
+/// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The ledger cannot be read.
@@ -51,7 +51,8 @@ pub enum ExportError {
     File(#[from] io::Error),
 }
 
-/// Writes the calls that `options` mean to `file`, by their start; says how many.
+/// Writes the calls that `options` select to `file`, in the order of their start; returns how
+/// many.
 ///
 /// # Errors
 /// Where the ledger cannot be read or the file not be written.
@@ -78,7 +79,7 @@ pub fn export(
     Ok(written)
 }
 
-/// Writes the next calls; says how many, and the key of the last.
+/// Writes the next calls; returns how many, and the key of the last.
 fn chunk(
     connection: &Connection,
     from: i64,
@@ -181,7 +182,7 @@ fn csv(
     Ok(file.write_all(&line))
 }
 
-/// What a spreadsheet takes for the begin of a formula, by OWASP's "CSV Injection".
+/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection".
 const FORMULA: &[u8] = b"=+-@\t\r\n";
 
 /// A text between quotes where it needs them.

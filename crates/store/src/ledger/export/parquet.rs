@@ -35,7 +35,7 @@ enum Values {
     Numbers(Vec<f64>),
 }
 
-/// The error of the file where that is what failed: a pipe that is closed is to be known.
+/// The I/O error in a Parquet error, so that a closed pipe is recognised.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -151,7 +151,7 @@ impl Column {
     }
 }
 
-/// Keeps a value that is known; says whether it is.
+/// Appends a value if it is known; returns whether it is.
 fn push<T>(all: &mut Vec<T>, value: Option<T>) -> bool {
     let known = value.is_some();
     all.extend(value);

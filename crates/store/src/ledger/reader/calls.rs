@@ -1,4 +1,4 @@
-//! Calls as they were recorded: pages of them, the newest first.
+//! Pages of call records, newest first.
 
 use super::QueryError;
 use super::matching::Matching;
@@ -13,11 +13,10 @@ use tokengauge_core::call::{
     Tps, Usage,
 };
 
-/// Up to so many combinations are looked up each by itself; more are found by going
-/// through all calls.
+/// Up to so many series are queried by index; with more, all calls are scanned.
 const FEW: usize = 400;
-/// Calls that are gone through for one page of a filter that is no index: a page may be
-/// short and still have a next one.
+/// Calls that are scanned for a page of a filter without an index: a page may be short and
+/// still have a next one.
 const MAX_STEPS: usize = 50_000;
 
 pub(super) fn calls(
@@ -97,7 +96,7 @@ fn cut(mut keys: Vec<i64>, limit: usize) -> Keys {
     (keys, next)
 }
 
-/// Goes through the calls from the newest on, of one session or user where that is asked.
+/// Scans calls from the newest on, of one session or user where the filter has one.
 fn by_key_order(
     connection: &Connection,
     matching: &Matching,

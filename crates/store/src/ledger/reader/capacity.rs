@@ -1,4 +1,4 @@
-//! What each upstream gave at which number of calls at once, and where that stops paying.
+//! The throughput of each upstream by concurrency, and its knee.
 
 use super::QueryError;
 use super::groups::count;

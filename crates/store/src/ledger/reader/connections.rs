@@ -1,5 +1,4 @@
-//! Connections that only read: a few, opened when they are needed, each query with a
-//! time limit.
+//! A pool of a few read-only connections, with a time limit on each query.
 
 use super::QueryError;
 use parking_lot::{Condvar, Mutex};
@@ -9,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Queries at once; more wait.
 const MAX_OPEN: usize = 4;
-/// Steps of SQLite's machine between two looks at the clock: some ten microseconds.
+/// Instructions of SQLite's virtual machine between two checks of the clock: some ten
+/// microseconds.
 const STEPS: i32 = 2_000;
 
 /// Connections to one file.
@@ -33,7 +33,7 @@ struct Open {
     file: Option<u64>,
 }
 
-/// What distinguishes a file from another of the same name.
+/// The identity of a file: device and inode.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
@@ -65,13 +65,13 @@ impl Connections {
         }
     }
 
-    /// Asks in one transaction, so that the answer is of one moment.
+    /// Runs a query in one transaction, so that it sees a consistent snapshot.
     pub(super) fn ask<T>(
         &self,
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = (self.clock)() + self.limit;
-        // One to a file that was put aside is not used again.
+        // A connection to a file that was replaced is not used again.
         let file = identity(&self.path);
         let idle = self.borrow()?.filter(|idle| idle.file == file);
         let idle = idle.map(|idle| idle.connection);

@@ -1,4 +1,4 @@
-//! Models, workloads and whatever else calls have in common, side by side; and over time.
+//! Calls grouped by dimensions, and over time.
 
 use super::QueryError;
 use super::matching::{Matching, text};
@@ -101,7 +101,7 @@ fn group(
     *known.entry(values.collect()).or_insert(next)
 }
 
-/// Where sums by time cannot answer, the calls do.
+/// The parts of the time, from rollups where these suffice, else from the calls.
 fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
     if summed {
         return parts(matching.since, matching.until);
@@ -120,7 +120,7 @@ fn offset(page: &Paging) -> Result<usize, QueryError> {
     cursor.parse().map_err(|_| QueryError::cursor())
 }
 
-/// Sums as the API shows them; `names` is what the calls have in common.
+/// The API's row of sums; `names` are the group's dimensions.
 pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
     let usd = sums.cost_nano.map(|nano| nano as f64 / 1e9);
     let of_generations = sums.generation_nano.filter(|_| sums.priced_output > 0);

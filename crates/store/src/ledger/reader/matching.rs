@@ -1,4 +1,4 @@
-//! From the words of a filter to the numbers of the file.
+//! Resolves the names of a filter to ids.
 
 use super::QueryError;
 use crate::ledger::dictionary::{COMMON, Kind, SeriesNames, select_series};
@@ -7,7 +7,7 @@ use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 
-/// What a filter lets through, as numbers.
+/// A filter with ids in place of names.
 pub(super) struct Matching {
     /// From this key on.
     pub(super) from: i64,
@@ -16,7 +16,7 @@ pub(super) struct Matching {
     /// Milliseconds since 1970 of the same; `None` is without bound.
     pub(super) since: Option<i64>,
     pub(super) until: Option<i64>,
-    /// What calls have in common, of those that match.
+    /// The series that match.
     pub(super) series: HashMap<i64, SeriesNames>,
     /// Those of its names that calls have in common.
     names: Vec<(Kind, i64)>,
@@ -97,7 +97,7 @@ impl Matching {
         self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
 
-    /// Whether sums by time answer it: those know no sessions and no users.
+    /// Whether rollups can answer it; they have no sessions and no users.
     pub(super) fn summed(&self) -> bool {
         self.session.is_none() && self.user.is_none()
     }
@@ -137,7 +137,7 @@ fn series(
             *name = row.get(at + 1)?;
         }
         let has = |(kind, id): &(Kind, i64)| common[place(*kind)] == Some(*id);
-        // Calls of before there were classes are meant wherever some are.
+        // Calls from before there were classes match any class.
         let class = common[place(Kind::OperationClass)];
         let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
         if meant && names.iter().all(has) {

@@ -1,6 +1,6 @@
-//! Reading the ledger: what the API, reports and exports ask of it. Connections are
-//! read-only and few, and each query has a time limit, so that none of them holds up
-//! the writer or the traffic. Blocks: not for the traffic's threads.
+//! Queries of the API, reports and exports. Connections are read-only and few, and each query
+//! has a time limit, so that none delays the writer or traffic. Queries block: not for the
+//! threads of traffic.
 
 pub(super) mod calls;
 mod capacity;
@@ -24,7 +24,7 @@ use tokengauge_core::call::CallRecord;
 /// How long a query may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why a query has no answer.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// There is no ledger, or it cannot be opened.
@@ -35,7 +35,7 @@ pub enum QueryError {
         /// Why.
         reason: String,
     },
-    /// Whoever asks is at fault.
+    /// The query is invalid.
     #[error("{0}")]
     Wrong(String),
     /// It took longer than the time limit.
@@ -44,7 +44,7 @@ pub enum QueryError {
     /// Too many queries at once.
     #[error("too many queries at once; ask again")]
     Busy,
-    /// As SQLite reported it, before it is one of the others.
+    /// Another error of SQLite.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -76,7 +76,7 @@ impl Reader {
         })
     }
 
-    /// Asks something of its own.
+    /// Runs a query.
     pub(super) fn ask<T>(
         &self,
         ask: impl FnOnce(&rusqlite::Connection) -> Result<T, QueryError>,
@@ -93,8 +93,8 @@ impl Reader {
         self.connections.ask(ask)
     }
 
-    /// How long the sessions took that a filter means and whose last call ended before its end, in
-    /// seconds.
+    /// The durations, in seconds, of the sessions that a filter selects and whose last call ended
+    /// before its end.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].
@@ -103,8 +103,7 @@ impl Reader {
             .ask(|connection| sessions::task_seconds(connection, filter))
     }
 
-    /// When the oldest call began that is kept, or where `aggregates` answer, summed up; `None` without
-    /// calls.
+    /// When the oldest stored call began or, with `sums`, the oldest rollup; `None` without calls.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].
@@ -177,8 +176,8 @@ impl Reader {
             .ask(|connection| calls::calls(connection, filter, page))
     }
 
-    /// What each upstream gave at which concurrency. Of the filter only times, the
-    /// upstream count.
+    /// The throughput of each upstream by concurrency. Of the filter only times and the upstream
+    /// count.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].

@@ -1,5 +1,5 @@
-//! Sums over a time: from the sums by day, hour and five minutes where whole ones fit,
-//! and from the calls themselves at the edges.
+//! Sums over a time: from rollups by day, hour and five minutes where whole ones fit, and from
+//! the calls at the edges.
 
 use super::QueryError;
 use super::matching::{Matching, name};
@@ -32,7 +32,7 @@ impl SketchSelection {
 pub(super) struct Part {
     pub(super) from: i64,
     pub(super) to: i64,
-    /// The length of the sums in seconds; `None` is the calls themselves.
+    /// The length of the rollups in seconds; `None` for the calls themselves.
     pub(super) level: Option<i64>,
 }
 
@@ -81,9 +81,8 @@ fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
     split(last, to, finer, parts);
 }
 
-/// Tells `visit` the sums of everything that matches within `part`: the start in
-/// milliseconds, what the calls have in common and, of a single call, its own; and where to add
-/// them.
+/// Calls `visit` with everything that matches within `part`: the start in milliseconds, the
+/// series and, of a single call, its own values; and the slots to add to.
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
@@ -93,7 +92,7 @@ pub(super) fn visit(
 ) -> Result<(), QueryError> {
     let errors = error_names(connection)?;
     let generation = generation_name(connection)?;
-    // Calls of before there were classes: those with a price were taken for generations.
+    // Calls from before there were classes count as generations where they have a price.
     let generates = |common: &SeriesNames| common[8].is_none() || common[8] == generation;
     match part.level {
         Some(level) => {
@@ -176,7 +175,7 @@ fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     )
 }
 
-/// One of our enums from its word.
+/// Parses an enum from its name in records.
 pub(super) fn word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }

@@ -15,10 +15,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokengauge_core::call::CallRecord;
 
-/// Up to so many sessions with a name are looked up by it; more are found by going through
-/// all of them.
+/// Up to so many sessions with a name are queried by index; with more, all are scanned.
 const FEW: i64 = 5_000;
-/// Agents whose names have a text in them that is searched for.
+/// Agents at most whose names contain a text that is searched for.
 const MAX_AGENTS: i64 = 500;
 
 /// A condition and its values.
@@ -48,7 +47,7 @@ pub(super) fn sessions(
     query: &SessionQuery,
 ) -> Result<Page<SessionRow>, QueryError> {
     let mut conditions = Conditions::default();
-    // Without a call of its own it has only calls within those of other sessions.
+    // Sessions without calls of their own have only calls nested in other sessions'.
     conditions.and("calls > 0", []);
     if !narrow(connection, query, &mut conditions)? {
         return Ok(Page {
@@ -95,7 +94,7 @@ pub(super) fn sessions(
     })
 }
 
-/// How long the sessions took whose last call ended within the time asked for, in seconds.
+/// The durations, in seconds, of the sessions whose last call ended within the time.
 pub(super) fn task_seconds(
     connection: &Connection,
     filter: &Filter,
@@ -125,7 +124,7 @@ pub(super) fn task_seconds(
     Ok(seconds.collect::<Result<_, _>>()?)
 }
 
-/// Adds what the filter asks for; `false` where nothing can match.
+/// Adds the filter's conditions; `false` where nothing can match.
 fn narrow(
     connection: &Connection,
     query: &SessionQuery,
@@ -202,7 +201,7 @@ fn searched(
     Ok(())
 }
 
-/// What is sorted by, as a whole number, and whether it may be unknown.
+/// The sort expression, as a whole number, and whether it may be NULL.
 fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     match sort {
         SessionSort::LastAt => ("last_us", false),
@@ -224,7 +223,7 @@ fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     }
 }
 
-/// Goes on after the row that a cursor names.
+/// Adds the condition that rows come after a cursor.
 fn after(
     conditions: &mut Conditions,
     cursor: &str,

@@ -39,11 +39,11 @@ struct Receiver {
     destination: Destination,
     client: client::Client,
     losses: Arc<Losses>,
-    /// Whether the process ends: nothing is waited for any more.
+    /// Whether the process ends, so that nothing is retried.
     closing: watch::Sender<bool>,
 }
 
-/// A message that was not taken, whatever was tried. The losses get the reason.
+/// A message could not be delivered. The reason is in the losses.
 #[derive(Debug, thiserror::Error)]
 #[error("the message was not delivered")]
 pub(super) struct Undelivered;
@@ -80,8 +80,8 @@ impl Client {
         self.to.destination.clone()
     }
 
-    /// Posts one message, which may be compressed, as often as it takes; gives the body of
-    /// the answer. Every failure is counted in the losses.
+    /// Posts a message, with retries; returns the body of the answer. Every failure is counted in
+    /// the losses.
     pub(super) async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
         let to = Arc::clone(&self.to);
         let task = self
@@ -90,8 +90,8 @@ impl Client {
         task.await.unwrap_or(Err(Undelivered))
     }
 
-    /// From now on each message is posted once, and what waits for another attempt makes
-    /// its last one at once.
+    /// Disables retries: each message is posted once, and those that wait are tried at once for the
+    /// last time.
     pub(super) fn close(&self) {
         self.to.closing.send_replace(true);
     }
@@ -99,7 +99,7 @@ impl Client {
     /// Ends when [`Client::close`] has been called.
     pub(super) async fn closed(&self) {
         let mut closing = self.to.closing.subscribe();
-        // The sender is ours: it is there as long as we are.
+        // The sender is a field of `self`, so it is not dropped before.
         let _ = closing.wait_for(|closing| *closing).await;
     }
 }

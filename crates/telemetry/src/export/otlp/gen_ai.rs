@@ -165,7 +165,7 @@ impl GenAi {
         }
     }
 
-    /// A call is over.
+    /// Records a finished call.
     pub(super) fn finished(&self, finished_call: &FinishedCall) {
         let record = &finished_call.record;
         let Some(operation) = names::operation(record.operation) else {

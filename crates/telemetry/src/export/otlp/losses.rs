@@ -14,24 +14,24 @@ pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// Too much waited already.
+    /// The queue was full.
     Full,
     /// The receiver could not be reached.
     Connect,
     /// The receiver took too long.
     Timeout,
-    /// The receiver asked for less.
+    /// The receiver throttled.
     Throttled,
-    /// The receiver did not want it: a key, a path, a limit.
+    /// The receiver refused it: a wrong key or path, or a limit.
     Refused,
-    /// The receiver is in trouble.
+    /// The receiver failed.
     Unavailable,
-    /// The receiver took the message and left out some of it.
+    /// The receiver accepted a part of the message.
     Rejected,
 }
 
 impl Reason {
-    /// The word used in labels.
+    /// Its label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -55,12 +55,12 @@ pub struct Losses {
     failure_log: LogInterval,
     /// Lost in all.
     items: AtomicU64,
-    /// Why the export under way failed last: the exporters' own errors do not say.
+    /// Why the present export failed last, which the SDK's errors do not say.
     last: Mutex<Option<Failure>>,
 }
 
 impl Losses {
-    /// None so far. `clock` is the monotonic clock; it only spaces out what is logged.
+    /// Without losses. `clock` is the monotonic clock, by which the log is throttled.
     pub fn new(exporter: &'static str, count: Arc<Count>, clock: fn() -> Instant) -> Losses {
         Losses {
             exporter,
@@ -72,18 +72,18 @@ impl Losses {
         }
     }
 
-    /// An attempt failed: it may be made again.
+    /// Notes that an attempt failed, which may be repeated.
     pub fn failed(&self, failure: Failure) {
         self.tell(&failure);
         *self.last.lock() = Some(failure);
     }
 
-    /// What was sent has arrived: how earlier attempts failed does not matter any more.
+    /// Notes that the message was delivered.
     pub fn arrived(&self) {
         self.last.lock().take();
     }
 
-    /// `items` did not arrive, after every attempt.
+    /// Counts `items` as lost after all attempts, for the last reason.
     pub fn gave_up(&self, items: usize) {
         let mut last = self.last.lock();
         let failure = last.take().unwrap_or(Failure {
@@ -94,7 +94,7 @@ impl Losses {
         self.lost(failure, items);
     }
 
-    /// `items` are lost.
+    /// Counts `items` as lost.
     pub fn lost(&self, failure: Failure, items: usize) {
         (self.count)(self.exporter, failure.reason.as_str(), items as u64);
         self.items.fetch_add(items as u64, Ordering::Relaxed);
@@ -123,8 +123,8 @@ impl fmt::Debug for Losses {
     }
 }
 
-/// The bound on what waits for an exporter: the queues of the SDK drop without saying so,
-/// so they are never let get full.
+/// A bound on the items in an exporter's queue. The SDK's queues drop items without counting
+/// them, so they must never be full.
 #[derive(Debug)]
 pub struct Gate {
     inside: Mutex<Inside>,
@@ -132,7 +132,7 @@ pub struct Gate {
     losses: Arc<Losses>,
 }
 
-/// What has entered and not left.
+/// The number of items in the queue.
 #[derive(Debug, Default)]
 struct Inside {
     items: usize,
@@ -140,7 +140,7 @@ struct Inside {
 }
 
 impl Gate {
-    /// Lets in `most` items at a time.
+    /// A gate for at most `most` items.
     pub fn new(most: usize, losses: Arc<Losses>) -> Gate {
         Gate {
             inside: Mutex::default(),
@@ -153,7 +153,7 @@ impl Gate {
         self.inside.lock()
     }
 
-    /// Whether `items` may wait too; counts them as lost where not.
+    /// Whether `items` may be queued; counts them as lost where not.
     pub fn enter(&self, items: usize) -> bool {
         let mut inside = self.inside();
         let enters = !inside.closed && inside.items.saturating_add(items) <= self.most;
@@ -175,10 +175,10 @@ impl Gate {
         false
     }
 
-    /// `items` have been exported, or not.
+    /// Notes that `items` have left the queue.
     pub fn leave(&self, items: usize, arrived: bool) {
         let mut inside = self.inside();
-        // What was inside when the gate closed is counted.
+        // Items in the queue were counted when the gate closed.
         if inside.closed {
             return;
         }
@@ -189,7 +189,7 @@ impl Gate {
         }
     }
 
-    /// Nobody exports any more: what is still inside is lost. Says whether that was nothing.
+    /// Closes the gate, and counts the items in the queue as lost. Returns whether there were none.
     pub fn close(&self) -> bool {
         let mut inside = self.inside();
         inside.closed = true;

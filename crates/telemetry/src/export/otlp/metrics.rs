@@ -1,6 +1,5 @@
-//! Metrics on their way: every series of the registry, as it is, under dotted names, and
-//! the histograms of the GenAI conventions. Nothing is recorded twice: what `/metrics`
-//! shows is what goes out.
+//! Exports metrics: every series of the registry under dotted names, with the values of
+//! `/metrics`, and the histograms of the GenAI conventions.
 
 use super::ExporterContext;
 use super::client::Client;
@@ -83,13 +82,13 @@ impl Metrics {
         })
     }
 
-    /// From now on the series go out, every interval.
+    /// Starts to export the series at intervals.
     pub(super) fn begin(self: &Arc<Self>, series: Arc<Prometheus>, meter: Arc<Meter>) {
         let exporter = Arc::clone(self);
         let task = self.runtime.spawn(async move {
             let mut ticks = tokio::time::interval(exporter.interval);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            // The first comes at once, when there is nothing to tell.
+            // The first tick is immediate, when there is nothing to export.
             ticks.tick().await;
             loop {
                 tokio::select! {
@@ -158,7 +157,7 @@ impl Metrics {
         self.client.close();
         let task = self.source().as_mut().and_then(|source| source.task.take());
         let last = async {
-            // What is under way comes first: deltas that are lost are not sent again.
+            // An export in progress is finished first, since lost deltas are not sent again.
             if let Some(task) = task {
                 let _ = task.await;
             }

@@ -1,6 +1,6 @@
-//! OTLP: finished calls as traces and logs, and metrics, to where the standard variables say. Nothing
-//! here is waited for by traffic: what a receiver does not take in time is dropped and
-//! counted.
+//! OTLP: exports finished calls as traces and logs, and metrics, as the standard variables
+//! configure. Traffic never waits for it: what a receiver does not accept in time is dropped
+//! and counted.
 
 mod client;
 pub mod conventions;
@@ -34,7 +34,7 @@ use tokengauge_meter::{Meter, Subscriber};
 use tokio::runtime::Handle;
 use traces::Traces;
 
-/// What waits for an exporter when nothing is named.
+/// The default size of an exporter's queue.
 const DEFAULT_QUEUE: usize = 2048;
 
 /// A version of the GenAI conventions of OpenTelemetry.
@@ -54,13 +54,13 @@ pub enum Conventions {
 #[error("{0}")]
 pub struct Failed(String);
 
-/// What the exporters need of the process.
+/// What the exporters need from the process.
 pub struct ExporterContext {
     /// Which names are used.
     pub conventions: Conventions,
     /// Whether CLIENT spans carry what Langfuse reads, too.
     pub langfuse: bool,
-    /// Names this process where the environment does not.
+    /// The `service.instance.id` where the environment has none.
     pub instance: String,
     /// Counts what is lost.
     pub count: Arc<Count>,
@@ -74,7 +74,7 @@ pub struct ExporterContext {
     pub runtime: Handle,
 }
 
-/// The exporters that were asked for.
+/// The exporters that are configured.
 #[derive(Default)]
 pub struct Otlp {
     traces: Option<Arc<Traces>>,
@@ -84,8 +84,8 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Starts what the variables ask for. What cannot be started is logged, and calls go on
-    /// without it. `call_records` is whether the configuration asks for them as logs.
+    /// Starts the exporters that the variables configure. One that cannot be started is logged,
+    /// and left out. `call_records` is whether call records are exported as logs.
     pub fn start(variables: Variables<'_>, call_records: bool, around: &ExporterContext) -> Otlp {
         let (settings, problems) = Settings::read(variables, call_records);
         for problem in problems {
@@ -128,7 +128,7 @@ impl Otlp {
         }
     }
 
-    /// Those who take finished calls.
+    /// The exporters that subscribe to finished calls.
     pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let traces = self
             .traces
@@ -150,15 +150,15 @@ impl Otlp {
         self.tracer.clone()
     }
 
-    /// From now on the series go out as metrics, where that is asked for.
+    /// Starts to export metrics, where that is configured.
     pub fn begin_metrics(&self, series: &Arc<Prometheus>, meter: &Arc<Meter>) {
         if let Some(metrics) = &self.metrics {
             metrics.begin(Arc::clone(series), Arc::clone(meter));
         }
     }
 
-    /// Sends what waits within `timeout` and ends; says whether all of it went out, and
-    /// counts what did not. Metrics go last, since they tell of the others' losses. Blocks.
+    /// Sends what is queued within `timeout` and ends; returns whether all was delivered, and
+    /// counts the rest. Metrics are last, since they include the others' losses. Blocks.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let most = timeout - timeout / 4;
@@ -168,7 +168,7 @@ impl Otlp {
             let logs = self.logs.as_deref();
             let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(most)));
             let all = [traces, logs].into_iter().flatten();
-            // Every one is waited for, whatever the first says.
+            // All are awaited, also when the first failed.
             let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
             sent.into_iter().all(|sent| sent)
         });

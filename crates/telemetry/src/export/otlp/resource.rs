@@ -5,7 +5,7 @@ use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
 
-/// What the service is called when nothing is named.
+/// The default service name.
 const SERVICE: &str = "tokengauge";
 
 /// Attributes of Kubernetes and the variables that the downward API is usually put into;
@@ -26,8 +26,8 @@ const KUBERNETES: &[(&str, &[&str])] = &[
     ("k8s.cluster.name", &["K8S_CLUSTER_NAME"]),
 ];
 
-/// The resource. `OTEL_RESOURCE_ATTRIBUTES` goes before what is found here, and
-/// `OTEL_SERVICE_NAME` before both. `instance` names this process where nobody else does.
+/// The resource. `OTEL_RESOURCE_ATTRIBUTES` takes precedence over what is found here, and
+/// `OTEL_SERVICE_NAME` over both. `instance` is the default `service.instance.id`.
 pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
     let text = |name: &str| variables(name).filter(|value| !value.trim().is_empty());
     let named = text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();

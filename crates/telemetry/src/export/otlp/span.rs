@@ -1,6 +1,6 @@
-//! A finished call as spans: the call as the agent made it (SERVER), and below it the
-//! request to the upstream (CLIENT), which is what receivers know as an LLM call. So that
-//! nobody counts a token twice, only the second carries `gen_ai.*`.
+//! A finished call as spans: the agent's call (SERVER), and its child, the request to the
+//! upstream (CLIENT), which receivers show as the LLM call. Only the CLIENT span has
+//! `gen_ai.*`, so that no token is counted twice.
 
 use super::conventions::{self as names, Name};
 use crate::export::otlp::Conventions;
@@ -212,7 +212,7 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.route", Some(record.route.clone()));
     attributes.ours("tokengauge.upstream", Some(record.upstream.clone()));
     attributes.ours("tokengauge.outcome", Some(record.outcome.as_str()));
-    // The body's own word, where it has one, beside the conventions' `error.type`.
+    // The error type of the body, if any, in addition to the conventions' `error.type`.
     attributes.ours("tokengauge.error_type", record.error_type.clone());
     attributes.convention(names::USER, record.user.clone());
     attributes.ours("tokengauge.workload", record.workload.clone());

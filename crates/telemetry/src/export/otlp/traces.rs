@@ -1,4 +1,4 @@
-//! Calls as spans, on their way: which calls are traced, and the queue before the receiver.
+//! Exports calls as spans: the sampling of calls, and the queue.
 
 use super::client::Client;
 use super::conventions;
