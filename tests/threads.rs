@@ -13,7 +13,7 @@ use tokio::process::Command;
 const EXPECTED: [(&str, i64); 9] = [
     ("admin", 0),
     ("call-log", 5),
-    ("findings", 5),
+    ("subscribers", 5),
     ("ledger", 5),
     ("ledger-look", 5),
     ("meter", 10),

@@ -66,17 +66,13 @@ fn set_niceness(more: i32) -> rustix::io::Result<()> {
     setpriority_process(None, (traffic + more).min(19))
 }
 
-/// Puts a marker into `queue` and waits, at most `patience` for each, until there is
-/// room for it and until it has come out at the other end.
-pub fn wait_behind<T>(
-    queue: &SyncSender<T>,
-    marker: impl Fn(SyncSender<()>) -> T,
-    patience: Duration,
-) -> bool {
+/// Puts a marker into a queue and waits, at most `patience` for each, until there is room for
+/// it and until it has come out at the other end. `queue` says whether there was room.
+pub fn wait_behind(queue: impl Fn(SyncSender<()>) -> bool, patience: Duration) -> bool {
     const PAUSE: Duration = Duration::from_millis(2);
     let (done, over) = sync_channel(1);
     let mut waited = Duration::ZERO;
-    while queue.try_send(marker(done.clone())).is_err() {
+    while !queue(done.clone()) {
         if waited >= patience {
             return false;
         }

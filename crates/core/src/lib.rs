@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod background;
+pub mod batch_queue;
 pub mod call;
 pub mod caller;
 pub mod cells;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokengauge_core::background::{self, Work, wait_behind};
+use tokengauge_core::batch_queue::{BatchQueue, Taken};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
@@ -13,6 +14,9 @@ const QUEUE: usize = 8192;
 /// After so many finished calls, or this long after the last one, subscribers tidy up.
 const TIDY_EVERY: u32 = 256;
 const TIDY_AFTER: Duration = Duration::from_secs(1);
+/// How long finished calls gather after others were delivered: under load the thread wakes so
+/// often, and not for each call.
+const GATHER: Duration = Duration::from_millis(5);
 
 enum Message {
     Finished(Arc<FinishedCall>),
@@ -22,21 +26,17 @@ enum Message {
 /// The subscribers and their thread.
 pub(crate) struct Subscribers {
     all: Arc<[Arc<dyn Subscriber>]>,
-    queue: SyncSender<Message>,
+    queue: Arc<BatchQueue<Message>>,
     dropped: AtomicU64,
 }
 
 impl Subscribers {
     pub(crate) fn new(all: Vec<Arc<dyn Subscriber>>) -> Subscribers {
-        Subscribers::with_queue(all, QUEUE)
-    }
-
-    fn with_queue(all: Vec<Arc<dyn Subscriber>>, length: usize) -> Subscribers {
         let all: Arc<[Arc<dyn Subscriber>]> = all.into();
-        let (queue, messages) = sync_channel(length);
-        let subscribers = Arc::clone(&all);
+        let queue = Arc::new(BatchQueue::new(QUEUE));
+        let (subscribers, messages) = (Arc::clone(&all), Arc::clone(&queue));
         let run = move || deliver(&subscribers, &messages);
-        if let Err(error) = background::spawn("findings", Work::Steady, run) {
+        if let Err(error) = background::spawn("subscribers", Work::Steady, run) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }
         Subscribers {
@@ -53,12 +53,16 @@ impl Subscribers {
             .collect()
     }
 
-    /// Hands a finished call over; drops and counts it where too many wait.
+    /// Hands a finished call over; drops and counts it where too many wait. One that a blocking
+    /// budget counts is delivered at once: the next call may depend on it.
     pub(crate) fn finished(&self, finished_call: FinishedCall) {
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self
-            .queue
-            .try_send(Message::Finished(Arc::new(finished_call)))
-        {
+        let urgent = !finished_call.charges.is_empty();
+        let message = Message::Finished(Arc::new(finished_call));
+        let pushed = match urgent {
+            true => self.queue.push_urgent(message),
+            false => self.queue.push(message),
+        };
+        if pushed.is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -70,33 +74,43 @@ impl Subscribers {
 
     /// Waits until everything handed over has been taken and flushed, at most `patience`.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
-        wait_behind(&self.queue, Message::Flush, patience)
+        let queue = |done| self.queue.push_urgent(Message::Flush(done)).is_ok();
+        wait_behind(queue, patience)
     }
 }
 
-fn deliver(all: &[Arc<dyn Subscriber>], messages: &Receiver<Message>) {
+impl Drop for Subscribers {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn deliver(all: &[Arc<dyn Subscriber>], messages: &BatchQueue<Message>) {
+    let mut batch = Vec::new();
     let mut untidy = 0;
     loop {
-        let message = if untidy == 0 {
-            messages.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            messages.recv_timeout(TIDY_AFTER)
-        };
-        match message {
-            Ok(Message::Finished(finished_call)) => {
-                each(all, |subscriber| subscriber.finished(&finished_call));
-                untidy += 1;
+        let patience = (untidy > 0).then_some(TIDY_AFTER);
+        let taken = messages.take(&mut batch, patience);
+        for message in batch.drain(..) {
+            match message {
+                Message::Finished(finished_call) => {
+                    each(all, |subscriber| subscriber.finished(&finished_call));
+                    untidy += 1;
+                }
+                Message::Flush(done) => {
+                    each(all, |subscriber| subscriber.flush());
+                    let _ = done.send(());
+                }
             }
-            Ok(Message::Flush(done)) => {
-                each(all, |subscriber| subscriber.flush());
-                let _ = done.send(());
-            }
-            Err(RecvTimeoutError::Timeout) => untidy = TIDY_EVERY,
-            Err(RecvTimeoutError::Disconnected) => break,
         }
-        if untidy >= TIDY_EVERY {
+        if untidy >= TIDY_EVERY || taken == Taken::TimedOut {
             each(all, |subscriber| subscriber.tidy());
             untidy = 0;
+        }
+        match taken {
+            Taken::Closed => break,
+            Taken::Batch => messages.gather(GATHER),
+            Taken::TimedOut => {}
         }
     }
     each(all, |subscriber| subscriber.flush());

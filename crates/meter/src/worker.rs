@@ -62,7 +62,10 @@ impl Worker {
 
     /// Waits until everything queued is done, at most `patience`.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
-        wait_behind(&self.queue, Message::Flush, patience)
+        wait_behind(
+            |done| self.queue.try_send(Message::Flush(done)).is_ok(),
+            patience,
+        )
     }
 }
 

@@ -123,6 +123,9 @@ impl Subscriber for Ledger {
     }
 
     fn flush(&self) {
-        wait_behind(&self.queue, Message::Flush, TIMEOUT);
+        wait_behind(
+            |done| self.queue.try_send(Message::Flush(done)).is_ok(),
+            TIMEOUT,
+        );
     }
 }

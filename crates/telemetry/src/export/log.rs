@@ -95,7 +95,10 @@ impl Subscriber for CallLog {
     }
 
     fn flush(&self) {
-        wait_behind(&self.queue, Message::Flush, TIMEOUT);
+        wait_behind(
+            |done| self.queue.try_send(Message::Flush(done)).is_ok(),
+            TIMEOUT,
+        );
     }
 }
 

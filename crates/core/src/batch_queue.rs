@@ -1,0 +1,219 @@
+//! A bounded queue whose one reader takes everything that waits at once. Under load nobody is
+//! woken for a single item: waking a thread costs as much as the work of a short call.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A bounded queue of items for one reader.
+///
+/// ```
+/// use tokengauge_core::batch_queue::{BatchQueue, Taken};
+///
+/// let queue = BatchQueue::new(2);
+/// assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
+/// assert_eq!(queue.push(3), Err(3), "two may wait");
+/// let mut batch = Vec::new();
+/// assert_eq!(queue.take(&mut batch, None), Taken::Batch);
+/// assert_eq!(batch, [1, 2]);
+/// queue.close();
+/// assert_eq!(queue.take(&mut batch, None), Taken::Closed);
+/// ```
+#[derive(Debug)]
+pub struct BatchQueue<T> {
+    limit: usize,
+    state: Mutex<State<T>>,
+    wake: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    items: Vec<T>,
+    reader: Reader,
+    /// The reader is not to gather: somebody waits for what it does.
+    urgent: bool,
+    closed: bool,
+}
+
+/// What the reader does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// It works, or gathers: it comes back by itself.
+    Busy,
+    /// It waits until there is something.
+    Waits,
+}
+
+/// What a reader got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// At least one item.
+    Batch,
+    /// Nothing came in time.
+    TimedOut,
+    /// Nothing is left and nothing will come.
+    Closed,
+}
+
+impl<T> BatchQueue<T> {
+    /// A queue in which `limit` items may wait.
+    pub fn new(limit: usize) -> BatchQueue<T> {
+        BatchQueue {
+            limit,
+            state: Mutex::new(State {
+                items: Vec::new(),
+                reader: Reader::Busy,
+                urgent: false,
+                closed: false,
+            }),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Queues an item. Wakes the reader where it waits, not where it gathers.
+    ///
+    /// # Errors
+    /// Gives the item back where too many wait, or the queue is closed.
+    pub fn push(&self, item: T) -> Result<(), T> {
+        self.add(item, false)
+    }
+
+    /// Queues an item that is to be seen at once.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_urgent(&self, item: T) -> Result<(), T> {
+        self.add(item, true)
+    }
+
+    fn add(&self, item: T, urgent: bool) -> Result<(), T> {
+        let mut state = self.state.lock();
+        if state.closed || state.items.len() >= self.limit {
+            return Err(item);
+        }
+        state.items.push(item);
+        state.urgent |= urgent;
+        if urgent || state.reader == Reader::Waits {
+            self.wake(state);
+        }
+        Ok(())
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State<T>>) {
+        state.reader = Reader::Busy;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Waits for items, at most `patience` where that is given, and puts all that wait into
+    /// `batch`, which is emptied first.
+    pub fn take(&self, batch: &mut Vec<T>, patience: Option<Duration>) -> Taken {
+        batch.clear();
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let mut state = self.state.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return Taken::Closed;
+            }
+            state.reader = Reader::Waits;
+            let timed_out = self.wait(&mut state, deadline);
+            state.reader = Reader::Busy;
+            if timed_out && state.items.is_empty() && !state.closed {
+                return Taken::TimedOut;
+            }
+        }
+        state.urgent = false;
+        std::mem::swap(&mut state.items, batch);
+        Taken::Batch
+    }
+
+    /// Lets items gather for that long, unless one is urgent or the queue is closed.
+    pub fn gather(&self, time: Duration) {
+        let deadline = Some(Instant::now() + time);
+        let mut state = self.state.lock();
+        while !state.urgent && !state.closed {
+            if self.wait(&mut state, deadline) {
+                return;
+            }
+        }
+    }
+
+    /// Says whether the deadline has passed.
+    fn wait(&self, state: &mut MutexGuard<'_, State<T>>, deadline: Option<Instant>) -> bool {
+        match deadline {
+            Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
+            None => {
+                self.wake.wait(state);
+                false
+            }
+        }
+    }
+
+    /// Nothing is queued from now on; the reader still gets what waits.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.wake(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_reader_that_waits_is_woken_by_the_first_item() {
+        let queue = Arc::new(BatchQueue::new(8));
+        let reader = Arc::clone(&queue);
+        let reading = thread::spawn(move || {
+            let mut batch = Vec::new();
+            (reader.take(&mut batch, Some(LONG)), batch)
+        });
+        while queue.state.lock().reader != Reader::Waits {
+            thread::yield_now();
+        }
+        queue.push(7).expect("there is room");
+        assert_eq!(reading.join().expect("no panic"), (Taken::Batch, vec![7]));
+    }
+
+    #[test]
+    fn a_reader_that_gathers_is_woken_by_what_is_urgent_alone() {
+        let queue = Arc::new(BatchQueue::new(8));
+        let reader = Arc::clone(&queue);
+        let reading = thread::spawn(move || {
+            let began = Instant::now();
+            reader.gather(LONG);
+            let mut batch = Vec::new();
+            reader.take(&mut batch, None);
+            (began.elapsed() < LONG, batch)
+        });
+        queue.push(1).expect("there is room");
+        queue.push(2).expect("there is room");
+        queue.push_urgent(3).expect("there is room");
+        assert_eq!(reading.join().expect("no panic"), (true, vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn what_waits_when_a_queue_is_closed_is_still_read() {
+        let queue = BatchQueue::new(8);
+        queue.push(1).expect("there is room");
+        queue.close();
+        assert_eq!(queue.push(2), Err(2));
+        let mut batch = Vec::new();
+        queue.gather(LONG);
+        assert_eq!(queue.take(&mut batch, None), Taken::Batch);
+        assert_eq!(queue.take(&mut batch, None), Taken::Closed);
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn a_reader_gives_up_when_nothing_comes() {
+        let queue: BatchQueue<u32> = BatchQueue::new(8);
+        let mut batch = vec![1];
+        let taken = queue.take(&mut batch, Some(Duration::from_millis(1)));
+        assert_eq!((taken, batch.len()), (Taken::TimedOut, 0));
+    }
+}
