@@ -23,6 +23,12 @@ impl Pattern {
 
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
+        // Of a long list, such as that of prices, most patterns differ in their first letter.
+        let first = |text: &str| text.as_bytes().first().map(u8::to_ascii_lowercase);
+        let wanted = first(&self.0);
+        if wanted != Some(b'*') && wanted.is_some() && wanted != first(name) {
+            return false;
+        }
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
         let (first, name) = (first.as_bytes(), name.as_bytes());

@@ -39,9 +39,9 @@ impl Listed {
     /// write `claude-opus-4.8` for `claude-opus-4-8`.
     fn unprefixed(&self, model: &str) -> Option<String> {
         let vendor = self.vendor.as_deref()?;
-        let (prefix, name) = model.split_once('/')?;
+        let name = model.strip_prefix(vendor)?.strip_prefix('/')?;
         let dots = if vendor == "anthropic" { "-" } else { "." };
-        (prefix == vendor).then(|| name.replace('.', dots))
+        Some(name.replace('.', dots))
     }
 
     /// Whether it is for calls that begin in that hour.
