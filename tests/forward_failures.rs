@@ -5,8 +5,8 @@ use tokengauge::observer::{End, FailureKind};
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
-use tokengauge_test_support::soon;
 use tokengauge_test_support::upstream::Upstream;
+use tokengauge_test_support::{PATIENCE, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -186,12 +186,20 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(POST).await;
     let mut first = upstream.accept().await;
+    let answered = Instant::now();
     answer(&mut first, &mut agent).await;
     // A server that closes unannounced may be about to.
     agent.write(POST).await;
-    let mut second = upstream.accept().await;
+    let mut second = tokio::select! {
+        second = upstream.accept() => second,
+        _ = first.read_head() => {
+            let after = answered.elapsed();
+            assert!(after >= Duration::from_millis(100), "used again after {after:?}");
+            return; // This machine was too busy to show more.
+        }
+    };
     answer(&mut second, &mut agent).await;
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
     agent.write(POST).await;
     answer(&mut first, &mut agent).await;
     // From now on it is known to keep them.
@@ -200,6 +208,71 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     let calls = proxy.recorder.ended_calls(4).await;
     let reused: Vec<_> = calls.iter().map(|call| call.reused()).collect();
     assert_eq!(reused, [[false], [false], [true], [true]]);
+}
+
+/// Answers POSTs on every connection until it is dropped.
+async fn serve_posts(listener: TcpListener) {
+    loop {
+        let (mut backend, _) = listener.accept().await.expect("a connection");
+        tokio::spawn(async move {
+            let (mut bytes, mut buffer) = (Vec::new(), [0; 1024]);
+            while let Ok(length @ 1..) = backend.read(&mut buffer).await {
+                bytes.extend_from_slice(&buffer[..length]);
+                if bytes.ends_with(b"abc") {
+                    bytes.clear();
+                    let _ = backend.write_all(OK.as_bytes()).await;
+                }
+            }
+        });
+    }
+}
+
+/// Under load more connections come back than may be kept: one of them has to stay until it is
+/// old enough to show how the upstream treats them.
+#[tokio::test]
+async fn posts_without_a_pause_use_connections_again() {
+    const AGENTS: usize = 16;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("an address");
+    let proxy = Setup::to(listener.local_addr().expect("bound"));
+    assert!(AGENTS > proxy.max_idle);
+    let proxy = proxy.start().await;
+    let upstream = tokio::spawn(serve_posts(listener));
+    let began = tokio::time::Instant::now();
+    let is_reused = || {
+        let calls = proxy.recorder.calls();
+        calls.iter().any(|call| call.reused() == [true])
+    };
+    let agents = (0..AGENTS).map(|_| async {
+        let mut agent = RawConnection::connect(proxy.address).await;
+        while !is_reused() && began.elapsed() < PATIENCE {
+            agent.write(POST).await;
+            agent.read_until(b"ok").await;
+        }
+    });
+    futures_util::future::join_all(agents).await;
+    assert!(is_reused(), "every call opened a connection of its own");
+    upstream.abort();
+}
+
+/// Closed once right after a response, an endpoint has to prove more.
+#[tokio::test]
+async fn an_endpoint_that_closed_unannounced_is_trusted_later() {
+    let (upstream, proxy) = proxy().await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    agent.write(POST).await;
+    let mut backend = upstream.accept().await;
+    answer(&mut backend, &mut agent).await;
+    drop(backend);
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        agent.write(POST).await;
+        let mut backend = upstream.accept().await;
+        answer(&mut backend, &mut agent).await;
+        open.push(backend);
+    }
+    let calls = proxy.recorder.ended_calls(3).await;
+    assert!(calls.iter().all(|call| call.reused() == [false]));
 }
 
 #[tokio::test]

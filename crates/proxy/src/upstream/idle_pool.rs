@@ -11,13 +11,18 @@ use std::time::{Duration, Instant};
 
 /// A connection closed sooner than this after a response was never meant to be kept.
 const EARLY: Duration = Duration::from_secs(1);
+/// What a new endpoint has to keep a connection open for after a response: servers that close
+/// theirs without saying so do it as soon as they have written the response.
+const PROBATION: Duration = Duration::from_millis(100);
 /// So many of those in a row, and connections of that endpoint are not kept for a while.
 const TIMES_EARLY: u8 = 2;
 const UNKEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The connections, and what is known of how the endpoint treats them. Some servers close
-/// theirs after each response without saying so: a request sent meanwhile is lost, and one
-/// that may have been heard must not be sent again.
+/// theirs after each response without saying so (llama.cpp after streams): a request sent
+/// meanwhile is lost, and one that may have been read must not be sent again. So a request that
+/// is not idempotent takes a connection only from an endpoint that has been seen to keep one
+/// open, for [`PROBATION`] at first and for [`EARLY`] after one was closed.
 pub(super) struct IdlePool {
     created: Instant,
     max: usize,
@@ -26,6 +31,8 @@ pub(super) struct IdlePool {
     idle: Mutex<VecDeque<Idle>>,
     /// One stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
+    /// One was closed early.
+    closes: AtomicBool,
     /// Connections in a row that were closed right after a response.
     closed_early: AtomicU8,
     /// Milliseconds from `created` until which connections serve one request each.
@@ -45,6 +52,7 @@ impl IdlePool {
             idle_for: upstream.idle_for,
             idle: Mutex::default(),
             trusted: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
             closed_early: AtomicU8::new(0),
             unkept_until: AtomicU64::new(0),
         }
@@ -55,23 +63,31 @@ impl IdlePool {
         self.max > 0 && self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
     }
 
-    /// Keeps a connection whose response was read to exactly its end, unless more came
-    /// already; tells whether it does.
-    pub fn keep(&self, mut io: Io) -> bool {
+    /// Keeps a connection whose response was read to exactly its end; tells whether it does.
+    /// Whether more came, or the endpoint closed it, is looked at when it is taken.
+    pub fn keep(&self, io: Io) -> bool {
         if !self.keeps() {
-            return false;
-        }
-        if !io.is_quiet() {
-            self.closed_after(Duration::ZERO);
             return false;
         }
         let mut idle = locked(&self.idle);
         if idle.len() >= self.max {
+            if !self.trusted.load(Ordering::Relaxed) {
+                // The oldest is the one that shows how the endpoint treats connections.
+                return false;
+            }
             idle.pop_front();
         }
         let since = now();
         idle.push_back(Idle { since, io });
         true
+    }
+
+    /// How long a connection must have stayed open for its endpoint to be trusted.
+    fn proof(&self) -> Duration {
+        match self.closes.load(Ordering::Relaxed) {
+            true => EARLY,
+            false => PROBATION,
+        }
     }
 
     /// A connection for a request, which must not be sent a second time if `once`: until the
@@ -95,7 +111,7 @@ impl IdlePool {
             }
             self.closed_early.store(0, Ordering::Relaxed);
             self.stayed_open(age);
-            if wary && age < EARLY {
+            if wary && age < self.proof() {
                 locked(&self.idle).push_front(next);
                 return None;
             }
@@ -127,7 +143,7 @@ impl IdlePool {
     }
 
     fn stayed_open(&self, age: Duration) {
-        if age >= EARLY {
+        if age >= self.proof() {
             self.trusted.store(true, Ordering::Relaxed);
         }
     }
@@ -138,6 +154,7 @@ impl IdlePool {
             return;
         }
         self.trusted.store(false, Ordering::Relaxed);
+        self.closes.store(true, Ordering::Relaxed);
         if self.closed_early.fetch_add(1, Ordering::Relaxed) + 1 >= TIMES_EARLY {
             self.closed_early.store(0, Ordering::Relaxed);
             let until = millis(self.created.elapsed() + UNKEPT_FOR);
