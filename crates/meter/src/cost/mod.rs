@@ -151,13 +151,9 @@ fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
     let endpoint = record.endpoint.as_deref().unwrap_or_default();
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     let hour = shipped::utc_hour(&record.started_at);
-    let matches = |line: &&shipped::Listed| {
-        line.is_for(host, model) && line.is_at(hour) && long_enough(line.above, tokens)
-    };
-    shipped::listed()
-        .iter()
-        .find(matches)
-        .map(|line| line.tariff)
+    let lines = shipped::lines_for(host, model);
+    let matches = |line: &&&shipped::Listed| line.is_at(hour) && long_enough(line.above, tokens);
+    lines.iter().find(matches).map(|line| line.tariff)
 }
 
 fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {

@@ -1,8 +1,10 @@
 //! The list prices that the binary carries.
 
 use super::tariff::Tariff;
+use parking_lot::Mutex;
 use serde::Deserialize;
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 use tokengauge_core::pattern::Pattern;
 
 /// The table, as it is in the source tree.
@@ -28,7 +30,7 @@ const GATEWAY: &str = "openrouter.ai";
 
 impl Listed {
     /// Whether it is for a model of that name behind that host.
-    pub(super) fn is_for(&self, host: &str, model: &str) -> bool {
+    fn is_for(&self, host: &str, model: &str) -> bool {
         let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
         let named = |name: &str| self.models.iter().any(|known| known.matches(name));
         (is_there && named(model))
@@ -120,6 +122,29 @@ pub(super) fn listed() -> &'static [Listed] {
         lines.collect()
     });
     &LISTED
+}
+
+/// Pairs of a host and a model whose lines are remembered; agents name models, so there must be
+/// an end to them.
+const REMEMBERED: usize = 1024;
+
+/// The lines for a model of that name behind that host, in the order of the table. There are
+/// hundreds of patterns to compare, and a process sees the same few models again and again.
+pub(super) fn lines_for(host: &str, model: &str) -> Arc<[&'static Listed]> {
+    static KNOWN: LazyLock<Mutex<HashMap<String, Arc<[&'static Listed]>>>> =
+        LazyLock::new(Mutex::default);
+    let key = format!("{host} {model}");
+    if let Some(lines) = KNOWN.lock().get(&key) {
+        return Arc::clone(lines);
+    }
+    let lines = listed().iter().filter(|line| line.is_for(host, model));
+    let lines: Arc<[_]> = lines.collect();
+    let mut known = KNOWN.lock();
+    if known.len() >= REMEMBERED {
+        known.clear();
+    }
+    known.insert(key, Arc::clone(&lines));
+    lines
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::labels::{
 };
 use super::names::{self, Family};
 use super::registry::{Counter, Gauge, Histogram, Registry, Sum};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::call::{
@@ -40,6 +41,14 @@ impl Identity {
 pub struct Series {
     identity: Identity,
     output: [Counter; 3],
+    /// Tokens that are only known at the end, in the order of [`AT_END`].
+    at_end: [Counter; AT_END.len()],
+    requests: Handles<RequestKind, Counter>,
+    unavailable: Handles<TpsUnavailable, Counter>,
+    durations: Handles<Outcome, Histogram>,
+    ttft: Handles<&'static str, Histogram>,
+    speeds: Handles<&'static str, Histogram>,
+    cost: Handles<CostKind, Sum>,
     stalls: Counter,
     decode_tokens: Counter,
     priced_output: Counter,
@@ -50,6 +59,32 @@ pub struct Series {
     per_token: Histogram,
     ratio: Histogram,
     reported_speed: Histogram,
+}
+
+/// What tells requests of one [`Series`] apart: outcome, whether streamed, class of the status.
+type RequestKind = (Outcome, bool, &'static str, OperationClass);
+/// The same of costs: class, whose tokens, whose price.
+type CostKind = (OperationClass, &'static str, &'static str);
+
+/// Series by what is known when a call ends, so that they are looked up once: a key of the registry
+/// is made of all labels. There are as many as the labels have values, which is few.
+struct Handles<K, C>(Mutex<Vec<(K, C)>>);
+
+impl<K: Copy + PartialEq, C: Clone> Handles<K, C> {
+    fn new() -> Handles<K, C> {
+        Handles(Mutex::default())
+    }
+
+    /// The series of `kind`, which `make` looks up where it is asked for first.
+    fn of(&self, kind: K, make: impl FnOnce() -> C) -> C {
+        let mut known = self.0.lock();
+        if let Some((_, series)) = known.iter().find(|(known, _)| *known == kind) {
+            return series.clone();
+        }
+        let series = make();
+        known.push((kind, series.clone()));
+        series
+    }
 }
 
 /// Outcomes that are certain to come sooner or later, with streamed and status: their
@@ -86,12 +121,14 @@ pub const THROUGHPUT: [&Family<Gauge, Model<'static>>; 3] = [
     &names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
 ];
 
-/// Tokens that are only known at the end.
-const INPUT: [&str; 3] = ["input", "any", "reported"];
-const INPUT_COUNTED: [&str; 3] = ["input", "any", "counted"];
-const CACHED_INPUT: [&str; 3] = ["cached_input", "any", "reported"];
-const OUTPUT: [&str; 3] = ["output", "any", "reported"];
-const REASONING: [&str; 3] = ["output", "reasoning", "reported"];
+/// Tokens that are only known at the end: direction, channel and source.
+const AT_END: [[&str; 3]; 5] = [
+    ["input", "any", "reported"],
+    ["input", "any", "counted"],
+    ["cached_input", "any", "reported"],
+    ["output", "any", "reported"],
+    ["output", "reasoning", "reported"],
+];
 
 impl Series {
     pub fn new(registry: &Registry, identity: Identity) -> Series {
@@ -99,9 +136,7 @@ impl Series {
         let tokens = |kind| registry.series(&names::TOKENS, &tokens_of(of, kind));
         let output = ["answer", "reasoning", "tool_call"]
             .map(|channel| tokens(["output", channel, "counted"]));
-        for kind in [INPUT, INPUT_COUNTED, CACHED_INPUT, OUTPUT, REASONING] {
-            tokens(kind);
-        }
+        let at_end = AT_END.map(tokens);
         for (outcome, streamed, status) in EXPECTED {
             let labels = Request {
                 of,
@@ -121,6 +156,13 @@ impl Series {
         }
         Series {
             output,
+            at_end,
+            requests: Handles::new(),
+            unavailable: Handles::new(),
+            durations: Handles::new(),
+            ttft: Handles::new(),
+            speeds: Handles::new(),
+            cost: Handles::new(),
             stalls: registry.series(&names::STALLS, &of),
             decode_tokens: registry.series(&names::DECODE_TOKENS, &of),
             priced_output: registry.series(&names::PRICED_OUTPUT_TOKENS, &of),
@@ -146,11 +188,7 @@ impl Series {
         let trace = Trace::of(finished_call);
         self.request(registry, record, trace);
         self.speed(registry, finished_call, trace);
-        self.input_and_reported(
-            registry,
-            &record.tokens.reported,
-            record.tokens.normalised.input,
-        );
+        self.input_and_reported(&record.tokens.reported, record.tokens.normalised.input);
         self.stalls.increment(record.stalls);
         let normalised = record.tokens.normalised.output.filter(|tokens| *tokens > 0);
         if record.outcome == Outcome::Complete
@@ -161,13 +199,19 @@ impl Series {
         }
         if let (Some(cost), Some(price)) = (record.cost_usd, record.cost_source) {
             let operation_class = record.operation_class;
+            let source = record.tokens.source.map_or("none", source_word);
+            let price = price.as_str();
+            let of = self.identity.labels();
             let labels = ModelCost {
-                of: self.identity.labels(),
+                of,
                 operation_class,
-                source: record.tokens.source.map_or("none", source_word),
-                price: price.as_str(),
+                source,
+                price,
             };
-            registry.series(&names::COST_USD, &labels).add(cost);
+            let make = || registry.series(&names::COST_USD, &labels);
+            self.cost
+                .of((operation_class, source, price), make)
+                .add(cost);
             let output = record.tokens.reported.output;
             let output = output.or(record.tokens.normalised.output);
             if operation_class == OperationClass::Generation {
@@ -178,24 +222,26 @@ impl Series {
 
     fn request(&self, registry: &Registry, record: &CallRecord, trace: Option<Trace>) {
         let (of, outcome) = (self.identity.labels(), record.outcome);
+        let streamed = record.streamed == Some(true);
+        let status = status_class(record.status);
+        let operation_class = record.operation_class;
         let labels = Request {
             of,
             outcome,
-            streamed: record.streamed == Some(true),
-            status: status_class(record.status),
-            operation_class: record.operation_class,
+            streamed,
+            status,
+            operation_class,
         };
-        registry.series(&names::REQUESTS, &labels).increment(1);
+        let make = || registry.series(&names::REQUESTS, &labels);
+        let kind = (outcome, streamed, status, operation_class);
+        self.requests.of(kind, make).increment(1);
         if let Some(reason) = record.tps.unavailable {
-            let labels = ModelReason { of, reason };
-            registry
-                .series(&names::TPS_UNAVAILABLE, &labels)
-                .increment(1);
+            let make = || registry.series(&names::TPS_UNAVAILABLE, &ModelReason { of, reason });
+            self.unavailable.of(reason, make).increment(1);
         }
         if let Some(duration) = record.seconds.duration {
-            let durations =
-                registry.series(&names::REQUEST_DURATION, &ModelOutcome { of, outcome });
-            record_known(&durations, Some(duration), trace);
+            let make = || registry.series(&names::REQUEST_DURATION, &ModelOutcome { of, outcome });
+            record_known(&self.durations.of(outcome, make), Some(duration), trace);
         }
     }
 
@@ -204,9 +250,9 @@ impl Series {
         let (of, seconds) = (self.identity.labels(), &record.seconds);
         if let Some(ttft) = seconds.ttft {
             let context = context(record);
-            let histogram =
-                registry.series(&names::TIME_TO_FIRST_TOKEN, &ModelContext { of, context });
-            record_known(&histogram, Some(ttft), trace);
+            let labels = ModelContext { of, context };
+            let make = || registry.series(&names::TIME_TO_FIRST_TOKEN, &labels);
+            record_known(&self.ttft.of(context, make), Some(ttft), trace);
         }
         record_known(&self.ttft_upstream, seconds.ttft_upstream, trace);
         record_known(&self.first_answer, seconds.first_answer, trace);
@@ -214,8 +260,8 @@ impl Series {
         if let Some(speed) = record.tps.output {
             let concurrency = concurrency(finished_call.concurrency);
             let labels = ModelConcurrency { of, concurrency };
-            let histogram = registry.series(&names::OUTPUT_TOKENS_PER_SECOND, &labels);
-            record_known(&histogram, Some(speed), trace);
+            let make = || registry.series(&names::OUTPUT_TOKENS_PER_SECOND, &labels);
+            record_known(&self.speeds.of(concurrency, make), Some(speed), trace);
             record_known(&self.per_token, Some(1.0 / speed), trace);
             let latencies = finished_call
                 .inter_token
@@ -234,20 +280,19 @@ impl Series {
     }
 
     /// What is only known at the end: the prompt's tokens and what the provider reported.
-    fn input_and_reported(&self, registry: &Registry, reported: &Usage, counted: Option<u64>) {
-        let add = |tokens: Option<u64>, kind: [&str; 3]| {
-            if let Some(tokens) = tokens {
-                let labels = tokens_of(self.identity.labels(), kind);
-                registry.series(&names::TOKENS, &labels).increment(tokens);
-            }
-        };
-        add(reported.input, INPUT);
-        add(counted, INPUT_COUNTED);
-        add(reported.cached_input, CACHED_INPUT);
+    fn input_and_reported(&self, reported: &Usage, counted: Option<u64>) {
         let reasoning = reported.reasoning.unwrap_or(0);
         let answer = reported.output.map(|all| all.saturating_sub(reasoning));
-        add(answer, OUTPUT);
-        add(reported.reasoning, REASONING);
+        let tokens = [
+            reported.input,
+            counted,
+            reported.cached_input,
+            answer,
+            reported.reasoning,
+        ];
+        for (series, tokens) in self.at_end.iter().zip(tokens) {
+            series.increment(tokens.unwrap_or(0));
+        }
     }
 }
 
