@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("proxy", &["core", "net"]),
     ("slo", &["core", "files", "meter"]),
+    ("stats", &[]),
     ("store", &["core", "files", "meter"]),
     (
         "telemetry",

@@ -1,0 +1,50 @@
+//! Checks of arguments and of answers, which all modules share.
+
+use crate::error::{Error, Result};
+
+/// All values are finite.
+pub fn finite(values: &[f64]) -> Result<()> {
+    match values.iter().all(|value| value.is_finite()) {
+        true => Ok(()),
+        false => Err(Error::NotFinite),
+    }
+}
+
+/// An answer is finite: sums of very large values may overflow.
+pub fn answer(value: f64) -> Result<f64> {
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err(Error::NotFinite),
+    }
+}
+
+/// There are at least `needed` of them.
+pub fn at_least(needed: usize, got: usize) -> Result<()> {
+    match got >= needed {
+        true => Ok(()),
+        false => Err(Error::TooFew { needed, got }),
+    }
+}
+
+/// There are at least `needed` values, all of them finite.
+pub fn series(values: &[f64], needed: usize) -> Result<()> {
+    finite(values)?;
+    at_least(needed, values.len())
+}
+
+/// A probability that is neither 0 nor 1.
+pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
+    match value > 0.0 && value < 1.0 {
+        true => Ok(value),
+        false => Err(Error::OutOfRange {
+            name,
+            wanted: "between 0 and 1",
+            value,
+        }),
+    }
+}
+
+/// The share that an interval of this confidence leaves out: `1 - confidence`.
+pub fn left_out(confidence: f64) -> Result<f64> {
+    Ok(1.0 - open_share("confidence", confidence)?)
+}

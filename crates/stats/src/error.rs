@@ -1,0 +1,60 @@
+//! Why there is no answer.
+
+/// Why a function of this crate has no answer: too little data, or data that no answer exists for. An answer is never NaN or
+/// infinite.
+///
+/// ```
+/// use tokengauge_stats::{Error, student};
+///
+/// assert_eq!(student::mean(&[48.1], 0.95), Err(Error::TooFew { needed: 2, got: 1 }));
+/// assert_eq!(student::mean(&[48.1, f64::NAN], 0.95), Err(Error::NotFinite));
+/// ```
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// There are fewer observations (or trials, units, batches) than the method needs.
+    #[error("{got} observations where {needed} are needed")]
+    TooFew {
+        /// The least number that would do.
+        needed: usize,
+        /// The number there is.
+        got: usize,
+    },
+    /// There are more observations than the method has memory or time for.
+    #[error("{got} observations where at most {allowed} are possible")]
+    TooMany {
+        /// The largest number that is possible.
+        allowed: usize,
+        /// The number there is.
+        got: usize,
+    },
+    /// A value is NaN or infinite, or the answer would be too large for a number.
+    #[error("a value is not finite")]
+    NotFinite,
+    /// Something that is divided by is zero: the level of a relative change, the sum under a ratio.
+    #[error("the level to divide by is zero")]
+    ZeroLevel,
+    /// All values are equal, so that their spread is zero and nothing can be judged by it.
+    #[error("the values do not vary")]
+    NoVariation,
+    /// A parameter is outside its range.
+    #[error("{name} must be {wanted}, not {value}")]
+    OutOfRange {
+        /// The parameter's name.
+        name: &'static str,
+        /// What it has to be.
+        wanted: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// Two lists that belong together differ in length.
+    #[error("{got} values for {wanted}")]
+    LengthsDiffer {
+        /// The length of the first.
+        wanted: usize,
+        /// The length of the second.
+        got: usize,
+    },
+}
+
+/// An answer, or why there is none.
+pub type Result<T> = std::result::Result<T, Error>;

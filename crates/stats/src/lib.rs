@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod check;
+mod distribution;
+mod error;
+pub mod holm;
+mod interval;
+mod moments;
+pub mod student;
+
+pub use error::{Error, Result};
+pub use interval::Interval;
