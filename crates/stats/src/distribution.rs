@@ -1,7 +1,17 @@
 //! The distributions of the intervals and tests, as `statrs` has them.
 
 use crate::error::{Error, Result};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// The value that a standard normal variable is not above with this probability.
+pub fn normal_quantile(probability: f64) -> f64 {
+    Normal::standard().inverse_cdf(probability)
+}
+
+/// The probability that a standard normal variable is further from 0 than `z`, on either side.
+pub fn normal_two_sided(z: f64) -> f64 {
+    (2.0 * Normal::standard().sf(z.abs())).min(1.0)
+}
 
 /// The value that Student's t is not above with this probability.
 pub fn student_quantile(probability: f64, degrees_of_freedom: f64) -> Result<f64> {

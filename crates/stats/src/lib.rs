@@ -8,7 +8,9 @@ mod error;
 pub mod holm;
 mod interval;
 mod moments;
+pub mod rank;
 pub mod student;
+pub mod tail;
 
 pub use error::{Error, Result};
 pub use interval::Interval;

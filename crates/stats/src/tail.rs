@@ -1,0 +1,122 @@
+//! How many calls a percentile needs, and a bound on it: LoadGen's rule.
+
+use crate::check;
+use crate::error::{Error, Result};
+use crate::moments;
+use statrs::function::beta::beta_reg;
+
+/// A percentile that is known at a confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tail {
+    /// The bound that the percentile is not above at the confidence, one of the values; in their unit.
+    pub bound: f64,
+    /// How many of the values are above it, ties aside.
+    pub above: usize,
+}
+
+/// Bounds a percentile of times from above: with `percentile` 0.99 and `confidence` 0.99, the p99 of what the calls were drawn
+/// from is at or below the bound with a probability of at least 0.99. The more calls, the nearer the bound is to the p99 itself.
+///
+/// With n calls the bound is the t-th largest value, for the largest t that [`calls_needed_with`] allows: MLPerf LoadGen's
+/// "early stopping percentile estimate". It assumes independent calls of one distribution, which need not be known. For the low
+/// tail of a speed, pass the times per token, or the negated values.
+///
+/// Source: MLPerf Inference rules, appendix "Early stopping criterion"; `loadgen/results.cc`, `loadgen/early_stopping.cc` with
+/// its tolerance of 0.
+///
+/// # Errors
+///
+/// [`Error::TooFew`] with fewer than [`calls_needed`] calls: "too few calls" instead of a figure. Besides when a value is not
+/// finite, and when percentile or confidence is not between 0 and 1.
+///
+/// ```
+/// use tokengauge_stats::{Error, tail};
+///
+/// let times: Vec<f64> = (1..=1_000).map(f64::from).collect();
+/// assert_eq!(tail::bound(&times[..661], 0.99, 0.99), Err(Error::TooFew { needed: 662, got: 661 }));
+/// let p99 = tail::bound(&times, 0.99, 0.99).unwrap();
+/// assert_eq!((p99.bound, p99.above), (999.0, 1));
+/// ```
+pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
+    check::finite(times)?;
+    check::at_least(calls_needed(percentile, confidence)?, times.len())?;
+    let calls = times.len();
+    let left_out = check::left_out(confidence)?;
+    // Allowed with 1; find the last that is, by halves.
+    let (mut allowed, mut refused) = (1, calls);
+    while refused - allowed > 1 {
+        let middle = allowed.midpoint(refused);
+        match at_most_over(middle, calls, percentile) <= left_out {
+            true => allowed = middle,
+            false => refused = middle,
+        }
+    }
+    Ok(Tail {
+        bound: moments::sorted(times)[calls - allowed],
+        above: allowed - 1,
+    })
+}
+
+/// The least number of calls that bounds a percentile at a confidence: 64 for p90, 662 for p99 and 6,636 for p99.9, at 99 %.
+///
+/// # Errors
+///
+/// When percentile or confidence is not between 0 and 1, and when it would be more than 10⁹ calls.
+///
+/// ```
+/// use tokengauge_stats::tail::calls_needed;
+///
+/// assert_eq!(calls_needed(0.99, 0.99), Ok(662));
+/// assert_eq!(calls_needed(0.90, 0.99), Ok(64));
+/// ```
+pub fn calls_needed(percentile: f64, confidence: f64) -> Result<usize> {
+    calls_needed_with(1, percentile, confidence)
+}
+
+/// The least number n of calls, `over` of them over a limit, that shows at a confidence that the percentile is not above the
+/// limit: the least n with P(Binomial(n, 1 − percentile) ≤ over) ≤ 1 − confidence.
+///
+/// # Errors
+///
+/// Those of [`calls_needed`].
+///
+/// ```
+/// use tokengauge_stats::tail::calls_needed_with;
+///
+/// assert_eq!(calls_needed_with(2, 0.90, 0.99), Ok(81));
+/// ```
+pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Result<usize> {
+    const MOST: usize = 1_000_000_000;
+    check::open_share("percentile", percentile)?;
+    let left_out = check::left_out(confidence)?;
+    let shows = |calls: usize| at_most_over(over, calls, percentile) <= left_out;
+    let (mut too_few, mut enough) = (over, over.saturating_mul(2).max(16));
+    while !shows(enough) {
+        if enough >= MOST {
+            return Err(Error::OutOfRange {
+                name: "percentile",
+                wanted: "such that 10^9 calls would do",
+                value: percentile,
+            });
+        }
+        too_few = enough;
+        enough *= 2;
+    }
+    while enough - too_few > 1 {
+        let middle = too_few.midpoint(enough);
+        match shows(middle) {
+            true => enough = middle,
+            false => too_few = middle,
+        }
+    }
+    Ok(enough)
+}
+
+/// The probability that at most `over` of `calls` are over the percentile: the binomial distribution, as the regularised
+/// incomplete beta function.
+fn at_most_over(over: usize, calls: usize, percentile: f64) -> f64 {
+    match calls > over {
+        true => beta_reg((calls - over) as f64, over as f64 + 1.0, percentile),
+        false => 1.0,
+    }
+}
