@@ -2,15 +2,19 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod bootstrap;
 mod check;
 mod distribution;
 mod error;
 pub mod holm;
 mod interval;
 mod moments;
+mod random;
 pub mod rank;
+pub mod steady;
 pub mod student;
 pub mod tail;
 
 pub use error::{Error, Result};
 pub use interval::Interval;
+pub use random::{Generator, seeded};

@@ -20,9 +20,26 @@ pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
+/// A quantile of sorted values, of which there is at least one: linear between neighbours, numpy's default.
+pub fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
+    let position = share * (sorted.len() - 1) as f64;
+    let below = (position.floor() as usize).min(sorted.len() - 1);
+    let above = (below + 1).min(sorted.len() - 1);
+    let weight = position - below as f64;
+    sorted[below] * (1.0 - weight) + sorted[above] * weight
+}
+
 /// The values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
+}
+
+/// The sum of the products, as far as the shorter one goes.
+pub fn product(left: &[f64], right: &[f64]) -> f64 {
+    left.iter()
+        .zip(right)
+        .map(|(left, right)| left * right)
+        .sum()
 }
