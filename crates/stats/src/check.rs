@@ -44,6 +44,18 @@ pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
+/// A finite number above zero.
+pub fn positive(name: &'static str, value: f64) -> Result<f64> {
+    match value > 0.0 && value.is_finite() {
+        true => Ok(value),
+        false => Err(Error::OutOfRange {
+            name,
+            wanted: "above 0",
+            value,
+        }),
+    }
+}
+
 /// The share that an interval of this confidence leaves out: `1 - confidence`.
 pub fn left_out(confidence: f64) -> Result<f64> {
     Ok(1.0 - open_share("confidence", confidence)?)
