@@ -18,6 +18,11 @@ pub fn student_quantile(probability: f64, degrees_of_freedom: f64) -> Result<f64
     Ok(student(degrees_of_freedom)?.inverse_cdf(probability))
 }
 
+/// The probability that Student's t is further from 0 than `t`, on either side.
+pub fn student_two_sided(t: f64, degrees_of_freedom: f64) -> Result<f64> {
+    Ok((2.0 * student(degrees_of_freedom)?.sf(t.abs())).min(1.0))
+}
+
 fn student(degrees_of_freedom: f64) -> Result<StudentsT> {
     StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| Error::NotFinite)
 }

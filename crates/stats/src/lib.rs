@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bootstrap;
+pub mod change;
 mod check;
 mod distribution;
 mod error;
