@@ -1,0 +1,135 @@
+//! Why a mean changed: the mix of strata, or the strata themselves.
+
+use crate::check;
+use crate::error::{Error, Result};
+
+/// The observations of one stratum in one period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// Their number, or another weight, at least 0.
+    pub weight: f64,
+    /// Their mean, in the figure's unit; of no consequence where the weight is 0.
+    pub mean: f64,
+}
+
+/// One stratum, such as prompts of 1k to 8k tokens, before and after. A weight of 0 says that it has no observations then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stratum {
+    /// The earlier period, or the baseline.
+    pub before: Group,
+    /// The later one.
+    pub after: Group,
+}
+
+/// The parts of one stratum in the difference, in the figure's unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Part {
+    /// What its change of share adds: (share after − share before) · mean of both means.
+    pub mix: f64,
+    /// What its change of mean adds: (mean after − mean before) · mean of both shares.
+    pub within: f64,
+}
+
+/// A difference of two means, in parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decomposition {
+    /// The mean before.
+    pub before: f64,
+    /// The mean after.
+    pub after: f64,
+    /// What the change of shares adds to the difference. The sum of the parts'.
+    pub mix: f64,
+    /// What the change within strata adds. `mix + within` is `after - before`, up to rounding.
+    pub within: f64,
+    /// The parts, one a stratum, in their order. One stratum's mix alone depends on the level; their sum does not.
+    pub parts: Vec<Part>,
+}
+
+/// Kitagawa's decomposition of the difference of two means into the part of the mix and the part within strata. It is about
+/// means; medians do not decompose.
+///
+/// Shares and means are weighted by the average of the other, so that the result does not depend on the direction and nothing
+/// is left over. A stratum that one period does not have is given the mean of the other: all that it adds is mix.
+///
+/// Source: Kitagawa, "Components of a difference between two rates", JASA 50 (1955).
+///
+/// # Errors
+///
+/// When a period has no observations at all, a value is not finite, or a weight is below 0.
+///
+/// ```
+/// use tokengauge_stats::mix::{Group, Stratum, decompose};
+///
+/// // Seconds to the first token: as before at each length, but more long prompts.
+/// let short = Stratum { before: Group { weight: 90.0, mean: 0.25 }, after: Group { weight: 50.0, mean: 0.25 } };
+/// let long = Stratum { before: Group { weight: 10.0, mean: 2.25 }, after: Group { weight: 50.0, mean: 2.25 } };
+/// let found = decompose(&[short, long]).unwrap();
+/// assert!((found.after - found.before - 0.8).abs() < 1e-12);
+/// assert!((found.mix - 0.8).abs() < 1e-12 && found.within.abs() < 1e-12);
+/// ```
+pub fn decompose(strata: &[Stratum]) -> Result<Decomposition> {
+    let before = Period::of(strata, |stratum| stratum.before)?;
+    let after = Period::of(strata, |stratum| stratum.after)?;
+    let parts: Vec<Part> = strata
+        .iter()
+        .map(|stratum| part(stratum, before.weight, after.weight))
+        .collect();
+    Ok(Decomposition {
+        before: before.mean,
+        after: after.mean,
+        mix: check::answer(parts.iter().map(|part| part.mix).sum())?,
+        within: check::answer(parts.iter().map(|part| part.within).sum())?,
+        parts,
+    })
+}
+
+/// All strata in one period.
+struct Period {
+    weight: f64,
+    mean: f64,
+}
+
+impl Period {
+    fn of(strata: &[Stratum], of: impl Fn(&Stratum) -> Group) -> Result<Self> {
+        let groups: Vec<Group> = strata
+            .iter()
+            .map(of)
+            .filter(|group| group.weight != 0.0)
+            .collect();
+        for group in &groups {
+            check::finite(&[group.weight, group.mean])?;
+            if group.weight < 0.0 {
+                return Err(Error::OutOfRange {
+                    name: "a weight",
+                    wanted: "at least 0",
+                    value: group.weight,
+                });
+            }
+        }
+        let weight = check::answer(groups.iter().map(|group| group.weight).sum())?;
+        check::at_least(1, groups.len())?;
+        let mean = groups
+            .iter()
+            .map(|group| group.weight / weight * group.mean)
+            .sum();
+        Ok(Self {
+            weight,
+            mean: check::answer(mean)?,
+        })
+    }
+}
+
+fn part(stratum: &Stratum, before_weight: f64, after_weight: f64) -> Part {
+    let Stratum { before, after } = *stratum;
+    let (before_mean, after_mean) = match (before.weight == 0.0, after.weight == 0.0) {
+        (true, true) => return Part::default(),
+        (true, false) => (after.mean, after.mean),
+        (false, true) => (before.mean, before.mean),
+        (false, false) => (before.mean, after.mean),
+    };
+    let (before_share, after_share) = (before.weight / before_weight, after.weight / after_weight);
+    Part {
+        mix: (after_share - before_share) * (before_mean / 2.0 + after_mean / 2.0),
+        within: (after_mean - before_mean) * f64::midpoint(before_share, after_share),
+    }
+}
