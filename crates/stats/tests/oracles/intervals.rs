@@ -1,0 +1,275 @@
+//! bootstrap, ratio, sequence, student and tail.
+
+use crate::{close, fixture, near, same_interval};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use tokengauge_stats::ratio::{Arm, Unit, difference, relative_difference};
+use tokengauge_stats::sequence::{self, Sequence};
+use tokengauge_stats::{Error, Estimate, bootstrap, seeded, student, tail};
+
+#[derive(Deserialize)]
+struct Series {
+    series: Vec<f64>,
+    block: f64,
+    intervals: BTreeMap<String, [f64; 2]>,
+}
+
+fn mean(series: &[f64]) -> f64 {
+    series.iter().sum::<f64>() / series.len() as f64
+}
+
+fn median(series: &[f64]) -> f64 {
+    let mut sorted = series.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+}
+
+#[test]
+fn block_lengths_and_intervals_are_those_of_arch() {
+    for case in fixture::<Series>("bootstrap") {
+        let block = bootstrap::block_length(&case.series).expect("long enough");
+        assert_eq!(block as f64, case.block.ceil().max(1.0));
+        let options = bootstrap::Options {
+            confidence: 0.9,
+            resamples: 4_000,
+            block: None,
+        };
+        for (name, theirs) in case.intervals {
+            let statistic = if name == "mean" { mean } else { median };
+            let ours = bootstrap::interval(&case.series, statistic, options, &mut seeded(3))
+                .expect("an interval");
+            // Both are drawn at random: the ends differ by a few hundredths of the width.
+            let allowed = 0.06 * (theirs[1] - theirs[0]);
+            assert!(
+                (ours.interval.lower - theirs[0]).abs() < allowed,
+                "{name} {ours:?} {theirs:?}"
+            );
+            assert!(
+                (ours.interval.upper - theirs[1]).abs() < allowed,
+                "{name} {ours:?} {theirs:?}"
+            );
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Trials {
+    trials: Vec<f64>,
+    confidence: f64,
+    mean: f64,
+    error: f64,
+    interval: [f64; 2],
+}
+
+#[test]
+fn student_intervals_are_those_of_scipy() {
+    for case in fixture::<Trials>("student") {
+        let ours = student::mean(&case.trials, case.confidence).expect("an interval");
+        close(ours.mean, case.mean, 1e-12);
+        close(ours.standard_error, case.error, 1e-12);
+        same_interval(ours.interval, case.interval, 1e-9);
+    }
+}
+
+#[derive(Deserialize)]
+struct Compared {
+    value: f64,
+    variance: f64,
+    degrees_of_freedom: f64,
+    interval: [f64; 2],
+    p: f64,
+}
+
+#[derive(Deserialize)]
+struct Ratio {
+    value: f64,
+    variance: f64,
+}
+
+#[derive(Deserialize)]
+struct Arms {
+    arms: [Vec<[f64; 2]>; 2],
+    #[serde(default)]
+    ratios: Vec<Ratio>,
+    confidence: f64,
+    #[serde(default)]
+    rho: f64,
+    absolute: Compared,
+    relative: Compared,
+}
+
+impl Arms {
+    fn arms(&self) -> [Arm; 2] {
+        let unit = |&[numerator, denominator]: &[f64; 2]| Unit {
+            numerator,
+            denominator,
+        };
+        [0, 1].map(|arm| self.arms[arm].iter().map(unit).collect())
+    }
+
+    /// Ours and theirs, absolute and relative.
+    fn differences(&self) -> [(Estimate, &Compared); 2] {
+        let [a, b] = self.arms();
+        [
+            (difference(&a, &b).expect("a difference"), &self.absolute),
+            (
+                relative_difference(&a, &b).expect("a difference"),
+                &self.relative,
+            ),
+        ]
+    }
+}
+
+#[test]
+fn ratios_are_those_of_growthbook() {
+    for case in fixture::<Arms>("ratio") {
+        for (arm, theirs) in case.arms().iter().zip(&case.ratios) {
+            let ours = arm.ratio().expect("a ratio");
+            close(ours.value, theirs.value, 1e-12);
+            near(ours.variance, theirs.variance, 1e-9);
+        }
+        for (ours, theirs) in case.differences() {
+            close(ours.value, theirs.value, 1e-11);
+            near(ours.variance, theirs.variance, 1e-9);
+            let interval = ours.interval(case.confidence).expect("an interval");
+            same_interval(interval, theirs.interval, 1e-8);
+        }
+        near(
+            case.differences()[0].0.degrees_of_freedom,
+            case.absolute.degrees_of_freedom,
+            1e-9,
+        );
+    }
+}
+
+#[derive(Deserialize)]
+struct Sequences {
+    arms: Vec<Arms>,
+    boundaries: Vec<Boundaries>,
+}
+
+#[derive(Deserialize)]
+struct Boundaries {
+    alpha: f64,
+    tightest_at: u64,
+    best_rho: f64,
+    times: Vec<u64>,
+    two_sided: Margins,
+    one_sided: Margins,
+}
+
+#[derive(Deserialize)]
+struct Margins {
+    rho: f64,
+    margins: Vec<f64>,
+}
+
+fn options(confidence: f64, tightest_at: u64) -> sequence::Options {
+    sequence::Options {
+        confidence,
+        tightest_at,
+        first_look: 2,
+    }
+}
+
+#[test]
+fn sequences_of_two_arms_are_those_of_growthbook() {
+    let cases = fixture::<Sequences>("sequence").remove(0).arms;
+    assert!(cases.iter().any(|case| case.absolute.p < 1e-3));
+    for case in cases {
+        let sequence =
+            Sequence::with_rho(options(case.confidence, 1), case.rho).expect("a sequence");
+        for (ours, theirs) in case.differences() {
+            same_interval(
+                sequence.interval(&ours).expect("an interval"),
+                theirs.interval,
+                1e-9,
+            );
+            near(
+                sequence.p_value(&ours, 0.0).expect("a p value"),
+                theirs.p,
+                1e-8,
+            );
+        }
+    }
+}
+
+/// A mean of 0 of units with a variance of 1.
+fn standard(units: u64) -> Estimate {
+    Estimate {
+        value: 0.0,
+        variance: 1.0 / units as f64,
+        units,
+        degrees_of_freedom: units as f64 - 1.0,
+    }
+}
+
+#[test]
+fn margins_are_those_of_confseq_and_rho_is_lamberts() {
+    for case in fixture::<Sequences>("sequence").remove(0).boundaries {
+        let options = options(1.0 - case.alpha, case.tightest_at);
+        let best = Sequence::new(options).expect("a sequence");
+        near(best.rho(), case.best_rho, 1e-12);
+        let two_sided = Sequence::with_rho(options, case.two_sided.rho).expect("a sequence");
+        let one_sided = Sequence::with_rho(options, case.one_sided.rho).expect("a sequence");
+        for (index, units) in case.times.iter().enumerate() {
+            let estimate = standard(*units);
+            let ours = two_sided.interval(&estimate).expect("an interval").upper;
+            near(ours, case.two_sided.margins[index], 1e-9);
+            // Theirs is exact, the paper's form an upper bound of it that is closer the smaller alpha is.
+            let ours = one_sided.upper_bound(&estimate).expect("a bound");
+            let ratio = ours / case.one_sided.margins[index];
+            assert!(
+                (1.0 - 1e-9..1.0 + 0.65 * case.alpha).contains(&ratio),
+                "{units} {ratio}"
+            );
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Tails {
+    needed: Vec<Needed>,
+    bounds: Vec<Bound>,
+}
+
+#[derive(Deserialize)]
+struct Needed {
+    percentile: f64,
+    confidence: f64,
+    over: usize,
+    calls: usize,
+}
+
+#[derive(Deserialize)]
+struct Bound {
+    times: Vec<f64>,
+    percentile: f64,
+    bound: f64,
+    above: usize,
+}
+
+#[test]
+fn calls_and_bounds_are_those_of_the_binomial_distribution() {
+    let cases = fixture::<Tails>("tail").remove(0);
+    for case in cases.needed {
+        let ours = tail::calls_needed_with(case.over, case.percentile, case.confidence);
+        assert_eq!(ours, Ok(case.calls), "{} {}", case.over, case.percentile);
+    }
+    for case in cases.bounds {
+        let ours = tail::bound(&case.times, case.percentile, 0.99).expect("enough calls");
+        assert_eq!((ours.bound, ours.above), (case.bound, case.above));
+    }
+}
+
+/// What LoadGen prints: "Need to process at least 64 queries for early stopping", and 662 for its p99.
+#[test]
+fn loadgens_own_numbers() {
+    assert_eq!(tail::calls_needed(0.90, 0.99), Ok(64));
+    assert_eq!(tail::calls_needed(0.99, 0.99), Ok(662));
+    let too_few = Err(Error::TooFew {
+        needed: 64,
+        got: 63,
+    });
+    assert_eq!(tail::bound(&[1.0; 63], 0.90, 0.99), too_few);
+}
