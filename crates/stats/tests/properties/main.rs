@@ -1,0 +1,4 @@
+//! What holds for any input.
+
+mod any_input;
+mod symmetries;
