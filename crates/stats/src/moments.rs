@@ -26,7 +26,9 @@ pub fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
     let below = (position.floor() as usize).min(sorted.len() - 1);
     let above = (below + 1).min(sorted.len() - 1);
     let weight = position - below as f64;
-    sorted[below] * (1.0 - weight) + sorted[above] * weight
+    let (below, above) = (sorted[below], sorted[above]);
+    // Rounded, but not beyond the neighbours: a larger share has no smaller quantile.
+    (below + (above - below) * weight).clamp(below, above)
 }
 
 /// The values in ascending order.
@@ -42,4 +44,27 @@ pub fn product(left: &[f64], right: &[f64]) -> f64 {
         .zip(right)
         .map(|(left, right)| left * right)
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_between_equal_values_is_that_value() {
+        let sum = 1e200 + 1e200 + 1e200;
+        for share in [0.0, 0.02, 0.1, 0.21, 0.45, 0.95, 1.0] {
+            assert_eq!(quantile_of_sorted(&[sum, sum, sum], share), sum);
+        }
+    }
+
+    #[test]
+    fn a_larger_share_has_no_smaller_quantile() {
+        let sorted = [0.1, 0.1 + 0.2, 0.3, 0.7, 0.7].map(|value: f64| value * 1e16);
+        let sorted = super::sorted(&sorted);
+        let quantiles: Vec<f64> = (0..=1_000)
+            .map(|share| quantile_of_sorted(&sorted, f64::from(share) / 1_000.0))
+            .collect();
+        assert!(quantiles.is_sorted());
+    }
 }
