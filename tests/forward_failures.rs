@@ -6,7 +6,7 @@ use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::Upstream;
-use tokengauge_test_support::{PATIENCE, soon};
+use tokengauge_test_support::{SOON, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -244,7 +244,7 @@ async fn posts_without_a_pause_use_connections_again() {
     };
     let agents = (0..AGENTS).map(|_| async {
         let mut agent = RawConnection::connect(proxy.address).await;
-        while !is_reused() && began.elapsed() < PATIENCE {
+        while !is_reused() && began.elapsed() < SOON {
             agent.write(POST).await;
             agent.read_until(b"ok").await;
         }
