@@ -271,7 +271,7 @@ fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
         .expect("the subscriber is held");
     let calls = 9_000;
     (0..calls).for_each(|_| end());
-    let dropped = bench.meter.figures(Instant::now()).dropped_findings;
+    let dropped = bench.meter.figures(Instant::now()).dropped_calls;
     assert_eq!(dropped, calls - 8192);
     drop(release);
     assert_eq!(bench.finished_calls().len() as u64, 1 + calls - dropped);

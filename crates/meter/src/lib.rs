@@ -80,7 +80,7 @@ pub struct MeterStats {
     /// Bodies that were not measured: over a bound, or the background was full.
     pub skipped_bodies: u64,
     /// Finished calls that the subscribers were too slow for.
-    pub dropped_findings: u64,
+    pub dropped_calls: u64,
     /// Panics behind the tap.
     pub panics: u64,
     /// Bytes held for measuring now.
@@ -216,7 +216,7 @@ impl Meter {
             throughput: self.shared.throughput.streamed(now),
             lagged_frames: self.shared.tally.lagged_frames(),
             skipped_bodies: self.shared.tally.skipped_bodies(),
-            dropped_findings: self.shared.subscribers.dropped(),
+            dropped_calls: self.shared.subscribers.dropped(),
             panics: self.shared.tally.panics(),
             held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),
         }

@@ -188,7 +188,7 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     drop(Store::open(directory.path(), &after, NOON + 10).expect("opened"));
     let record = cost("a", 0.0);
     assert!(refused(&after, &record, NOON + 10).is_some());
-    assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "it was told before");
+    assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "reported before");
     let tomorrow = Budgets::new(&[budget(Per::Session, true)]);
     drop(Store::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
