@@ -124,21 +124,24 @@ pub(super) fn listed() -> &'static [Listed] {
     &LISTED
 }
 
+/// The lines for one model behind one host, in the order of the table.
+type Lines = Arc<[&'static Listed]>;
+
 /// Pairs of a host and a model whose lines are remembered; agents name models, so there must be
 /// an end to them.
 const REMEMBERED: usize = 1024;
 
+static KNOWN: LazyLock<Mutex<HashMap<String, Lines>>> = LazyLock::new(Mutex::default);
+
 /// The lines for a model of that name behind that host, in the order of the table. There are
 /// hundreds of patterns to compare, and a process sees the same few models again and again.
-pub(super) fn lines_for(host: &str, model: &str) -> Arc<[&'static Listed]> {
-    static KNOWN: LazyLock<Mutex<HashMap<String, Arc<[&'static Listed]>>>> =
-        LazyLock::new(Mutex::default);
+pub(super) fn lines_for(host: &str, model: &str) -> Lines {
     let key = format!("{host} {model}");
     if let Some(lines) = KNOWN.lock().get(&key) {
         return Arc::clone(lines);
     }
     let lines = listed().iter().filter(|line| line.is_for(host, model));
-    let lines: Arc<[_]> = lines.collect();
+    let lines: Lines = lines.collect();
     let mut known = KNOWN.lock();
     if known.len() >= REMEMBERED {
         known.clear();
@@ -150,6 +153,17 @@ pub(super) fn lines_for(host: &str, model: &str) -> Arc<[&'static Listed]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_remembered_is_right_and_has_an_end() {
+        for number in 0..2 * REMEMBERED {
+            assert!(lines_for("api.openai.com", &format!("made-up-{number}")).is_empty());
+            assert!(KNOWN.lock().len() <= REMEMBERED);
+        }
+        for _ in 0..2 {
+            assert!(!lines_for("api.openai.com", "gpt-4.1").is_empty());
+        }
+    }
 
     #[test]
     fn every_line_has_a_usable_price_and_no_model_is_hidden_by_an_earlier_line() {
