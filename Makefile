@@ -71,12 +71,14 @@ soak-short: compiler ## three minutes of the same, of what the tests have built
 	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 .PHONY: bench-tools
-bench-tools: ## nginx and haproxy, the peers of `cargo bench --bench peers`
-	command -v nginx haproxy > /dev/null || tests/real/apt nginx haproxy
+bench-tools: ## nginx, haproxy, Envoy and perf: the peers of `cargo bench --bench peers`, and its profiles
+	PATH="$$PATH:/usr/sbin" && command -v nginx > /dev/null && command -v haproxy > /dev/null || tests/real/apt nginx haproxy
+	command -v perf > /dev/null || tests/real/apt linux-perf || echo "bench-tools: no linux-perf here: no profiles" >&2
+	benches/peers/gateways/install envoy
 
 .PHONY: bench-gateways
 bench-gateways: ## LiteLLM and Portkey, further peers of it (0.8 GB in .cache/)
-	benches/peers/gateways/install
+	benches/peers/gateways/install litellm portkey
 
 .PHONY: picture
 picture: compiler ## docs/dashboards.png, drawn from a real run
