@@ -18,14 +18,21 @@
 //! process is an error of the measurement here, not of the proxy alone.
 
 #[allow(dead_code, reason = "only a part of it is used")]
+#[path = "peers/cores.rs"]
+mod cores;
+#[path = "peers/keep_awake.rs"]
+mod keep_awake;
+#[allow(dead_code, reason = "only a part of it is used")]
 #[path = "peers/process.rs"]
 mod process;
 
 use bytes::Bytes;
+use cores::Cores;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
-use process::{Cores, KeepAwake, raise_file_limit, raise_priority};
+use keep_awake::KeepAwake;
+use process::{make_room_for_files, raise_priority};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -38,6 +45,8 @@ use tokengauge::sim::{Profile, Simulator, Truth};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
+/// Files that may be open at once: both ends of 500 streams.
+const FILES: u64 = 16 * 1024;
 /// What every stream does: about 8 s, a stall of a quarter second in the middle.
 const BEHAVIOUR: &str = "ttft=300ms,gap=40ms~10ms,tokens=192,stall=250ms@96,usage=on";
 
@@ -52,8 +61,8 @@ fn main() {
     };
     // Other processes of the machine would add latency that is not the proxy's.
     raise_priority();
-    raise_file_limit().expect("a limit on files that can be raised");
-    let _awake = Cores::choose().map(KeepAwake::keep);
+    make_room_for_files(FILES).expect("a limit on files that can be raised");
+    let _awake = Cores::choose(1).map(KeepAwake::keep);
     println!("{BEHAVIOUR}\n");
     println!(
         "{:>8}{:>7}  {:^26}{:^26}{:^24}{:^26}{:>9}",

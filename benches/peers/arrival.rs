@@ -1,9 +1,11 @@
-//! Whether the bytes of a stream arrive as the backend sent them, and whether its events
-//! arrive immediately and one by one.
+//! What arrives of a stream: whether its bytes are those of the backend, and whether its
+//! events come at once and one by one.
 
+use crate::environment::Environment;
 use crate::peer::{Peer, RunningPeer};
-use crate::run::{Environment, warm, with_peer};
-use crate::wire::{StreamRequest, end, instants, write_event};
+use crate::run::{warm, with_peer};
+use crate::scenario::Setup;
+use crate::wire::{StreamRequest, answering_model, end, instants, write_event};
 use anyhow::ensure;
 use std::time::Duration;
 
@@ -12,19 +14,19 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// A first token, ten streams to warm up, and a second of events.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A stream as it arrived.
-struct ArrivedStream {
+/// What came of a stream.
+struct Arrived {
     body: Vec<u8>,
     /// When each event was sent.
     sent: Vec<u64>,
     /// Nanoseconds from the sending of the first event to its arrival.
     first_after: u64,
-    /// How many reads had new events.
+    /// How often something with an event came.
     pieces: usize,
 }
 
-/// Prints a row for each peer.
-pub fn print(peers: &[Peer], environment: Environment) {
+/// Prints for each peer what its agents would see.
+pub fn print(peers: &[Peer], environment: &Environment) {
     println!(
         "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",
         INTERVAL.as_millis()
@@ -34,18 +36,22 @@ pub fn print(peers: &[Peer], environment: Environment) {
         "", "untouched", "bytes", "sent", "first event", "one by one"
     );
     for &peer in peers {
-        match with_peer(peer, environment, LIMIT, async |running| {
-            arrived(running).await
-        }) {
+        match with_peer(
+            peer,
+            &Setup::default(),
+            environment,
+            LIMIT,
+            async |running| arrived(running).await,
+        ) {
             Ok(arrived) => println!("{peer:20}  {arrived}"),
             Err(error) => println!("FAILED: {peer}: {error:#}"),
         }
     }
 }
 
-async fn arrived(running: &RunningPeer) -> anyhow::Result<ArrivedStream> {
-    warm(running).await?;
-    let request = StreamRequest {
+async fn arrived(running: &RunningPeer) -> anyhow::Result<Arrived> {
+    warm(running, 1).await?;
+    let spec = StreamRequest {
         events: EVENTS,
         interval_us: INTERVAL.as_micros() as u64,
         ..StreamRequest::default()
@@ -53,7 +59,7 @@ async fn arrived(running: &RunningPeer) -> anyhow::Result<ArrivedStream> {
     let (mut whole, mut first, mut pieces, mut sent) = (Vec::new(), None, 0, Vec::new());
     let mut connection = running.connect().await?;
     connection
-        .read(request, |body, arrived| {
+        .exchange(&running.call(spec).http1, |body, arrived| {
             let before = sent.len();
             whole.append(body);
             sent.clear();
@@ -65,7 +71,7 @@ async fn arrived(running: &RunningPeer) -> anyhow::Result<ArrivedStream> {
         })
         .await?;
     ensure!(sent.len() == EVENTS as usize, "{} events came", sent.len());
-    Ok(ArrivedStream {
+    Ok(Arrived {
         body: whole,
         sent,
         first_after: first.unwrap_or_default(),
@@ -73,25 +79,25 @@ async fn arrived(running: &RunningPeer) -> anyhow::Result<ArrivedStream> {
     })
 }
 
-impl ArrivedStream {
-    /// The bytes that the backend sent, made from the instants in those that arrived.
+impl Arrived {
+    /// What the backend sent, by the instants that stand in what came.
     fn original(&self) -> String {
         let mut original = String::new();
         for (index, instant) in (0..).zip(&self.sent) {
-            write_event(index, *instant, &mut original);
+            write_event(index, *instant, &answering_model(0), &mut original);
         }
-        original + &end(EVENTS)
+        original + &end(EVENTS, &answering_model(0))
     }
 }
 
-impl std::fmt::Display for ArrivedStream {
+impl std::fmt::Display for Arrived {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let original = self.original();
         let untouched = match original.as_bytes() == self.body {
             true => "yes",
             false => "no",
         };
-        // An event was held back if it arrived after the next one was sent.
+        // Held back is what came no sooner than the event after it was sent.
         let first_after = Duration::from_nanos(self.first_after);
         let held = if first_after < INTERVAL { "" } else { " HELD" };
         let first = format!("{:.1} ms{held}", first_after.as_secs_f64() * 1e3);

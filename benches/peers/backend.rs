@@ -1,49 +1,114 @@
-//! A fast backend: HTTP/1.1 with keep-alive, a chunk and a write per event.
+//! A bare, fast backend of HTTP/1.1 with keep-alive: a chunk and a write per event. With TLS where
+//! it is asked for; HTTP/2 is in [`crate::backend_http2`].
 
+use crate::backend_http2;
+use crate::chunked::{LAST_CHUNK, push_chunk};
 use crate::process::end_with_parent;
+use crate::recorded::{Library, RecordedSpec};
 use crate::wire::{StreamRequest, push_end, push_event};
+use anyhow::Context;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep_until};
+use tokio_rustls::TlsAcceptor;
 
-/// Bytes of a request's body in which the [`StreamRequest`] is searched.
+/// As much of a request's body is looked at.
 const BEGINNING: usize = 4096;
-/// Bytes of the read buffer.
+/// As much is read of it at once.
 const READ: usize = 64 * 1024;
+const HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Serves until its parent ends. Prints its address.
-pub fn serve() -> anyhow::Result<()> {
+/// What a backend speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    Http1,
+    Tls,
+    Http2,
+}
+
+/// Serves until its parent ends. Prints its address. `certificate` has the files of one and of
+/// its key, for TLS.
+pub fn serve(kind: Kind, certificate: Option<(&Path, &Path)>) -> anyhow::Result<()> {
     end_with_parent();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let tls = match kind {
+        Kind::Tls => Some(acceptor(certificate.context("no certificate")?)?),
+        _ => None,
+    };
+    LocalSet::new().block_on(&runtime, async {
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let listener: TcpListener = socket.listen(4096)?;
         println!("{}", listener.local_addr()?);
+        let library = Rc::new(Library::default());
         loop {
             let (socket, _) = listener.accept().await?;
-            tokio::spawn(connection(socket));
+            socket.set_nodelay(true)?;
+            // That a peer leaves is no error.
+            match (kind, tls.clone()) {
+                (Kind::Http2, _) => drop(spawn_local(backend_http2::connection(socket))),
+                (_, Some(tls)) => drop(spawn_local(with_tls(socket, tls, Rc::clone(&library)))),
+                _ => drop(spawn_local(connection(socket, Rc::clone(&library)))),
+            }
         }
     })
 }
 
-/// Answers requests until the peer closes the connection, which is no error.
-async fn connection(socket: TcpStream) -> std::io::Result<()> {
-    socket.set_nodelay(true)?;
+fn acceptor((certificate, key): (&Path, &Path)) -> anyhow::Result<TlsAcceptor> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate)?.collect();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain?, PrivateKeyDer::from_pem_file(key)?)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn with_tls(
+    socket: TcpStream,
+    tls: TlsAcceptor,
+    library: Rc<Library>,
+) -> std::io::Result<()> {
+    connection(tls.accept(socket).await?, library).await
+}
+
+/// Answers requests until the peer leaves.
+async fn connection(
+    socket: impl AsyncRead + AsyncWrite + Unpin,
+    library: Rc<Library>,
+) -> std::io::Result<()> {
     let mut socket = BufReader::with_capacity(READ, socket);
     while let Some(request) = request(&mut socket).await? {
-        answer(request, socket.get_mut()).await?;
+        match request {
+            Request::Generated(spec) => answer(&spec, socket.get_mut()).await?,
+            Request::Recorded(spec) => replay(&library, spec, socket.get_mut()).await?,
+        }
     }
     Ok(())
 }
 
-/// Reads one request; `None` where the connection was closed between two.
-async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<StreamRequest>> {
-    let (mut length, mut line) = (0, String::new());
+/// What a request is for.
+enum Request {
+    Generated(StreamRequest),
+    Recorded(RecordedSpec),
+}
+
+/// Reads one request; none when the connection was closed between two.
+async fn request<S: AsyncRead + Unpin>(
+    socket: &mut BufReader<S>,
+) -> std::io::Result<Option<Request>> {
+    let (mut length, mut recorded, mut line) = (0, None, String::new());
     loop {
         line.clear();
         if socket.read_line(&mut line).await? == 0 {
@@ -58,6 +123,8 @@ async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<St
         };
         if name.eq_ignore_ascii_case("content-length") {
             length = value.trim().parse().unwrap_or(0);
+        } else if name.eq_ignore_ascii_case(RecordedSpec::HEADER) {
+            recorded = RecordedSpec::of_header(value);
         }
     }
     let mut body = vec![0; length.min(BEGINNING)];
@@ -71,46 +138,83 @@ async fn request(socket: &mut BufReader<TcpStream>) -> std::io::Result<Option<St
         socket.consume(read);
         left -= read;
     }
-    Ok(Some(StreamRequest::of_body(&body).unwrap_or_default()))
+    let generated = || Request::Generated(StreamRequest::of_body(&body).unwrap_or_default());
+    Ok(Some(recorded.map_or_else(generated, Request::Recorded)))
 }
 
-async fn answer(request: StreamRequest, socket: &mut TcpStream) -> std::io::Result<()> {
+async fn answer(
+    spec: &StreamRequest,
+    socket: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
     let (mut scratch, mut out) = (String::new(), Vec::new());
-    socket
-        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        .await?;
-    if request.per_write > 1 {
-        for index in 0..request.per_write {
-            push_event(index, 0, &mut scratch, &mut out);
+    if spec.one_write {
+        out.extend_from_slice(HEAD);
+        for index in 0..spec.events {
+            push_event(index, spec, &mut scratch, &mut out);
         }
-        // The same events are repeated, so that making them does not limit the rate.
-        for _ in 0..request.events / request.per_write {
-            socket.write_all(&out).await?;
+        push_end(spec, &mut out);
+        return send(socket, &out).await;
+    }
+    send(socket, HEAD).await?;
+    if spec.per_write > 1 {
+        for index in 0..spec.per_write {
+            push_event(index, spec, &mut scratch, &mut out);
+        }
+        // The same events again and again: making them must not be what limits.
+        for _ in 0..spec.events / spec.per_write {
+            send(socket, &out).await?;
         }
     } else {
-        pace(request, socket, &mut scratch, &mut out).await?;
+        pace(spec, socket, &mut scratch, &mut out).await?;
     }
     out.clear();
-    push_end(request, &mut out);
-    socket.write_all(&out).await
+    push_end(spec, &mut out);
+    send(socket, &out).await
+}
+
+/// Writes all of it now: TLS would keep some of it.
+async fn send(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    socket.write_all(bytes).await?;
+    socket.flush().await
 }
 
 async fn pace(
-    request: StreamRequest,
-    socket: &mut TcpStream,
+    spec: &StreamRequest,
+    socket: &mut (impl AsyncWrite + Unpin),
     scratch: &mut String,
     out: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    let start = Instant::now() + Duration::from_micros(request.phase_us);
-    for index in 0..request.events {
+    let start = Instant::now() + Duration::from_micros(spec.phase_us);
+    for index in 0..spec.events {
         // A timer rounds up to its tick, even one that is due.
-        if request.interval_us > 0 {
-            sleep_until(start + Duration::from_micros(request.interval_us * u64::from(index)))
-                .await;
+        if spec.interval_us > 0 {
+            sleep_until(start + Duration::from_micros(spec.interval_us * u64::from(index))).await;
         }
         out.clear();
-        push_event(index, request.per_chunk, scratch, out);
-        socket.write_all(out).await?;
+        push_event(index, spec, scratch, out);
+        send(socket, out).await?;
     }
     Ok(())
+}
+
+/// Sends a recorded body, so many of its events a write, each a chunk of its own.
+async fn replay(
+    library: &Library,
+    spec: RecordedSpec,
+    socket: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
+    let all = library.all().map_err(std::io::Error::other)?;
+    let unknown = || std::io::Error::other(format!("no recorded body {}", spec.index));
+    let body = all.get(spec.index).ok_or_else(unknown)?;
+    let mut out = body.head().into_bytes();
+    let events = body.events(spec.repeated);
+    for (index, event) in (1_u32..).zip(events) {
+        push_chunk(event, &mut out);
+        if index.is_multiple_of(spec.per_write) {
+            send(socket, &out).await?;
+            out.clear();
+        }
+    }
+    out.extend_from_slice(LAST_CHUNK);
+    send(socket, &out).await
 }

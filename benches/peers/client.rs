@@ -1,6 +1,7 @@
-//! The load client: streams over keep-alive connections, and the latencies of their events.
+//! The load's side of HTTP/1.1: keep-alive connections, and what their events tell.
 
-use crate::wire::{Dechunk, StreamRequest, now, take_instants};
+use crate::chunked::Dechunk;
+use crate::wire::{now, take_instants};
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use std::cell::{Cell, RefCell};
@@ -8,110 +9,139 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Figures of all streams of one run.
+/// What all streams of one run saw.
 #[derive(Debug, Default)]
 pub struct StreamStats {
-    /// Whether latencies are recorded now.
-    pub recording: Cell<bool>,
-    /// Nanoseconds from the sending of an event to its arrival, while they are recorded.
+    /// Whether latencies are noted just now.
+    pub noting: Cell<bool>,
+    /// Nanoseconds from the sending of an event to its arrival, while they are noted.
     pub latencies: RefCell<Vec<u64>>,
+    /// Nanoseconds from a request to its first event, while they are noted.
+    pub first_tokens: RefCell<Vec<u64>>,
     /// Events that arrived.
     pub events: Cell<u64>,
+    /// Bytes of bodies that arrived.
+    pub bytes: Cell<u64>,
+    /// Calls that ended.
+    pub calls: Cell<u64>,
     /// Streams whose first event has come and whose end has not.
     pub open: Cell<usize>,
+}
+
+impl StreamStats {
+    /// Notes a call that ended, with the nanoseconds until its first event.
+    pub fn ended(&self, first_token: u64) {
+        self.calls.set(self.calls.get() + 1);
+        if self.noting.get() {
+            self.first_tokens.borrow_mut().push(first_token);
+        }
+    }
+}
+
+/// Finds the events of one response.
+pub struct EventReader<'a> {
+    stats: &'a StreamStats,
+    sent: u64,
+    seen: u32,
+    /// When the first came; the stream counts as open from then on.
+    first: Option<(u64, OpenStream<'a>)>,
+}
+
+impl EventReader<'_> {
+    /// For a request that is sent now.
+    pub fn new(stats: &StreamStats) -> EventReader<'_> {
+        EventReader {
+            stats,
+            sent: now(),
+            seen: 0,
+            first: None,
+        }
+    }
+
+    /// Takes the events out of what came of a body.
+    pub fn read(&mut self, body: &mut Vec<u8>, arrived: u64) {
+        let (before, stats) = (self.seen, self.stats);
+        let noting = stats.noting.get();
+        let mut latencies = stats.latencies.borrow_mut();
+        take_instants(body, |instant| {
+            self.seen += 1;
+            if noting {
+                latencies.push(arrived.saturating_sub(instant));
+            }
+        });
+        let more = u64::from(self.seen - before);
+        stats.events.set(stats.events.get() + more);
+        if self.first.is_none() && self.seen > 0 {
+            self.first = Some((arrived, OpenStream::on(stats)));
+        }
+    }
+
+    /// The nanoseconds until the first event of a response that was to have so many.
+    pub fn finish(self, read: anyhow::Result<()>, events: u32) -> anyhow::Result<u64> {
+        let EventReader { seen, .. } = self;
+        read.with_context(|| format!("after {seen} events"))?;
+        ensure!(seen == events, "{seen} events came of {events}");
+        let (arrived, _) = self.first.context("a stream without events")?;
+        let first_token = arrived.saturating_sub(self.sent);
+        self.stats.ended(first_token);
+        Ok(first_token)
+    }
 }
 
 /// A keep-alive connection to a peer.
 pub struct Connection {
     socket: TcpStream,
-    /// Header lines that the peer needs in addition.
-    headers: String,
     input: Vec<u8>,
+    body: Vec<u8>,
 }
 
 impl Connection {
     /// Connects.
-    pub async fn open(address: SocketAddr, headers: &str) -> anyhow::Result<Connection> {
+    pub async fn open(address: SocketAddr) -> anyhow::Result<Connection> {
         let socket = TcpStream::connect(address)
             .await
             .with_context(|| format!("connecting to {address}"))?;
         socket.set_nodelay(true)?;
         Ok(Connection {
             socket,
-            headers: headers.to_owned(),
             input: vec![0; 64 * 1024],
+            body: Vec::new(),
         })
     }
 
-    /// Makes one request and reads its stream to the end. Returns the nanoseconds until its
-    /// first event.
-    pub async fn stream(
+    /// Sends a request and reads its response to the end. Each time some of its body came,
+    /// `each` gets what it left of it so far, and when that was.
+    pub async fn exchange(
         &mut self,
-        request: StreamRequest,
-        stats: &StreamStats,
-    ) -> anyhow::Result<u64> {
-        let (mut seen, mut first) = (0, None);
-        let sent = now();
-        self.read(request, |body, arrived| {
-            let before = seen;
-            let mut latencies = stats.latencies.borrow_mut();
-            take_instants(body, |instant| {
-                seen += 1;
-                if stats.recording.get() {
-                    latencies.push(arrived.saturating_sub(instant));
-                }
-            });
-            let more = u64::from(seen - before);
-            stats.events.set(stats.events.get() + more);
-            if first.is_none() && seen > 0 {
-                first = Some((arrived, OpenStream::on(stats)));
-            }
-        })
-        .await
-        .with_context(|| format!("after {seen} events"))?;
-        ensure!(
-            seen == request.events,
-            "{seen} events came of {}",
-            request.events
-        );
-        let (arrived, _) = first.context("a stream without events")?;
-        Ok(arrived - sent)
-    }
-
-    /// Makes one request and reads its answer to the end. After each read, `each` is called
-    /// with the bytes of the body that it has not drained yet, and the instant of the read.
-    pub async fn read(
-        &mut self,
-        request: StreamRequest,
+        request: &[u8],
         mut each: impl FnMut(&mut Vec<u8>, u64),
     ) -> anyhow::Result<()> {
-        self.socket
-            .write_all(&request.request(&self.headers))
-            .await?;
+        self.socket.write_all(request).await?;
         let mut head = Some(Vec::new());
-        let (mut dechunk, mut body, mut over) = (Dechunk::default(), Vec::new(), false);
+        let (mut dechunk, mut over) = (Dechunk::default(), false);
+        self.body.clear();
         while !over {
             let length = self.socket.read(&mut self.input).await?;
             let arrived = now();
             ensure!(length > 0, "the stream broke off");
             let input = &self.input[..length];
             match &mut head {
-                None => over = dechunk.feed(input, &mut body)?,
+                None => over = dechunk.feed(input, &mut self.body)?,
                 Some(so_far) => {
                     so_far.extend_from_slice(input);
                     let Some(end) = end_of_head(so_far)? else {
                         continue;
                     };
-                    over = dechunk.feed(&so_far[end..], &mut body)?;
+                    over = dechunk.feed(&so_far[end..], &mut self.body)?;
                     head = None;
                 }
             }
-            each(&mut body, arrived);
+            each(&mut self.body, arrived);
         }
         Ok(())
     }
 
-    /// Makes a GET request, and returns the response. It closes the connection.
+    /// Makes a request without a body and gives the answer to it; it closes the connection.
     pub async fn get(mut self, path: &str) -> anyhow::Result<String> {
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -123,7 +153,7 @@ impl Connection {
     }
 }
 
-/// Where the body begins, once the head is complete; an error where the status is not 200.
+/// Where the body begins, once the head is there; an error where it is none of success.
 fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(end) = memmem::find(head, b"\r\n\r\n") else {
         return Ok(None);
@@ -136,7 +166,7 @@ fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(end + 4))
 }
 
-/// Counts as an open stream until it is dropped.
+/// Counts as open until it is dropped.
 struct OpenStream<'a>(&'a StreamStats);
 
 impl OpenStream<'_> {

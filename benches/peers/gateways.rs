@@ -1,5 +1,4 @@
-//! The gateways LiteLLM and Portkey, each configured as its documentation recommends for
-//! production: one process, without a database, without logs.
+//! The gateways LiteLLM and Portkey, each as its makers advise to run it in production, without a database, one process, nothing logged.
 
 use crate::wire::KEY;
 use std::net::SocketAddr;
@@ -58,7 +57,7 @@ pub fn portkey(address: SocketAddr) -> Command {
     command
 }
 
-/// The header lines by which Portkey's gateway knows what to ask.
+/// The header lines by which Portkey's gateway knows where to send them.
 pub fn portkey_headers(backend: SocketAddr) -> String {
     format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{backend}/v1\r\n")
 }
@@ -71,6 +70,11 @@ pub fn litellm_program() -> PathBuf {
 /// Where `make bench-gateways` puts Portkey.
 pub fn portkey_program() -> PathBuf {
     installed("portkey/node_modules/@portkey-ai/gateway/build/start-server.js")
+}
+
+/// Where `make bench-tools` puts Envoy.
+pub fn envoy_program() -> PathBuf {
+    installed("envoy/bin/envoy")
 }
 
 fn installed(path: &str) -> PathBuf {

@@ -2,8 +2,9 @@
 //! processes with idle priority on the load's core, so that the figures show what they cost
 //! the peer and not what they cost the load client.
 
-use crate::peer::GREEDY;
-use crate::process::{Cores, Processes, end_with_parent, with_idle_priority};
+use crate::cores::Cores;
+use crate::peer::NOISY_PATH;
+use crate::process::{Processes, end_with_parent, with_idle_priority};
 use crate::wire::StreamRequest;
 use anyhow::ensure;
 use clap::ValueEnum;
@@ -107,7 +108,9 @@ impl Neighbours {
 
     fn spawn(self, address: SocketAddr) -> JoinSet<anyhow::Result<()>> {
         let mut under_way = JoinSet::new();
-        let request = self.stream_request().request_to(GREEDY, "", &self.prompt());
+        let request = self
+            .stream_request()
+            .request_to(NOISY_PATH, "", &self.prompt());
         let request: Rc<[u8]> = request.into();
         for number in 0..self.number() {
             let request = Rc::clone(&request);

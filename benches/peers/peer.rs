@@ -1,14 +1,17 @@
 //! What is compared: no proxy, proxies, gateways. One worker each.
 
+use crate::agents::{Agent, Call};
 use crate::client::Connection;
+use crate::configs::Site;
+use crate::cores::Cores;
 use crate::gateways;
-use crate::process::{Cores, Processes};
+use crate::process::Processes;
+use crate::scenario::{AgentProtocol, BackendProtocol, Setup};
+use crate::wire::StreamRequest;
 use anyhow::{Context, bail};
-use std::ffi::OsString;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -18,43 +21,54 @@ pub enum Peer {
     Direct,
     Nginx,
     Haproxy,
+    Envoy,
     Tokengauge,
     Other,
     Litellm,
     Portkey,
 }
 
-/// The prefix of the paths of greedy agents, which have a backend of their own.
-pub const GREEDY: &str = "/greedy";
-/// The environment variable with the path of another build of tokengauge to compare with.
+/// The beginning of the paths that lead to the noisy agents' backend.
+pub const NOISY_PATH: &str = "/noisy";
+/// Names another build of tokengauge, to be compared with this one.
 const OTHER: &str = "TOKENGAUGE_OTHER";
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Peer::Direct => "direct",
-            Peer::Nginx => "nginx",
-            Peer::Haproxy => "haproxy",
-            Peer::Tokengauge => "tokengauge",
-            Peer::Other => "other build",
-            Peer::Litellm => "litellm",
-            Peer::Portkey => "portkey",
-        })
+        f.pad(self.name())
     }
 }
 
-/// The addresses of the backends: for the streams that are measured, and for greedy agents.
-#[derive(Clone, Copy, Debug)]
+/// The backends: one a protocol, and one for noisy agents.
+#[derive(Clone, Debug)]
 pub struct Backends {
-    pub backend: SocketAddr,
-    pub greedy: SocketAddr,
+    pub http1: SocketAddr,
+    pub tls: SocketAddr,
+    pub http2: SocketAddr,
+    pub noisy: SocketAddr,
+    /// The certificate that signed that of the backend with TLS, PEM.
+    pub authority: PathBuf,
 }
 
-/// A peer that accepts connections.
+impl Backends {
+    /// The one that speaks the protocol.
+    pub fn of(&self, protocol: BackendProtocol) -> SocketAddr {
+        match protocol {
+            BackendProtocol::Http1 => self.http1,
+            BackendProtocol::Tls => self.tls,
+            BackendProtocol::Http2 => self.http2,
+        }
+    }
+}
+
+/// A peer that takes connections.
 pub struct RunningPeer {
+    peer: Peer,
     address: SocketAddr,
-    /// Where greedy agents connect: the same, but for `direct`.
-    greedy: SocketAddr,
+    /// Where noisy agents connect: the same, but for `direct`.
+    noisy: SocketAddr,
+    /// What agents speak.
+    protocol: AgentProtocol,
     /// Header lines that its requests need.
     headers: String,
     /// None for `direct`.
@@ -65,15 +79,30 @@ pub struct RunningPeer {
 
 impl Peer {
     /// In the order of the tables.
-    pub const ALL: [Peer; 7] = [
+    pub const ALL: [Peer; 8] = [
         Peer::Direct,
         Peer::Nginx,
         Peer::Haproxy,
+        Peer::Envoy,
         Peer::Tokengauge,
         Peer::Other,
         Peer::Litellm,
         Peer::Portkey,
     ];
+
+    /// As tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::Direct => "direct",
+            Peer::Nginx => "nginx",
+            Peer::Haproxy => "haproxy",
+            Peer::Envoy => "envoy",
+            Peer::Tokengauge => "tokengauge",
+            Peer::Other => "other build",
+            Peer::Litellm => "litellm",
+            Peer::Portkey => "portkey",
+        }
+    }
 
     /// Whether it reads the dialect and rewrites it, and so is slower by far.
     pub fn is_gateway(self) -> bool {
@@ -84,6 +113,7 @@ impl Peer {
     pub fn installer(self) -> &'static str {
         match self {
             Peer::Litellm | Peer::Portkey => "make bench-gateways",
+            Peer::Envoy => "make bench-tools",
             Peer::Other => "TOKENGAUGE_OTHER=PROGRAM",
             _ => "make bench-tools",
         }
@@ -97,6 +127,7 @@ impl Peer {
         match self {
             Peer::Direct | Peer::Tokengauge => true,
             Peer::Other => std::env::var_os(OTHER).is_some(),
+            Peer::Envoy => gateways::envoy_program().exists(),
             Peer::Litellm => gateways::litellm_program().exists(),
             Peer::Portkey => gateways::portkey_program().exists(),
             // Debian puts both where only root's PATH looks.
@@ -108,63 +139,109 @@ impl Peer {
         }
     }
 
-    /// Starts it in front of the backends, with a core to itself. The gateways know but one
+    /// Starts it in front of the backends, on cores of its own. The gateways know but one
     /// backend.
-    pub fn start(self, backends: Backends, cores: Cores) -> anyhow::Result<RunningPeer> {
-        let Backends { backend, greedy } = backends;
+    pub fn start(
+        self,
+        backends: &Backends,
+        setup: &Setup,
+        cores: Cores,
+    ) -> anyhow::Result<RunningPeer> {
         let folder = tempfile::tempdir()?;
-        let (address, admin) = (free_address()?, free_address()?);
-        let command = match self {
-            Peer::Direct => {
-                return Ok(RunningPeer {
-                    address: backend,
-                    greedy,
-                    headers: String::new(),
-                    processes: None,
-                    admin: None,
-                    _folder: folder,
-                });
-            }
-            Peer::Nginx => nginx(folder.path(), address, backends)?,
-            Peer::Haproxy => haproxy(folder.path(), address, backends)?,
-            Peer::Tokengauge => {
-                let program = env!("CARGO_BIN_EXE_tokengauge").into();
-                tokengauge(program, folder.path(), [address, admin], backends)?
-            }
-            Peer::Other => {
-                let program = std::env::var_os(OTHER).context(OTHER)?;
-                tokengauge(program, folder.path(), [address, admin], backends)?
-            }
-            Peer::Litellm => gateways::litellm(folder.path(), address, backend)?,
-            Peer::Portkey => gateways::portkey(address),
+        if self == Peer::Direct {
+            return Ok(RunningPeer::without_proxy(backends, setup, folder));
+        }
+        let site = Site {
+            folder: folder.path(),
+            address: free_address()?,
+            admin: free_address()?,
+            backends,
+            setup,
         };
-        let headers = match self {
-            Peer::Portkey => gateways::portkey_headers(backend),
-            _ => String::new(),
-        };
-        let mut processes = Processes::start(command, cores.peer, cores.load)?;
-        wait_for(address, &mut processes).with_context(|| format!("{self} did not start"))?;
-        let admin = matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin);
+        let mut processes = Processes::start(self.command(&site)?, cores.peer, cores.load)?;
+        wait_for(site.address, &mut processes).with_context(|| format!("{self} did not start"))?;
+        let (address, admin) = (site.address, site.admin);
         Ok(RunningPeer {
+            peer: self,
             address,
-            greedy: address,
-            headers,
+            noisy: address,
+            protocol: setup.agents,
+            headers: match self {
+                Peer::Portkey => gateways::portkey_headers(backends.http1),
+                _ => String::new(),
+            },
             processes: Some(processes),
-            admin,
+            admin: matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin),
             _folder: folder,
         })
+    }
+
+    fn command(self, site: &Site<'_>) -> anyhow::Result<std::process::Command> {
+        let backend = site.backends.http1;
+        match self {
+            Peer::Direct => bail!("no program"),
+            Peer::Nginx => site.nginx(),
+            Peer::Haproxy => site.haproxy(),
+            Peer::Envoy => site.envoy(&gateways::envoy_program()),
+            Peer::Tokengauge => site.tokengauge(env!("CARGO_BIN_EXE_tokengauge").into()),
+            Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?),
+            Peer::Litellm => gateways::litellm(site.folder, site.address, backend),
+            Peer::Portkey => Ok(gateways::portkey(site.address)),
+        }
     }
 }
 
 impl RunningPeer {
-    /// A connection to it.
-    pub async fn connect(&self) -> anyhow::Result<Connection> {
-        Connection::open(self.address, &self.headers).await
+    fn without_proxy(backends: &Backends, setup: &Setup, folder: TempDir) -> RunningPeer {
+        RunningPeer {
+            peer: Peer::Direct,
+            address: match setup.agents {
+                AgentProtocol::Http1 => backends.http1,
+                AgentProtocol::Http2 => backends.http2,
+            },
+            noisy: backends.noisy,
+            protocol: setup.agents,
+            headers: String::new(),
+            processes: None,
+            admin: None,
+            _folder: folder,
+        }
     }
 
-    /// Where greedy agents connect.
-    pub fn greedy(&self) -> SocketAddr {
-        self.greedy
+    /// A connection to it of HTTP/1.1.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.address).await
+    }
+
+    /// So many agents, of which `per_connection` share one where the protocol is HTTP/2.
+    pub async fn agents(&self, number: usize, per_connection: usize) -> anyhow::Result<Vec<Agent>> {
+        Agent::open(self.protocol, self.address, number, per_connection).await
+    }
+
+    /// The request for a response, with the header lines that this peer needs.
+    pub fn call(&self, spec: StreamRequest) -> Call {
+        Call::new(spec, &self.headers)
+    }
+
+    /// A connection to its administration; none for others than tokengauge.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// The ids of its processes; none for `direct`.
+    pub fn process_ids(&self) -> anyhow::Result<Vec<u32>> {
+        let processes = self.processes.as_ref();
+        processes.map_or(Ok(Vec::new()), Processes::ids)
+    }
+
+    /// Which it is.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Where noisy agents connect.
+    pub fn noisy(&self) -> SocketAddr {
+        self.noisy
     }
 
     /// Kilobytes it holds; 0 for `direct`.
@@ -184,7 +261,7 @@ impl RunningPeer {
         let Some(admin) = self.admin else {
             return Ok(None);
         };
-        let scrape = Connection::open(admin, "").await?.get("/metrics").await?;
+        let scrape = Connection::open(admin).await?.get("/metrics").await?;
         let samples = scrape.lines().filter(|line| {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with([' ', '{']))
@@ -192,121 +269,6 @@ impl RunningPeer {
         let values = samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
         Ok(Some(values.sum()))
     }
-}
-
-fn nginx(folder: &Path, address: SocketAddr, backends: Backends) -> anyhow::Result<Command> {
-    let Backends { backend, greedy } = backends;
-    let user = if rustix::process::geteuid().is_root() {
-        "user root;"
-    } else {
-        ""
-    };
-    let path = folder.display();
-    let text = format!(
-        "daemon off; {user} worker_processes 1; pid {path}/pid; error_log {path}/error.log;
-        events {{ worker_connections 16384; }}
-        http {{
-          access_log off; tcp_nodelay on; keepalive_requests 1000000;
-          client_max_body_size 0; proxy_request_buffering off;
-          client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c;
-          uwsgi_temp_path {path}/d; scgi_temp_path {path}/e;
-          proxy_http_version 1.1; proxy_set_header Connection \"\";
-          proxy_buffering off; proxy_read_timeout 600s;
-          upstream backend {{ server {backend}; keepalive 4096; keepalive_requests 1000000; }}
-          upstream greedy {{ server {greedy}; keepalive 4096; keepalive_requests 1000000; }}
-          server {{
-            listen {address} backlog=4096;
-            location / {{ proxy_pass http://backend; }}
-            location {GREEDY}/ {{ proxy_pass http://greedy; }}
-          }}
-        }}"
-    );
-    let config = folder.join("nginx.conf");
-    std::fs::write(&config, text)?;
-    let mut command = Command::new("nginx");
-    command
-        .arg("-c")
-        .arg(config)
-        .arg("-p")
-        .arg(folder)
-        .stderr(Stdio::null());
-    Ok(with_sbin(command))
-}
-
-fn haproxy(folder: &Path, address: SocketAddr, backends: Backends) -> anyhow::Result<Command> {
-    let Backends { backend, greedy } = backends;
-    let text = format!(
-        "global
-  nbthread 1
-  maxconn 8192
-defaults
-  mode http
-  option http-no-delay
-  http-reuse always
-  timeout connect 10s
-  timeout client 600s
-  timeout server 600s
-frontend agents
-  bind {address} backlog 4096
-  use_backend greedy if {{ path_beg {GREEDY}/ }}
-  default_backend backend
-backend backend
-  server one {backend} pool-max-conn -1
-backend greedy
-  server one {greedy} pool-max-conn -1
-"
-    );
-    let config = folder.join("haproxy.cfg");
-    std::fs::write(&config, text)?;
-    let mut command = Command::new("haproxy");
-    command
-        .arg("-db")
-        .arg("-q")
-        .arg("-f")
-        .arg(config)
-        .stderr(Stdio::null());
-    Ok(with_sbin(command))
-}
-
-fn tokengauge(
-    program: OsString,
-    folder: &Path,
-    [address, admin]: [SocketAddr; 2],
-    backends: Backends,
-) -> anyhow::Result<Command> {
-    let Backends { backend, greedy } = backends;
-    let text = format!(
-        "listen = \"{address}\"
-admin.listen = \"{admin}\"
-[[upstream]]
-name = \"greedy\"
-url = \"http://{greedy}\"
-[[upstream]]
-name = \"backend\"
-url = \"http://{backend}\"
-[[route]]
-path = \"{GREEDY}\"
-strip = true
-upstream = \"greedy\"
-[[route]]
-upstream = \"backend\"
-"
-    );
-    let config = folder.join("proxy-config.toml");
-    std::fs::write(&config, text)?;
-    let mut command = Command::new(program);
-    command
-        .args(["run", "--config"])
-        .arg(config)
-        .env("TOKIO_WORKER_THREADS", "1")
-        .stderr(Stdio::null());
-    Ok(command)
-}
-
-fn with_sbin(mut command: Command) -> Command {
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/sbin"));
-    command
 }
 
 fn free_address() -> anyhow::Result<SocketAddr> {

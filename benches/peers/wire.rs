@@ -1,18 +1,19 @@
-//! The protocol between backend and client of the benchmark: the request in the prompt, the
-//! events with the instant they were sent at, and chunked bodies.
+//! What backend and client of the benchmark say to each other: the request's prompt, and the
+//! events with the instant they were sent at.
 
-use anyhow::bail;
+use crate::chunked::{LAST_CHUNK, push_chunk};
 use memchr::memmem;
 use rustix::time::{ClockId, clock_gettime};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Comes before the sending instant in every event with text.
+/// Stands before the sending instant in every event with text.
 const MARK: &[u8] = b"\"obfuscation\":\"";
 /// Decimal digits of an instant.
 const DIGITS: usize = 20;
 /// Some text to generate: a token or two each.
 const WORDS: [&str; 12] = [
-    " river", " boats", " carried", " grain", ",", " and", " the", " towns", " beside", " it",
+    " river", " boats", " carried", " grain", ",", " and", " the", " towns", " along", " it",
     " grew", ".",
 ];
 
@@ -22,51 +23,42 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The master key that LiteLLM requires; all peers get it.
+/// What LiteLLM wants to hear as the key of its master; the same to all.
 pub const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
-/// Comes before the parameters of a [`StreamRequest`] in the prompt.
+/// Where the prompt begins to say how it wants to be answered.
 const PROMPT: &[u8] = b"Tell me of rivers: ";
 
-/// How the backend shall answer. It is part of the prompt, which every gateway forwards.
+/// How the backend shall answer. It stands in the prompt, which every gateway passes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamRequest {
     /// Events with text.
     pub events: u32,
-    /// Microseconds between two of them; 0 sends them without pauses.
+    /// Between two of them; 0 sends them as fast as they go.
     pub interval_us: u64,
-    /// Microseconds before the first, so that streams do not send at the same moments.
+    /// Before the first, so that streams do not beat in time.
     pub phase_us: u64,
-    /// Events of one write; where it is above 1, a multiple of it is sent without pauses.
+    /// Events of one write; a multiple of it is sent, unpaced, where it is above 1.
     pub per_write: u32,
-    /// Bytes of one chunk of a paced event; 0 sends the event as one chunk.
+    /// Bytes of one chunk of a paced event; 0 sends it as one.
     pub per_chunk: u32,
-    /// Whether the end has no usage, so that the proxy must count.
+    /// Whether the end has no `usage`, so that who wants to know has to count.
     pub without_usage: bool,
+    /// Whether head, events and end are one write, as a server answers a call of one token.
+    pub one_write: bool,
+    /// Which model is asked for and answers, `bench-N`; 0 is the one that gateways know.
+    pub model: u32,
 }
 
 impl StreamRequest {
-    /// The HTTP request, as an SDK would send it, with the header lines that a peer needs.
+    /// The request for it, as an SDK would send it, with the header lines that a peer wants.
     pub fn request(self, headers: &str) -> Vec<u8> {
         self.request_to("", headers, "")
     }
 
-    /// The same with a prefix of the path, and with `more` appended to the prompt, which must
-    /// not need escaping.
+    /// The same below a prefix of its path, with a prompt that goes on with `more`, which needs
+    /// no escaping.
     pub fn request_to(self, prefix: &str, headers: &str, more: &str) -> Vec<u8> {
-        let StreamRequest {
-            events,
-            interval_us,
-            phase_us,
-            per_write,
-            per_chunk,
-            without_usage,
-        } = self;
-        let without_usage = u32::from(without_usage);
-        let body = format!(
-            "{{\"model\":\"bench\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Tell me of rivers: \
-             {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write, \
-             {per_chunk} bytes a chunk, {without_usage} for no usage.{more}\"}}]}}"
-        );
+        let body = self.body(more);
         format!(
             "POST {prefix}/v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
              authorization: Bearer {KEY}\r\n{headers}content-length: {}\r\n\r\n{body}",
@@ -75,7 +67,38 @@ impl StreamRequest {
         .into_bytes()
     }
 
-    /// Parses the beginning of a request's body; `None` where it has no such prompt.
+    /// The body of a request for it, as an SDK would send it.
+    pub fn body(self, more: &str) -> String {
+        let StreamRequest {
+            events,
+            interval_us,
+            phase_us,
+            per_write,
+            per_chunk,
+            without_usage,
+            one_write,
+            model,
+        } = self;
+        let (without_usage, one_write) = (u32::from(without_usage), u32::from(one_write));
+        let name = model_name(model);
+        format!(
+            "{{\"model\":\"{name}\",\"stream\":true,\"stream_options\":{{\"include_usage\":true}},\"temperature\":0.7,\"max_tokens\":1024,\
+             \"messages\":[{{\"role\":\"system\",\"content\":\"You are a helpful assistant.\"}},\
+             {{\"role\":\"user\",\"content\":\"Tell me of rivers: \
+             {events} events, {interval_us} us apart, after {phase_us} us, {per_write} a write, \
+             {per_chunk} bytes a chunk, {without_usage} without usage, {one_write} for one write, model {model}.{more}\"}}]}}"
+        )
+    }
+
+    /// What ends its stream.
+    pub fn end(&self) -> String {
+        match self.without_usage {
+            true => "data: [DONE]\n\n".to_owned(),
+            false => end(self.events, &answering_model(self.model)),
+        }
+    }
+
+    /// What the beginning of a request's body asks for; none where it is none of ours.
     pub fn of_body(body: &[u8]) -> Option<StreamRequest> {
         let start = memmem::find(body, PROMPT)? + PROMPT.len();
         let numbers = body[start..].split(|byte| !byte.is_ascii_digit());
@@ -89,15 +112,33 @@ impl StreamRequest {
             per_write: numbers.next()? as u32,
             per_chunk: numbers.next()? as u32,
             without_usage: numbers.next()? > 0,
+            one_write: numbers.next()? > 0,
+            model: numbers.next()? as u32,
         })
     }
 }
 
-/// Appends an event with text and the present instant, in chunks of `per_chunk` bytes.
-pub fn push_event(index: u32, per_chunk: u32, scratch: &mut String, out: &mut Vec<u8>) {
+/// The model of that number, as requests name it.
+fn model_name(model: u32) -> String {
+    match model {
+        0 => "bench".to_owned(),
+        number => format!("bench-{number}"),
+    }
+}
+
+/// The model of that number, as events name it.
+pub fn answering_model(model: u32) -> Cow<'static, str> {
+    match model {
+        0 => "bench-2026-01-01".into(),
+        number => format!("bench-{number}").into(),
+    }
+}
+
+/// Appends event `index` of a response, with the present as its sending instant.
+pub fn push_event(index: u32, spec: &StreamRequest, scratch: &mut String, out: &mut Vec<u8>) {
     scratch.clear();
-    write_event(index, now(), scratch);
-    let size = match per_chunk as usize {
+    write_event(index, now(), &answering_model(spec.model), scratch);
+    let size = match spec.per_chunk as usize {
         0 => scratch.len(),
         size => size,
     };
@@ -106,118 +147,43 @@ pub fn push_event(index: u32, per_chunk: u32, scratch: &mut String, out: &mut Ve
     }
 }
 
-/// Writes the event `index` as the backend sends it at `instant`.
-pub fn write_event(index: u32, instant: u64, out: &mut String) {
+/// Writes the event of that number as it leaves the backend at `instant`.
+pub fn write_event(index: u32, instant: u64, model: &str, out: &mut String) {
     let word = WORDS[index as usize % WORDS.len()];
     let _ = write!(
         out,
         "data: {{\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
-         \"model\":\"bench-2026-01-01\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\
+         \"model\":\"{model}\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\
          \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}},\"logprobs\":null,\"finish_reason\":null}}],\
          \"usage\":null,\"obfuscation\":\"{instant:020}\"}}\n\n"
     );
 }
 
-/// Appends the events that end a stream, and the last chunk.
-pub fn push_end(request: StreamRequest, out: &mut Vec<u8>) {
-    let end = match request.without_usage {
-        true => "data: [DONE]\n\n".to_owned(),
-        false => end(request.events),
-    };
-    push_chunk(end.as_bytes(), out);
-    out.extend_from_slice(b"0\r\n\r\n");
+/// Appends what ends a stream, and the last chunk.
+pub fn push_end(spec: &StreamRequest, out: &mut Vec<u8>) {
+    push_chunk(spec.end().as_bytes(), out);
+    out.extend_from_slice(LAST_CHUNK);
 }
 
-/// The events that end a stream: the finish reason, the usage, the terminator.
-pub fn end(events: u32) -> String {
+/// What ends a stream: the finish, the usage, the terminator.
+pub fn end(events: u32, model: &str) -> String {
     format!(
-        "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"bench-2026-01-01\",\
+        "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"{model}\",\
          \"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\
          \"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{events},\"total_tokens\":{}}}}}\n\ndata: [DONE]\n\n",
         events + 5
     )
 }
 
-fn push_chunk(payload: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
-    out.extend_from_slice(payload);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Decodes a chunked body that comes in pieces of any size.
-#[derive(Debug, Default)]
-pub enum Dechunk {
-    /// Before the first digit of a chunk's size.
-    #[default]
-    Start,
-    /// In the line of a chunk's size, with the size so far.
-    Size(usize),
-    /// In a chunk, with the bytes that are missing of it and of the line end after it.
-    Data(usize),
-    /// After the last chunk, with the bytes of the final line end seen.
-    Last(usize),
-    /// The body is over.
-    Over,
-}
-
-impl Dechunk {
-    /// Appends the payload of `input` to `out`; returns whether the body has ended.
-    ///
-    /// # Errors
-    /// Where a chunk has no size: the framing is broken.
-    pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
-        while !input.is_empty() {
-            let taken = match *self {
-                Dechunk::Data(missing) => {
-                    let taken = missing.min(input.len());
-                    // The last two bytes of what is missing are the line end.
-                    let payload = missing.saturating_sub(2).min(taken);
-                    out.extend_from_slice(&input[..payload]);
-                    *self = if taken == missing {
-                        Dechunk::Start
-                    } else {
-                        Dechunk::Data(missing - taken)
-                    };
-                    taken
-                }
-                Dechunk::Over => return Ok(true),
-                _ => {
-                    self.line_byte(input[0])?;
-                    1
-                }
-            };
-            input = &input[taken..];
-        }
-        Ok(matches!(self, Dechunk::Over))
-    }
-
-    fn line_byte(&mut self, byte: u8) -> anyhow::Result<()> {
-        let digit = (byte as char).to_digit(16).map(|digit| digit as usize);
-        *self = match (&*self, byte, digit) {
-            (Dechunk::Start, _, Some(digit)) => Dechunk::Size(digit),
-            (Dechunk::Size(size), _, Some(digit)) if *size < 1 << 32 => {
-                Dechunk::Size(size * 16 + digit)
-            }
-            (Dechunk::Size(size), b'\r', _) => Dechunk::Size(*size),
-            (Dechunk::Size(0), b'\n', _) => Dechunk::Last(0),
-            (Dechunk::Size(size), b'\n', _) => Dechunk::Data(size + 2),
-            (Dechunk::Last(0), b'\r', _) => Dechunk::Last(1),
-            (Dechunk::Last(1), b'\n', _) => Dechunk::Over,
-            _ => bail!("broken framing: byte {byte:#04x} in {self:?}"),
-        };
-        Ok(())
-    }
-}
-
-/// Calls `each` with the sending instant of every event in `body`, and drains those events.
+/// Calls back with the sending instant of every event in `body` and takes them out of it.
 pub fn take_instants(body: &mut Vec<u8>, each: impl FnMut(u64)) {
     let taken = instants(body, each);
-    // The rest may end with the beginning of a mark.
+    // What is left may end with the beginning of a mark.
     let keep = (body.len() - taken).min(MARK.len() + DIGITS - 1);
     body.drain(..body.len() - keep);
 }
 
-/// Calls `each` with the sending instant of every event in `body`; returns where the last ends.
+/// Calls back with the sending instant of every event in `body`; gives where the last one ends.
 pub fn instants(body: &[u8], mut each: impl FnMut(u64)) -> usize {
     let mut from = 0;
     while let Some(found) = memmem::find(&body[from..], MARK) {

@@ -1,0 +1,77 @@
+//! Agents: connections to a peer, over which calls are made one after the other.
+
+use crate::client::{Connection, EventReader, StreamStats};
+use crate::client_http2::Http2;
+use crate::scenario::AgentProtocol;
+use crate::wire::StreamRequest;
+use bytes::Bytes;
+use std::net::SocketAddr;
+
+/// A request that is made often, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Events that its response has.
+    pub events: u32,
+    /// Its head and body in HTTP/1.1.
+    pub http1: Bytes,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Call {
+    /// The request for a response, with further header lines in HTTP/1.1.
+    pub fn new(spec: StreamRequest, headers: &str) -> Call {
+        Call {
+            events: spec.events,
+            http1: spec.request(headers).into(),
+            body: spec.body("").into(),
+        }
+    }
+}
+
+/// One that makes calls, one after the other.
+pub enum Agent {
+    Http1(Connection),
+    Http2(Http2),
+}
+
+impl Agent {
+    /// Connects so many; `per_connection` of them share a connection of HTTP/2.
+    pub async fn open(
+        protocol: AgentProtocol,
+        address: SocketAddr,
+        number: usize,
+        per_connection: usize,
+    ) -> anyhow::Result<Vec<Agent>> {
+        let mut agents = Vec::with_capacity(number);
+        match protocol {
+            AgentProtocol::Http1 => {
+                for _ in 0..number {
+                    agents.push(Agent::Http1(Connection::open(address).await?));
+                }
+            }
+            AgentProtocol::Http2 => {
+                while agents.len() < number {
+                    let connection = Http2::open(address).await?;
+                    let sharing = per_connection.min(number - agents.len());
+                    agents.extend((0..sharing).map(|_| Agent::Http2(connection.clone())));
+                }
+            }
+        }
+        Ok(agents)
+    }
+
+    /// Makes one call and reads its stream to the end. Gives the nanoseconds until its first
+    /// event.
+    pub async fn call(&mut self, call: &Call, stats: &StreamStats) -> anyhow::Result<u64> {
+        let mut events = EventReader::new(stats);
+        let read = match self {
+            Agent::Http1(connection) => {
+                let each = |body: &mut Vec<u8>, arrived| events.read(body, arrived);
+                connection.exchange(&call.http1, each).await
+            }
+            Agent::Http2(connection) => connection.exchange(call, &mut events).await,
+        };
+        events.finish(read, call.events)
+    }
+}

@@ -1,0 +1,178 @@
+//! The configuration of each proxy: as its makers advise for streams, nothing logged.
+
+use crate::peer::{Backends, NOISY_PATH};
+use crate::scenario::{AgentProtocol, BackendProtocol, Setup};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a configuration is made of.
+pub struct Site<'a> {
+    /// Where files go.
+    pub folder: &'a Path,
+    /// Where agents connect.
+    pub address: SocketAddr,
+    /// Where tokengauge is administrated.
+    pub admin: SocketAddr,
+    pub backends: &'a Backends,
+    pub setup: &'a Setup,
+}
+
+impl Site<'_> {
+    /// The backend of the setup.
+    pub fn backend(&self) -> SocketAddr {
+        self.backends.of(self.setup.backend)
+    }
+
+    /// Writes a file of the configuration.
+    pub fn write(&self, name: &str, text: &str) -> anyhow::Result<std::path::PathBuf> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    /// nginx: one keep-alive pool a backend, and no buffering.
+    pub fn nginx(&self) -> anyhow::Result<Command> {
+        let Site { address, .. } = self;
+        let (backend, noisy) = (self.backend(), self.backends.noisy);
+        let user = match rustix::process::geteuid().is_root() {
+            true => "user root;",
+            false => "",
+        };
+        let (path, workers) = (self.folder.display(), self.setup.workers);
+        let connections = self.setup.connections;
+        let http2 = match self.setup.agents {
+            AgentProtocol::Http1 => "",
+            AgentProtocol::Http2 => " http2",
+        };
+        let (scheme, tls) = match self.setup.backend {
+            BackendProtocol::Tls => ("https", "proxy_ssl_verify off; proxy_ssl_session_reuse on;"),
+            _ => ("http", ""),
+        };
+        let text = format!(
+            "daemon off; {user} worker_processes {workers}; pid {path}/pid; error_log {path}/error.log;
+            events {{ worker_connections {connections}; }}
+            http {{
+              access_log off; tcp_nodelay on; keepalive_requests 100000000;
+              client_max_body_size 0; proxy_request_buffering off;
+              client_body_temp_path {path}/a; proxy_temp_path {path}/b; fastcgi_temp_path {path}/c;
+              uwsgi_temp_path {path}/d; scgi_temp_path {path}/e;
+              proxy_http_version 1.1; proxy_set_header Connection \"\"; {tls}
+              proxy_buffering off; proxy_read_timeout 600s;
+              upstream backend {{ server {backend}; keepalive 4096; keepalive_requests 100000000; }}
+              upstream noisy {{ server {noisy}; keepalive 4096; keepalive_requests 100000000; }}
+              server {{
+                listen {address} backlog=4096{http2};
+                location / {{ proxy_pass {scheme}://backend; }}
+                location {NOISY_PATH}/ {{ proxy_pass http://noisy; }}
+              }}
+            }}"
+        );
+        let config = self.write("nginx.conf", &text)?;
+        let mut command = with_sbin("nginx");
+        command.arg("-c").arg(config).arg("-p").arg(self.folder);
+        Ok(command)
+    }
+
+    /// haproxy: connections are reused without a limit.
+    pub fn haproxy(&self) -> anyhow::Result<Command> {
+        let Site { address, .. } = self;
+        let (backend, noisy) = (self.backend(), self.backends.noisy);
+        let (workers, maximum) = (self.setup.workers, self.setup.connections / 2);
+        let http2 = match self.setup.agents {
+            AgentProtocol::Http1 => "",
+            AgentProtocol::Http2 => " proto h2",
+        };
+        let protocol = match self.setup.backend {
+            BackendProtocol::Http1 => "",
+            BackendProtocol::Tls => " ssl verify none",
+            BackendProtocol::Http2 => " proto h2",
+        };
+        let text = format!(
+            "global
+  nbthread {workers}
+  maxconn {maximum}
+defaults
+  mode http
+  option http-no-delay
+  http-reuse always
+  timeout connect 10s
+  timeout client 600s
+  timeout server 600s
+frontend agents
+  bind {address} backlog 4096{http2}
+  use_backend noisy if {{ path_beg {NOISY_PATH}/ }}
+  default_backend backend
+backend backend
+  server one {backend}{protocol} pool-max-conn -1
+backend noisy
+  server one {noisy} pool-max-conn -1
+"
+        );
+        let config = self.write("haproxy.cfg", &text)?;
+        let mut command = with_sbin("haproxy");
+        command.args(["-db", "-q", "-f"]).arg(config);
+        Ok(command)
+    }
+
+    /// tokengauge with its defaults: every call is measured, every token counted.
+    pub fn tokengauge(&self, program: OsString) -> anyhow::Result<Command> {
+        let Site { address, admin, .. } = self;
+        let (backend, noisy) = (self.backend(), self.backends.noisy);
+        let (scheme, protocol) = match self.setup.backend {
+            BackendProtocol::Http1 => ("http", String::new()),
+            BackendProtocol::Tls => (
+                "https",
+                format!(
+                    "tls.ca = {:?}\nprotocol = \"http1\"\n",
+                    self.backends.authority
+                ),
+            ),
+            BackendProtocol::Http2 => ("http", "protocol = \"http2\"\n".to_owned()),
+        };
+        let models = self.setup.max_models;
+        let models = models.map(|number| format!("measure.max_models = {number}\n"));
+        let models = models.unwrap_or_default();
+        let ledger = self.setup.ledger.as_ref();
+        // Nothing of it is too old or too much.
+        let keep = "ledger.retention_age = \"3650days\"\nledger.retention_bytes = \"200GB\"\n";
+        let ledger = ledger.map(|path| format!("ledger.path = {path:?}\n{keep}"));
+        let ledger = ledger.unwrap_or_default();
+        let text = format!(
+            "listen = \"{address}\"
+admin.listen = \"{admin}\"
+{models}{ledger}[[upstream]]
+name = \"noisy\"
+url = \"http://{noisy}\"
+[[upstream]]
+name = \"backend\"
+url = \"{scheme}://{backend}\"
+{protocol}[[route]]
+path = \"{NOISY_PATH}\"
+strip = true
+upstream = \"noisy\"
+[[route]]
+upstream = \"backend\"
+"
+        );
+        let config = self.write("proxy-config.toml", &text)?;
+        let mut command = Command::new(program);
+        command
+            .args(["run", "--config"])
+            .arg(config)
+            .env("TOKIO_WORKER_THREADS", self.setup.workers.to_string())
+            .stderr(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// A program that Debian installs where only root's PATH looks.
+fn with_sbin(program: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command
+        .env("PATH", format!("{path}:/usr/sbin"))
+        .stderr(Stdio::null());
+    command
+}

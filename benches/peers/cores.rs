@@ -1,0 +1,81 @@
+//! Which cores peer and load run on.
+
+use anyhow::Context;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::OnceLock;
+
+/// The cores of the benchmark: the peer has its own where there are enough.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    /// Those of the peer.
+    pub peer: CpuSet,
+    /// The one of load and backends.
+    pub load: CpuSet,
+    load_core: usize,
+    /// Whether the peer may run on the load's core, too.
+    pub shared: bool,
+}
+
+impl Cores {
+    /// So many for the peer as it has workers, as far as there are; the second one this process
+    /// may use is the load's, and is shared where the others are too few.
+    pub fn choose(workers: usize) -> anyhow::Result<Cores> {
+        let mut usable = usable_cores()?;
+        let first = *usable.first().context("no core to run on")?;
+        let load_core = *usable.get(1).unwrap_or(&first);
+        usable.retain(|core| *core != load_core);
+        let shared = usable.len() < workers;
+        if shared {
+            usable.push(load_core);
+        }
+        usable.truncate(workers);
+        Ok(Cores {
+            peer: set_of(&usable),
+            load: set_of(&[load_core]),
+            load_core,
+            shared,
+        })
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = usize> {
+        let (peer, load) = (self.peer, self.load);
+        (0..CpuSet::MAX_CPU).filter(move |core| peer.is_set(*core) || load.is_set(*core))
+    }
+}
+
+impl std::fmt::Display for Cores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let peer = (0..CpuSet::MAX_CPU).filter(|core| self.peer.is_set(*core));
+        let peer: Vec<_> = peer.map(|core| core.to_string()).collect();
+        let (peer, load) = (peer.join(", "), self.load_core);
+        write!(f, "cores of the peer: {peer}; of load and backend: {load}")?;
+        match self.shared {
+            true => f.write_str(", which the peer shares: there are too few"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Those this process might use when it began, before it chose one.
+fn usable_cores() -> anyhow::Result<Vec<usize>> {
+    static USABLE: OnceLock<Vec<usize>> = OnceLock::new();
+    let allowed = sched_getaffinity(None)?;
+    let usable = USABLE.get_or_init(|| {
+        let all = 0..CpuSet::MAX_CPU;
+        all.filter(|core| allowed.is_set(*core)).collect()
+    });
+    Ok(usable.clone())
+}
+
+/// Some cores as a set.
+pub fn set_of(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    set
+}
+
+/// Keeps this thread, and what it starts from now on, on these cores.
+pub fn pin(cores: CpuSet) -> anyhow::Result<()> {
+    Ok(sched_setaffinity(None, &cores)?)
+}

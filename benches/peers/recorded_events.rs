@@ -1,0 +1,98 @@
+//! Where the events of a recorded body are, and which of them are alike.
+
+use crate::recorded::Framing;
+use std::ops::Range;
+
+/// The first length of Amazon's frames, and its bytes before the headers.
+const PRELUDE: usize = 12;
+
+/// Where the events of a body are; together they are all of it.
+pub fn split(framing: Framing, body: &[u8]) -> Vec<Range<usize>> {
+    let mut events = Vec::new();
+    let mut start = 0;
+    while start < body.len() {
+        let rest = &body[start..];
+        let length = match framing {
+            Framing::Sse => end_of_event(rest),
+            Framing::Ndjson => memchr::memchr(b'\n', rest).map(|end| end + 1),
+            Framing::EventStream => frame_length(rest),
+            Framing::Pieces(size) => Some(size),
+        };
+        let length = length.unwrap_or(rest.len()).clamp(1, rest.len());
+        events.push(start..start + length);
+        start += length;
+    }
+    events
+}
+
+/// After the blank line.
+fn end_of_event(rest: &[u8]) -> Option<usize> {
+    let ends = [&b"\n\n"[..], b"\r\n\r\n"];
+    let ends = ends.into_iter().filter_map(|end| {
+        let found = memchr::memmem::find(rest, end)?;
+        Some(found + end.len())
+    });
+    ends.min()
+}
+
+fn frame_length(rest: &[u8]) -> Option<usize> {
+    let length = rest.first_chunk::<4>()?;
+    Some(u32::from_be_bytes(*length) as usize)
+}
+
+/// The longest run of events that differ in texts and numbers alone.
+pub fn longest_run(framing: Framing, body: &[u8], events: &[Range<usize>]) -> Range<usize> {
+    let shapes: Vec<_> = events
+        .iter()
+        .map(|event| shape(framing, &body[event.clone()]))
+        .collect();
+    let (mut longest, mut start) = (0..0, 0);
+    for index in 1..=shapes.len() {
+        if shapes.get(index) == Some(&shapes[start]) {
+            continue;
+        }
+        if index - start > longest.len() {
+            longest = start..index;
+        }
+        start = index;
+    }
+    longest
+}
+
+/// An event without the values of its texts and numbers: names of members stay.
+fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
+    let event = match framing {
+        Framing::EventStream => event.get(PRELUDE..event.len().saturating_sub(4)),
+        _ => Some(event),
+    };
+    let mut rest = event.unwrap_or_default();
+    let mut shape = Vec::new();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match first {
+            b'"' => {
+                let end = end_of_text(rest);
+                let (text, after) = rest.split_at(end);
+                if after.starts_with(b"\":") {
+                    shape.extend_from_slice(text);
+                }
+                shape.push(b'"');
+                rest = after.get(1..).unwrap_or_default();
+            }
+            b'0'..=b'9' | b'-' | b'.' => {}
+            other => shape.push(*other),
+        }
+    }
+    shape
+}
+
+/// Where the quotation mark is that ends a text.
+fn end_of_text(rest: &[u8]) -> usize {
+    let mut escaped = false;
+    let end = rest.iter().position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    });
+    end.unwrap_or(rest.len())
+}
