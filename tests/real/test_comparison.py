@@ -121,7 +121,7 @@ def test_inference_perf(events):
 
 def test_the_document_has_these_numbers():
     document = (PROJECT / "docs/measurement.md").read_text()
-    section = document.split("## Beside other tools")[1].split("\n## ")[0]
+    section = document.split("## Compared with other tools")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| ([\d.]+) \|", section, re.MULTILINE)
     assert {name for name, _ in rows} == NUMBERS.keys()
     for name, number in rows:
