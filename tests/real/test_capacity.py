@@ -24,28 +24,32 @@ KINDS = {
 BEHAVIOUR = f"ttft=20ms,gap=20ms,knee={KNEE},usage=on,"
 
 
-async def call(host, port, path, came):
-    """One call; notes when how many tokens came."""
+async def call(host, port, path, came, spans):
+    """One call; notes when how many tokens came, and from when to when it lasted."""
     reader, writer = await asyncio.open_connection(host, port)
+    began = last = time.time()
     body = json.dumps({"model": "sim-model", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}).encode()
     writer.write(f"POST {path}/v1/chat/completions HTTP/1.1\r\nhost: sim\r\nconnection: close\r\n".encode())
     writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
     while data := await reader.read(65536):
-        came.append((time.time(), data.count(b'"content":"') - data.count(b'"content":""')))
+        tokens = data.count(b'"content":"') - data.count(b'"content":""')
+        last = time.time() if tokens else last
+        came.append((time.time(), tokens))
+    spans.append((began, last))
     writer.close()
 
 
-async def agent(host, port, path, came, until):
+async def agent(host, port, path, came, spans, until):
     while time.time() < until:
-        await call(host, port, path, came)
+        await call(host, port, path, came, spans)
 
 
-async def drive(base, came, steps):
+async def drive(base, came, spans, steps):
     host, port = urllib.parse.urlsplit(base).netloc.split(":")
     for concurrency in STEPS:
         began = time.time()
         agents = [
-            agent(host, int(port), f"/{kind}", came[kind], began + STEP_SECONDS)
+            agent(host, int(port), f"/{kind}", came[kind], spans[kind], began + STEP_SECONDS)
             for kind in KINDS
             for _ in range(concurrency)
         ]
@@ -72,11 +76,11 @@ def curves(logs, tokengauge):
         proxy = stack.enter_context(running([tokengauge, "run", "--config", file, "--call-log", log], logs / "capacity.log", expected_exit=0))
         traffic = proxy.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
         gauge = Gauge(f"http://{traffic}", "http://" + proxy.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)"), log)
-        came, steps = {kind: [] for kind in KINDS}, []
-        asyncio.run(drive(gauge.url, came, steps))
+        came, spans, steps = {kind: [] for kind in KINDS}, {kind: [] for kind in KINDS}, []
+        asyncio.run(drive(gauge.url, came, spans, steps))
         time.sleep(12)
         rows = {row["name"]: row for row in json.loads(gauge.scrape("/api/v1/capacity"))["upstreams"]}
-        yield rows, {kind: {step: (came[kind], since, until) for step, since, until in steps} for kind in KINDS}
+        yield rows, {kind: {step: (came[kind], spans[kind], since, until) for step, since, until in steps} for kind in KINDS}
 
 
 def rate(came, since, until):
@@ -99,16 +103,37 @@ def slowest_and_fastest(came, since, until, seconds):
     return min(lowest), max(highest)
 
 
+def at_concurrency(came, spans, concurrency):
+    """The tokens per second of all seconds with so many calls in the mean, by where seconds begin.
+
+    As calls of random lengths end, the seconds behind a step have ever fewer of them: those with one and a bit count as
+    seconds with one, too."""
+    first, last = min(began for began, _ in spans), max(ended for _, ended in spans)
+    rates = []
+    for phase in range(8):
+        start, tokens, busy = first - 1 + phase / 8, 0, 0.0
+        while start < last:
+            calls = sum(max(0.0, min(ended, start + 1) - max(began, start)) for began, ended in spans)
+            if calls > 0 and max(round(calls), 1) == concurrency:
+                tokens += sum(count for at, count in came if start <= at < start + 1)
+                busy += min(calls, 1.0)
+            start += 1
+        rates += [tokens / busy] if busy else []
+    return rates
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_curve_is_what_the_agents_got(curves, kind):
     rows, truth = curves
     points = {point["concurrency"]: point for point in rows[kind]["points"]}
     # Between calls no stream runs for a moment: of sixteen with short calls there are fifteen in the mean.
-    for step, (came, since, until) in truth[kind].items():
+    for step, (came, spans, since, until) in truth[kind].items():
         near = [point for concurrency, point in points.items() if abs(concurrency - step) <= step // 8 and point["seconds"] >= 2]
         assert near, (kind, step, sorted(points))
         point = max(near, key=lambda point: point["seconds"])
-        slowest, fastest = slowest_and_fastest(came, since, until, point["seconds"])
+        seconds = slowest_and_fastest(came, since, until, point["seconds"])
+        rates = [*seconds, *at_concurrency(came, spans, point["concurrency"])]
+        slowest, fastest = min(rates), max(rates)
         assert slowest * 0.97 <= point["system_tps"] <= fastest * 1.03, (kind, step, slowest, fastest, near)
 
 
