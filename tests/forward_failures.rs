@@ -195,7 +195,8 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
         _ = first.read_head() => {
             let after = answered.elapsed();
             assert!(after >= Duration::from_millis(100), "used again after {after:?}");
-            return; // This machine was too busy to show more.
+            println!("SKIPPED: this machine was too busy: the second call came after the wait");
+            return;
         }
     };
     answer(&mut second, &mut agent).await;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Events of a body whose longest run of like events is repeated.
+/// Events of a body after its longest run of like events has been repeated.
 const REPEATED_EVENTS: usize = 1_000;
 /// Fewer like events in a row are not repeated: they are no stream of tokens.
 const SHORTEST_RUN: usize = 4;

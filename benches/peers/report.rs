@@ -216,7 +216,7 @@ impl Runs {
         }
     }
 
-    /// Prints whose fault it is that events that were due did not come.
+    /// Prints why events that were due did not come: the peer was busy, or the load was.
     fn print_undelivered(&self) {
         let late = |run: &&RunResult| {
             run.delivered()

@@ -145,7 +145,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario whose figures of the same peer these are compared with.
+    /// The scenario to compare the figures with: those of the same peer.
     pub fn baseline(&self) -> Option<Scenario> {
         let work = match &self.work {
             Work::Noisy(_) => Work::Noisy(Neighbours::None),
