@@ -30,6 +30,8 @@ def paced(gauge, tokengauge, logs):
 
 def run(command, folder):
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": str(TOOLS / "tiktoken")}
+    # AIPerf takes a part of itself for dead after 15 s without a heartbeat, and fails the run: too early on a busy machine.
+    environment["AIPERF_SERVICE_HEARTBEAT_MISSED_THRESHOLD"] = "40"
     command = [str(part) for part in command]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
@@ -42,6 +44,8 @@ def aiperf(gauge, folder, model, *more, count=CALLS):
     command = [TOOLS / "bin/aiperf", "profile", "-m", model, "--url", gauge.url, "--endpoint-type", "chat", "--streaming"]
     command += ["--input-file", prompts, "--custom-dataset-type", "single_turn", "--request-count", count, "--concurrency", STREAMS]
     command += ["--artifact-dir", folder / "aiperf", "--export-level", "records", "--session-header", "x-tokengauge-session"]
+    # There are no server metrics and no GPU to collect here; a collector that starts late fails the run.
+    command += ["--no-server-metrics", "--no-gpu-telemetry"]
     run([*command, "--ui", "none", "--tokenizer", "builtin", *more], folder)
     lines = (folder / "aiperf/profile_export.jsonl").read_text().splitlines()
     calls = [json.loads(line) for line in lines]

@@ -8,6 +8,7 @@ import dataclasses
 import http.client
 import itertools
 import json
+import math
 import random
 import re
 import sqlite3
@@ -332,8 +333,10 @@ def speed_of(played, made):
     first, last = truth["frames"][0], truth["frames"][-1]
     tokens = sum(made["tokens"].values()) - made["first_tokens"]
     longest, shortest = seen.has(last[3]) - first[2], last[2] - seen.has(first[3])
+    # Where the agent had the first frame only after the backend had sent the last, nothing bounds the speed from above.
+    greatest = (tokens + 2) / shortest if shortest > 0 else math.inf
     # What the first frame begins may become one token with the second's.
-    return tokens / (last[2] - first[2]), (tokens - 2) / longest, (tokens + 2) / shortest
+    return tokens / (last[2] - first[2]), (tokens - 2) / longest, greatest
 
 
 def measurable(made):
