@@ -7,7 +7,7 @@ use tokengauge::history::{ThroughputHistory, knee};
 use tokengauge::ledger::{Limits, Reader, Store};
 use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
 use tokengauge::query::{CapacityPoint, Filter, SeriesMetric};
-use tokengauge::throughput::{Rates, Which};
+use tokengauge::throughput::{RateFilter, Rates};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
 /// What is measured of the last frames, in milliseconds.
@@ -121,7 +121,7 @@ impl Play {
 
 fn rates(bench: &Bench, millis: u64) -> Rates {
     let throughput = bench.meter.throughput();
-    throughput.rates(bench.at(millis), &Which::default())
+    throughput.rates(bench.at(millis), &RateFilter::default())
 }
 
 fn near(is: f64, should: f64, share: f64) -> bool {
@@ -140,7 +140,7 @@ fn history(bench: &Bench, play: Play, until: u64) -> Arc<ThroughputHistory> {
 fn by_second(history: &ThroughputHistory) -> BTreeMap<u64, (f64, f64)> {
     let origin = started_at().duration_since(SystemTime::UNIX_EPOCH);
     let origin = origin.expect("after 1970").as_secs();
-    let seconds = history.seconds(&Which::default()).into_iter();
+    let seconds = history.seconds(&RateFilter::default()).into_iter();
     seconds
         .map(|(second, streamed, spread)| (second - origin, (streamed, spread)))
         .collect()
@@ -418,7 +418,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
         let kept = reader
             .timeseries(&filter, SeriesMetric::Tps, step)
             .expect("an answer");
-        let seconds = history.seconds(&Which::default());
+        let seconds = history.seconds(&RateFilter::default());
         let none = std::iter::empty();
         let should = tokengauge::history::timeseries(none, SeriesMetric::Tps, step, Some(&seconds));
         let rates = |series: &tokengauge::query::Timeseries| {

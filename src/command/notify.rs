@@ -5,7 +5,7 @@ use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
 use crate::slo::{
-    DeliveryState, Destination, FiringAlerts, Notice, Outbox, Receiver, Slos, messages,
+    AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Channel {
         }
     }
 
-    async fn send_alerts(&mut self, firing: &[Notice]) {
+    async fn send_alerts(&mut self, firing: &[AlertNotification]) {
         let due = self.outbox.due(now(), firing, self.receiver.repeat);
         if due.is_empty() {
             return;

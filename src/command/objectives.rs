@@ -1,7 +1,7 @@
 //! The threads of the objectives: one evaluates them once a second, one saves their counts.
 
 use crate::Error;
-use crate::background::{self, Work};
+use crate::background::{self, BackgroundWork};
 use crate::config::Config;
 use crate::meter::Meter;
 use crate::slo::{Circumstances, Slos, Store, changes};
@@ -131,7 +131,7 @@ impl Objectives {
 
     fn thread(&mut self, name: &str, run: impl FnOnce(Receiver<()>) + Send + 'static) {
         let (stop, stopped) = channel();
-        match background::spawn(name, Work::Steady, move || run(stopped)) {
+        match background::spawn(name, BackgroundWork::Steady, move || run(stopped)) {
             Ok(thread) => {
                 self.stop.push(stop);
                 self.threads.push(thread);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What such a thread does, which tells how far it steps back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum BackgroundWork {
     /// A little for every call: it has to keep up with traffic.
     Steady,
     /// Much at a time, and only for big bodies.
@@ -16,13 +16,13 @@ pub enum Work {
 }
 
 #[cfg(target_os = "linux")]
-impl Work {
+impl BackgroundWork {
     /// How much nicer it is than traffic: where both want one core, it gets a quarter of
     /// it or a tenth. Added to what the process was started with.
     fn niceness(self) -> i32 {
         match self {
-            Work::Steady => 5,
-            Work::Bursts => 10,
+            BackgroundWork::Steady => 5,
+            BackgroundWork::Bursts => 10,
         }
     }
 }
@@ -33,7 +33,7 @@ impl Work {
 /// Where the system gives none.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
-    work: Work,
+    work: BackgroundWork,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     Builder::new().name(name.into()).spawn(move || {
@@ -50,7 +50,7 @@ pub fn yield_now() {
 
 /// On Linux a priority is a thread's, elsewhere the process's.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
-fn step_back(work: Work) {
+fn step_back(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
     if let Err(error) = set_niceness(work.niceness()) {
         tracing::debug!(%error, "a thread in the background keeps the priority of traffic");

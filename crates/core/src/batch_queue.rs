@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 /// A bounded queue of items for one reader.
 ///
 /// ```
-/// use tokengauge_core::batch_queue::{BatchQueue, Taken};
+/// use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
 ///
 /// let queue = BatchQueue::new(2);
 /// assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
 /// assert_eq!(queue.push(3), Err(3), "two may wait");
 /// let mut batch = Vec::new();
-/// assert_eq!(queue.take(&mut batch, None), Taken::Batch);
+/// assert_eq!(queue.take(&mut batch, None), TakeOutcome::Batch);
 /// assert_eq!(batch, [1, 2]);
 /// queue.close();
-/// assert_eq!(queue.take(&mut batch, None), Taken::Closed);
+/// assert_eq!(queue.take(&mut batch, None), TakeOutcome::Closed);
 /// ```
 #[derive(Debug)]
 pub struct BatchQueue<T> {
@@ -45,7 +45,7 @@ enum Reader {
 
 /// What a reader got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeOutcome {
     /// At least one item.
     Batch,
     /// Nothing came in time.
@@ -106,24 +106,24 @@ impl<T> BatchQueue<T> {
 
     /// Waits for items, at most `patience` where that is given, and puts all that wait into
     /// `batch`, which is emptied first.
-    pub fn take(&self, batch: &mut Vec<T>, patience: Option<Duration>) -> Taken {
+    pub fn take(&self, batch: &mut Vec<T>, patience: Option<Duration>) -> TakeOutcome {
         batch.clear();
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut state = self.state.lock();
         while state.items.is_empty() {
             if state.closed {
-                return Taken::Closed;
+                return TakeOutcome::Closed;
             }
             state.reader = Reader::Waits;
             let timed_out = self.wait(&mut state, deadline);
             state.reader = Reader::Busy;
             if timed_out && state.items.is_empty() && !state.closed {
-                return Taken::TimedOut;
+                return TakeOutcome::TimedOut;
             }
         }
         state.urgent = false;
         std::mem::swap(&mut state.items, batch);
-        Taken::Batch
+        TakeOutcome::Batch
     }
 
     /// Lets items gather for that long, unless one is urgent or the queue is closed.
@@ -176,7 +176,10 @@ mod tests {
             thread::yield_now();
         }
         queue.push(7).expect("there is room");
-        assert_eq!(reading.join().expect("no panic"), (Taken::Batch, vec![7]));
+        assert_eq!(
+            reading.join().expect("no panic"),
+            (TakeOutcome::Batch, vec![7])
+        );
     }
 
     #[test]
@@ -204,8 +207,8 @@ mod tests {
         assert_eq!(queue.push(2), Err(2));
         let mut batch = Vec::new();
         queue.gather(LONG);
-        assert_eq!(queue.take(&mut batch, None), Taken::Batch);
-        assert_eq!(queue.take(&mut batch, None), Taken::Closed);
+        assert_eq!(queue.take(&mut batch, None), TakeOutcome::Batch);
+        assert_eq!(queue.take(&mut batch, None), TakeOutcome::Closed);
         assert!(batch.is_empty());
     }
 
@@ -214,6 +217,6 @@ mod tests {
         let queue: BatchQueue<u32> = BatchQueue::new(8);
         let mut batch = vec![1];
         let taken = queue.take(&mut batch, Some(Duration::from_millis(1)));
-        assert_eq!((taken, batch.len()), (Taken::TimedOut, 0));
+        assert_eq!((taken, batch.len()), (TakeOutcome::TimedOut, 0));
     }
 }

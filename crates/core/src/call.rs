@@ -240,7 +240,7 @@ pub struct RequestFacts {
     /// The class of service that was asked for, such as `flex`.
     pub service_tier: Option<String>,
     /// What stands where the operator said to look, if that is anywhere.
-    pub configured: Option<Box<Named>>,
+    pub configured: Option<Box<BodyNames>>,
 }
 
 /// How a request wants its answer generated, as far as it says. In spans alone.
@@ -293,7 +293,7 @@ impl OutputType {
 
 /// Who made a call, as far as configured members of its body say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct BodyNames {
     /// The session.
     pub session: Option<String>,
     /// The agent.

@@ -1,7 +1,7 @@
 //! Who makes a call, as quotas and budgets see it: what is known of each name, and whether
 //! a limit is for the call.
 
-use crate::observer::Unread;
+use crate::observer::UnreadableBody;
 use crate::selector::Selector;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ pub const SHARED: &str = "(shared)";
 
 /// What is known of one name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known<'a> {
+pub enum KnownName<'a> {
     /// It has this one.
     Named(&'a str),
     /// It has all of these: any of them may be the one that counts.
     Several(&'a [String]),
     /// The call carries no such name.
-    Nameless,
+    Absent,
     /// The body may tell, and has not been read or cannot be.
     Unread,
 }
 
-impl<'a> From<Option<&'a str>> for Known<'a> {
+impl<'a> From<Option<&'a str>> for KnownName<'a> {
     fn from(name: Option<&'a str>) -> Self {
-        name.map_or(Known::Nameless, Known::Named)
+        name.map_or(KnownName::Absent, KnownName::Named)
     }
 }
 
@@ -38,21 +38,21 @@ pub struct Caller<'a> {
     /// The upstream.
     pub upstream: &'a str,
     /// The workload.
-    pub workload: Known<'a>,
+    pub workload: KnownName<'a>,
     /// The model that is asked for.
-    pub model: Known<'a>,
+    pub model: KnownName<'a>,
     /// The agent.
-    pub agent: Known<'a>,
+    pub agent: KnownName<'a>,
     /// The session.
-    pub session: Known<'a>,
+    pub session: KnownName<'a>,
     /// The user.
-    pub user: Known<'a>,
+    pub user: KnownName<'a>,
     /// What stands for the provider's keys; never a key itself.
     pub keys: &'a [String],
     /// Whether the request has no body, as one for a list of models.
     pub bodiless: bool,
     /// Why its body cannot be read, where that is so.
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadableBody>,
 }
 
 /// The name under which a call counts for a budget, as that was decided before it left.
@@ -70,7 +70,7 @@ pub enum Scope<'a> {
     /// Whoever has this name, which no body decides.
     One(&'a str),
     /// Whoever has this name.
-    Name(Known<'a>),
+    Name(KnownName<'a>),
     /// Each of these.
     Each(&'a [String]),
 }
@@ -79,8 +79,8 @@ impl<'a> Scope<'a> {
     /// The names under which a call counts whose body cannot be read.
     pub fn without_body(self) -> Vec<&'a str> {
         match self {
-            Scope::One(name) | Scope::Name(Known::Named(name)) => vec![name],
-            Scope::Each(names) | Scope::Name(Known::Several(names)) if !names.is_empty() => {
+            Scope::One(name) | Scope::Name(KnownName::Named(name)) => vec![name],
+            Scope::Each(names) | Scope::Name(KnownName::Several(names)) if !names.is_empty() => {
                 names.iter().map(String::as_str).collect()
             }
             _ => vec![SHARED],
@@ -90,35 +90,35 @@ impl<'a> Scope<'a> {
 
 /// What a limit is to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Falls<'a> {
-    /// It is for others.
-    Outside,
+pub enum LimitMatch<'a> {
+    /// It is for other calls.
+    Excluded,
     /// It counts the call under each of these names.
-    Under(Vec<&'a str>),
+    Names(Vec<&'a str>),
     /// The body decides, and has not been read or cannot be.
-    Unread,
+    DependsOnBody,
 }
 
 impl<'a> Caller<'a> {
     /// What a limit of calls like `select`, one for each of `scope`, is to this call. One
     /// without a body that does not name itself, such as a probe, falls under no limit that
     /// is for each name; any other falls under [`SHARED`].
-    pub fn falls(&self, select: &Selector, scope: Scope<'a>) -> Falls<'a> {
+    pub fn limit_match(&self, select: &Selector, scope: Scope<'a>) -> LimitMatch<'a> {
         let Some(certain) = self.selected(select) else {
-            return Falls::Outside;
+            return LimitMatch::Excluded;
         };
         let names = match scope {
-            Scope::One(name) | Scope::Name(Known::Named(name)) => vec![name],
-            Scope::Each(names) | Scope::Name(Known::Several(names)) if !names.is_empty() => {
+            Scope::One(name) | Scope::Name(KnownName::Named(name)) => vec![name],
+            Scope::Each(names) | Scope::Name(KnownName::Several(names)) if !names.is_empty() => {
                 names.iter().map(String::as_str).collect()
             }
-            Scope::Name(Known::Unread) => return Falls::Unread,
-            _ if self.bodiless => return Falls::Outside,
+            Scope::Name(KnownName::Unread) => return LimitMatch::DependsOnBody,
+            _ if self.bodiless => return LimitMatch::Excluded,
             _ => vec![SHARED],
         };
         match certain {
-            true => Falls::Under(names),
-            false => Falls::Unread,
+            true => LimitMatch::Names(names),
+            false => LimitMatch::DependsOnBody,
         }
     }
 
@@ -129,11 +129,11 @@ impl<'a> Caller<'a> {
             return None;
         }
         let mut certain = true;
-        let mut means = |known: Known<'_>, fits: &dyn Fn(&str) -> bool| match known {
-            Known::Named(name) => fits(name),
-            Known::Several(names) => names.iter().any(|name| fits(name)),
-            Known::Nameless => false,
-            Known::Unread => {
+        let mut means = |known: KnownName<'_>, fits: &dyn Fn(&str) -> bool| match known {
+            KnownName::Named(name) => fits(name),
+            KnownName::Several(names) => names.iter().any(|name| fits(name)),
+            KnownName::Absent => false,
+            KnownName::Unread => {
                 certain = false;
                 true
             }
@@ -182,7 +182,7 @@ pub struct Refusal {
     /// How long until it is worth a try; `None` where it never will be as it is.
     pub retry_after: Option<Duration>,
     /// Why its body could not be read, where it is refused for that.
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadableBody>,
 }
 
 /// When there may be memory again.
@@ -191,15 +191,15 @@ const MEMORY_AGAIN: Duration = Duration::from_secs(1);
 impl Refusal {
     /// Of a call that counts together with others since its body could not be read for
     /// `unread`: where it was memory that lacked, that is what it is refused for.
-    pub fn for_lack_of_memory(self, unread: Option<Unread>) -> Refusal {
-        if unread != Some(Unread::NoMemory) {
+    pub fn for_lack_of_memory(self, unread: Option<UnreadableBody>) -> Refusal {
+        if unread != Some(UnreadableBody::NoMemory) {
             return self;
         }
         Refusal {
             message: format!(
                 "{} (it counts there since {})",
                 self.message,
-                Unread::NoMemory
+                UnreadableBody::NoMemory
             ),
             retry_after: Some(MEMORY_AGAIN),
             unread,
@@ -207,14 +207,14 @@ impl Refusal {
     }
 
     /// Of a call whose body decides on the limit `what` and could not be read.
-    pub fn unreadable(what: &str, unread: Option<Unread>) -> Refusal {
-        let why = unread.unwrap_or(Unread::Malformed);
+    pub fn unreadable(what: &str, unread: Option<UnreadableBody>) -> Refusal {
+        let why = unread.unwrap_or(UnreadableBody::Malformed);
         let message = format!(
             "{what} of this proxy depends on what the request body says, and {why}; or ask its operator for `on_unreadable = \"count\"`"
         );
         Refusal {
             message,
-            retry_after: (why == Unread::NoMemory).then_some(MEMORY_AGAIN),
+            retry_after: (why == UnreadableBody::NoMemory).then_some(MEMORY_AGAIN),
             unread: Some(why),
         }
     }
@@ -229,11 +229,11 @@ mod tests {
         Caller {
             route: "r",
             upstream: "u",
-            workload: Known::Nameless,
-            model: Known::Named("big-1"),
-            agent: Known::Nameless,
-            session: Known::Nameless,
-            user: Known::Nameless,
+            workload: KnownName::Absent,
+            model: KnownName::Named("big-1"),
+            agent: KnownName::Absent,
+            session: KnownName::Absent,
+            user: KnownName::Absent,
             keys: &[],
             bodiless: false,
             unread: None,
@@ -247,26 +247,38 @@ mod tests {
             ..Selector::default()
         };
         let unread = Caller {
-            model: Known::Unread,
+            model: KnownName::Unread,
             ..caller()
         };
         assert_eq!(
-            caller().falls(&big, Scope::One("all")),
-            Falls::Under(vec!["all"])
+            caller().limit_match(&big, Scope::One("all")),
+            LimitMatch::Names(vec!["all"])
         );
-        assert_eq!(unread.falls(&big, Scope::One("all")), Falls::Unread);
+        assert_eq!(
+            unread.limit_match(&big, Scope::One("all")),
+            LimitMatch::DependsOnBody
+        );
         let elsewhere = Selector {
             route: Some("other".to_owned()),
             ..big.clone()
         };
-        assert_eq!(unread.falls(&elsewhere, Scope::One("all")), Falls::Outside);
+        assert_eq!(
+            unread.limit_match(&elsewhere, Scope::One("all")),
+            LimitMatch::Excluded
+        );
         let of_agent = Selector {
             agent: Some(Pattern::new("*")),
             ..big
         };
-        assert_eq!(unread.falls(&of_agent, Scope::One("all")), Falls::Outside);
+        assert_eq!(
+            unread.limit_match(&of_agent, Scope::One("all")),
+            LimitMatch::Excluded
+        );
         let by_model = Scope::Name(unread.model);
-        assert_eq!(unread.falls(&Selector::default(), by_model), Falls::Unread);
+        assert_eq!(
+            unread.limit_match(&Selector::default(), by_model),
+            LimitMatch::DependsOnBody
+        );
         assert_eq!(by_model.without_body(), [SHARED]);
     }
 
@@ -277,12 +289,15 @@ mod tests {
             ..caller()
         };
         let all = Selector::default();
-        for scope in [Scope::Name(Known::Nameless), Scope::Each(&[])] {
-            assert_eq!(caller().falls(&all, scope), Falls::Under(vec![SHARED]));
-            assert_eq!(probe.falls(&all, scope), Falls::Outside);
+        for scope in [Scope::Name(KnownName::Absent), Scope::Each(&[])] {
+            assert_eq!(
+                caller().limit_match(&all, scope),
+                LimitMatch::Names(vec![SHARED])
+            );
+            assert_eq!(probe.limit_match(&all, scope), LimitMatch::Excluded);
         }
         let keys = ["one".to_owned(), "two".to_owned()];
-        let each = probe.falls(&all, Scope::Each(&keys));
-        assert_eq!(each, Falls::Under(vec!["one", "two"]));
+        let each = probe.limit_match(&all, Scope::Each(&keys));
+        assert_eq!(each, LimitMatch::Names(vec!["one", "two"]));
     }
 }

@@ -4,7 +4,7 @@ use crate::call::{CallRecord, GenerationSettings, TpsUnavailable};
 use crate::caller::Charge;
 use crate::inter_token::InterToken;
 use crate::observer::FailureKind;
-use crate::throughput::Ended;
+use crate::throughput::FinishedGeneration;
 use crate::trace::CallTrace;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,7 +30,7 @@ pub struct FinishedCall {
     /// The agent's `tracestate`, where its trace goes on and is recorded.
     pub trace_state: Option<Box<str>>,
     /// What the request asks for, where its spans are recorded.
-    pub asked: Option<Box<RequestParameters>>,
+    pub request_parameters: Option<Box<RequestParameters>>,
     /// Whether the trace of the record is recorded, so that it can be looked at.
     pub sampled: bool,
     /// The response's own id.
@@ -57,11 +57,11 @@ pub struct FinishedCall {
 
 impl FinishedCall {
     /// What of it counts for the throughput of all calls.
-    pub fn throughput(&self) -> Ended {
+    pub fn throughput(&self) -> FinishedGeneration {
         let record = &self.record;
         let held_back = record.tps.unavailable == Some(TpsUnavailable::Buffered);
         let tokens = &record.tokens;
-        Ended {
+        FinishedGeneration {
             sent: self.timestamps.sent.unwrap_or(self.timestamps.received),
             ended: self.ended,
             tokens: tokens.normalised.output.or(tokens.reported.output),

@@ -2,6 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod alert_notification;
 pub mod background;
 pub mod batch_queue;
 pub mod call;
@@ -14,7 +15,7 @@ pub mod lengths;
 pub mod log_buckets;
 pub mod log_interval;
 pub mod memory;
-pub mod notice;
+
 pub mod observer;
 pub mod pattern;
 pub mod selector;

@@ -4,7 +4,7 @@
 mod buffer;
 mod reclaim;
 
-pub use buffer::{Buffer, Full, Wanting};
+pub use buffer::{Buffer, BufferError, PendingReservation};
 pub use reclaim::Reclaim;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -74,12 +74,12 @@ pub struct Memory {
     /// Whether a call has ended since this was asked last.
     freed: AtomicBool,
     /// How many wait for how many bytes of it.
-    wanting: Mutex<BTreeMap<usize, usize>>,
+    pending: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl Memory {
-    fn wanting(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
-        self.wanting.lock()
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.pending.lock()
     }
 
     /// A memory of `limit` bytes.
@@ -88,7 +88,7 @@ impl Memory {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
             freed: AtomicBool::new(false),
-            wanting: Mutex::default(),
+            pending: Mutex::default(),
         })
     }
 
@@ -153,7 +153,7 @@ impl Share {
 
     /// Becomes `bytes` even over the bound, so that others get less: for the one thread
     /// that reads whole bodies, one at a time.
-    pub fn resize_anyway(&mut self, bytes: usize) {
+    pub fn resize_over_limit(&mut self, bytes: usize) {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
             self.memory.used.fetch_add(more, Ordering::Relaxed);
@@ -162,12 +162,12 @@ impl Share {
     }
 
     /// Whether there can be so many at all.
-    fn could_be(&self, bytes: usize) -> bool {
+    fn fits_limit(&self, bytes: usize) -> bool {
         bytes <= self.memory.limit.load(Ordering::Relaxed)
     }
 
     /// An empty one of the same memory.
-    fn another(&self) -> Share {
+    fn sibling(&self) -> Share {
         Share::empty(&self.memory)
     }
 }

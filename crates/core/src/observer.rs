@@ -52,7 +52,7 @@ pub const MAX_MEASURE_DELAY: Duration = Duration::from_secs(3);
 /// Which frames of a response have left and are not measured yet: noted where they are
 /// forwarded, asked by whoever judges a call while it runs.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct UnmeasuredFrames {
     began: Instant,
     /// Nanoseconds from `began` to the oldest of them; 0 while none waits.
     oldest: AtomicU64,
@@ -60,13 +60,13 @@ pub struct Waiting {
     newest: AtomicU64,
 }
 
-impl Waiting {
+impl UnmeasuredFrames {
     /// A frame is noted within this time of coming off the socket.
-    pub const NOTED_WITHIN: Duration = Duration::from_millis(500);
+    pub const MAX_NOTE_DELAY: Duration = Duration::from_millis(500);
 
     /// Of a call that began then.
-    pub fn new(began: Instant) -> Waiting {
-        Waiting {
+    pub fn new(began: Instant) -> UnmeasuredFrames {
+        UnmeasuredFrames {
             began,
             oldest: AtomicU64::new(0),
             newest: AtomicU64::new(0),
@@ -74,7 +74,7 @@ impl Waiting {
     }
 
     /// A frame came at this instant and waits.
-    pub fn came(&self, at: Instant) {
+    pub fn forwarded(&self, at: Instant) {
         let nanos = self.nanos(at);
         self.newest.store(nanos, Ordering::Relaxed);
         if self.oldest.load(Ordering::Relaxed) == 0 {
@@ -129,7 +129,7 @@ pub trait CallObserver: Send + Sync {
     /// The final response head has arrived.
     fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
     /// Asked once: where to note frames of the response that wait to be shown.
-    fn waiting(&self) -> Option<Arc<Waiting>> {
+    fn unmeasured_frames(&self) -> Option<Arc<UnmeasuredFrames>> {
         None
     }
     /// A piece of the response body has been passed on. Called after the
@@ -375,12 +375,12 @@ pub enum RequestBody<'a> {
     /// All of it, as it was sent; empty where there is none.
     Whole(&'a [u8]),
     /// It cannot be read.
-    Unread(Unread),
+    Unread(UnreadableBody),
 }
 
 /// Why a request body that decides on a limit cannot be read, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unread {
+pub enum UnreadableBody {
     /// It is longer than `measure.body_bytes`.
     #[error("this body is longer than is read for that: send a shorter one")]
     TooLong,

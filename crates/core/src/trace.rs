@@ -116,33 +116,34 @@ pub const HOP_HEADER: &str = "x-tokengauge-hop";
 /// `tokengauge=<hop>-<span>`, the hop decimal, the span of its upstream request in 16
 /// hexadecimal digits; or in [`HOP_HEADER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct PropagatedTrace {
     /// How many such proxies the call had passed before that one.
     pub hop: u32,
     /// Its upstream request.
     pub request: TraceContext,
 }
 
-impl Passed {
+impl PropagatedTrace {
     /// More hops than this are not believed.
     const MAX_HOP: u32 = 99;
 
     /// What the caller says; what is malformed counts as absent.
-    pub fn of_headers(headers: &HeaderMap) -> Option<Passed> {
-        let passed = Passed::of_state(headers).or_else(|| Passed::of_own_header(headers));
-        passed.filter(|passed| passed.hop <= Passed::MAX_HOP)
+    pub fn of_headers(headers: &HeaderMap) -> Option<PropagatedTrace> {
+        let passed =
+            PropagatedTrace::of_state(headers).or_else(|| PropagatedTrace::of_own_header(headers));
+        passed.filter(|passed| passed.hop <= PropagatedTrace::MAX_HOP)
     }
 
-    fn of_own_header(headers: &HeaderMap) -> Option<Passed> {
+    fn of_own_header(headers: &HeaderMap) -> Option<PropagatedTrace> {
         let value = headers.get(HOP_HEADER)?.to_str().ok()?;
         let (hop, request) = value.split_once('-')?;
-        Some(Passed {
+        Some(PropagatedTrace {
             hop: hop.parse().ok()?,
             request: TraceContext::parse(request)?,
         })
     }
 
-    fn of_state(headers: &HeaderMap) -> Option<Passed> {
+    fn of_state(headers: &HeaderMap) -> Option<PropagatedTrace> {
         let parent = TraceContext::of_headers(headers)?;
         let lines = headers.get_all("tracestate").into_iter();
         let mut members = lines
@@ -155,7 +156,7 @@ impl Passed {
         let value = members.find_map(ours)?;
         let (hop, span) = value.split_once('-')?;
         let span_id = hexadecimal(span, 16)? as u64;
-        Some(Passed {
+        Some(PropagatedTrace {
             hop: hop.parse().ok()?,
             request: TraceContext { span_id, ..parent },
         })
@@ -263,20 +264,20 @@ mod tests {
             for line in lines {
                 headers.append("tracestate", HeaderValue::from_str(line).expect("a header"));
             }
-            Passed::of_headers(&headers)
+            PropagatedTrace::of_headers(&headers)
         };
         let request = TraceContext::parse(&format!("00-{TRACE}-{SPAN}-01"));
-        let passed = Passed {
+        let passed = PropagatedTrace {
             hop: 2,
             request: request.expect("valid"),
         };
         let mut own = HeaderMap::new();
         own.insert(HOP_HEADER, passed.header());
         assert_eq!(passed.header(), format!("2-00-{TRACE}-{SPAN}-01"));
-        assert_eq!(Passed::of_headers(&own), Some(passed));
+        assert_eq!(PropagatedTrace::of_headers(&own), Some(passed));
         for malformed in ["", "2", "100-00-1-1-01", "x"] {
             own.insert(HOP_HEADER, HeaderValue::from_static(malformed));
-            assert_eq!(Passed::of_headers(&own), None, "{malformed}");
+            assert_eq!(PropagatedTrace::of_headers(&own), None, "{malformed}");
         }
         let member = passed.member();
         let member = member.to_str().expect("text");

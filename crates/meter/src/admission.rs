@@ -7,23 +7,23 @@ use crate::cost::budget::AdmissionStage;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokengauge_core::call::RequestFacts;
-use tokengauge_core::caller::{Caller, Known, Refusal};
-use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, Unread};
+use tokengauge_core::caller::{Caller, KnownName, Refusal};
+use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, UnreadableBody};
 use tokengauge_core::time::whole_seconds_since_1970;
 
 /// What a body says, as far as it is known.
 struct Read {
     facts: Option<RequestFacts>,
     /// What a name is that was not found in it.
-    absent: Known<'static>,
+    absent: KnownName<'static>,
     /// The models that it names, where that is known.
     models: Option<Vec<String>>,
-    unread: Option<Unread>,
+    unread: Option<UnreadableBody>,
     bodiless: bool,
 }
 
 impl Read {
-    fn nothing(absent: Known<'static>, unread: Option<Unread>) -> Read {
+    fn nothing(absent: KnownName<'static>, unread: Option<UnreadableBody>) -> Read {
         Read {
             facts: None,
             absent,
@@ -50,11 +50,11 @@ impl CallContext {
         let who = Attribution::merged(self.attribution.as_deref(), read.facts.as_ref(), rules);
         let workloads = self.workloads(models.as_deref());
         // What the body could say otherwise is not known without it.
-        let certain = |places: &Places| read.absent == Known::Nameless || places.paths.is_empty();
+        let certain = |places: &Places| read.absent == KnownName::Absent || places.paths.is_empty();
         let session = who.session.as_deref();
         let session = session.filter(|_| {
             certain(&rules.session)
-                && (read.absent == Known::Nameless || who.session_guess.is_none())
+                && (read.absent == KnownName::Absent || who.session_guess.is_none())
         });
         let user = who.user.as_deref().filter(|_| certain(&rules.user));
         let caller = Caller {
@@ -63,11 +63,11 @@ impl CallContext {
             workload: known(workloads.as_deref()),
             model: known(models.as_deref()),
             agent: match certain(&rules.agent) {
-                true => Known::from(who.agent.as_deref()),
-                false => Known::Unread,
+                true => KnownName::from(who.agent.as_deref()),
+                false => KnownName::Unread,
             },
-            session: session.map_or(read.absent, Known::Named),
-            user: user.map_or(read.absent, Known::Named),
+            session: session.map_or(read.absent, KnownName::Named),
+            user: user.map_or(read.absent, KnownName::Named),
             keys: &limited.keys,
             bodiless: read.bodiless,
             unread: read.unread,
@@ -85,15 +85,15 @@ impl CallContext {
         if !read.bodiless {
             models.extend(head.names.iter().cloned());
             if head.ambiguous {
-                read.unread = read.unread.or(Some(Unread::Path));
+                read.unread = read.unread.or(Some(UnreadableBody::Path));
                 return None;
             }
             match read.models.take() {
                 // Messages of a connection whose own place for a model names one.
-                None if read.unread == Some(Unread::Upgraded) => path_model.map(|_| ())?,
+                None if read.unread == Some(UnreadableBody::Upgraded) => path_model.map(|_| ())?,
                 _ if head.decides => {}
                 // Azure's deployments and the like: the path is the place for it.
-                None if read.unread == Some(Unread::NoModel) && !models.is_empty() => {}
+                None if read.unread == Some(UnreadableBody::NoModel) && !models.is_empty() => {}
                 found => models.extend(found?),
             }
         }
@@ -126,18 +126,18 @@ impl CallContext {
 
     fn read(&self, limited: &Limited, body: RequestBody<'_>) -> Read {
         let body = match body {
-            RequestBody::Pending => return Read::nothing(Known::Unread, None),
+            RequestBody::Pending => return Read::nothing(KnownName::Unread, None),
             RequestBody::Whole([]) => {
                 return Read {
                     bodiless: true,
-                    ..Read::nothing(Known::Nameless, None)
+                    ..Read::nothing(KnownName::Absent, None)
                 };
             }
             // Messages name a model at most: nobody reads them for anything else.
-            RequestBody::Unread(Unread::Upgraded) => {
-                return Read::nothing(Known::Nameless, Some(Unread::Upgraded));
+            RequestBody::Unread(UnreadableBody::Upgraded) => {
+                return Read::nothing(KnownName::Absent, Some(UnreadableBody::Upgraded));
             }
-            RequestBody::Unread(unread) => return Read::nothing(Known::Unread, Some(unread)),
+            RequestBody::Unread(unread) => return Read::nothing(KnownName::Unread, Some(unread)),
             RequestBody::Whole(body) => body,
         };
         let rules = &self.measure.attribution;
@@ -145,7 +145,7 @@ impl CallContext {
         let strictly = |body: &[u8]| request::strict_facts(self.dialect, rules, body);
         let memory = &self.shared.admission_memory;
         let mut found = (limited.body).read(body, &memory.large, limit, strictly);
-        if matches!(found, Err(Unread::NoMemory)) {
+        if matches!(found, Err(UnreadableBody::NoMemory)) {
             found = (limited.body).read(body, &memory.small, limit, strictly);
         }
         match found {
@@ -160,10 +160,10 @@ impl CallContext {
                 Read {
                     facts: Some(facts),
                     models: Some(models).filter(|_| unread.is_none()),
-                    ..Read::nothing(Known::Nameless, unread)
+                    ..Read::nothing(KnownName::Absent, unread)
                 }
             }
-            Err(unread) => Read::nothing(Known::Unread, Some(unread)),
+            Err(unread) => Read::nothing(KnownName::Unread, Some(unread)),
         }
     }
 
@@ -197,12 +197,12 @@ impl CallContext {
 }
 
 /// All of `names`, as far as they are known.
-fn known(names: Option<&[String]>) -> Known<'_> {
+fn known(names: Option<&[String]>) -> KnownName<'_> {
     match names {
-        None => Known::Unread,
-        Some([]) => Known::Nameless,
-        Some([name]) => Known::Named(name),
-        Some(names) => Known::Several(names),
+        None => KnownName::Unread,
+        Some([]) => KnownName::Absent,
+        Some([name]) => KnownName::Named(name),
+        Some(names) => KnownName::Several(names),
     }
 }
 
@@ -210,7 +210,7 @@ fn known(names: Option<&[String]>) -> Known<'_> {
 fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
     let kind = match refusal.unread {
         None => kind,
-        Some(Unread::NoMemory) => FailureKind::Overloaded,
+        Some(UnreadableBody::NoMemory) => FailureKind::Overloaded,
         Some(_) => FailureKind::UnreadableBody,
     };
     Admission::Refused(Failure {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
     Admission, CallObserver, CallPolicy, End, ErrorReply, Failure, Filter, Frame, Phase,
-    RequestBody, Side, UpstreamTrace, Waiting,
+    RequestBody, Side, UnmeasuredFrames, UpstreamTrace,
 };
 use tokengauge_wire as wire;
 
@@ -115,8 +115,8 @@ impl CallObserver for Call {
         });
     }
 
-    fn waiting(&self) -> Option<Arc<Waiting>> {
-        Some(Arc::clone(&self.context.waiting))
+    fn unmeasured_frames(&self) -> Option<Arc<UnmeasuredFrames>> {
+        Some(Arc::clone(&self.context.unmeasured_frames))
     }
 
     fn response_frame(&self, frame: Frame) {

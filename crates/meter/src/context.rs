@@ -18,9 +18,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::caller::Charge;
-use tokengauge_core::observer::{CallStart, Waiting};
+use tokengauge_core::observer::{CallStart, UnmeasuredFrames};
 use tokengauge_core::time::duration_since_1970;
-use tokengauge_core::trace::{self, CallTrace, Passed, TraceContext};
+use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
 use tokengauge_wire::{self as wire, BodyHead, HeadModels};
 use uuid::{NoContext, Timestamp, Uuid};
 /// What is known of a call from its request head on.
@@ -35,7 +35,7 @@ pub(crate) struct CallContext {
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
     /// Frames that wait to be measured.
-    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) unmeasured_frames: Arc<UnmeasuredFrames>,
     pub(crate) started_at: SystemTime,
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
@@ -119,7 +119,7 @@ impl CallContext {
         let request = Request::new(dialect, &shared.memory, limit);
         let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
         let tracer = shared.tracer.as_ref();
-        let passed = tracer.and_then(|_| Passed::of_headers(start.headers));
+        let passed = tracer.and_then(|_| PropagatedTrace::of_headers(start.headers));
         let parent = TraceContext::of_headers(start.headers);
         let parent = parent.or_else(|| passed.map(|passed| passed.request));
         let trace = tracer.map(|tracer| Box::new(tracer(parent)));
@@ -147,7 +147,7 @@ impl CallContext {
             assignment,
             id: id(start.started_at),
             received: start.received,
-            waiting: Arc::new(Waiting::new(start.received)),
+            unmeasured_frames: Arc::new(UnmeasuredFrames::new(start.received)),
             started_at: start.started_at,
             dialect,
             operation: detected.operation,

@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
-use tokengauge_core::throughput::{RateKey, Rates, Throughput, Ticked};
+use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;
 
 pub use accounting::Accounting;
@@ -172,7 +172,7 @@ impl Meter {
     }
 
     /// What is new of it. To be asked once a second, by one who hands it on.
-    pub fn tick(&self, now: Instant, wall: SystemTime) -> Ticked {
+    pub fn tick(&self, now: Instant, wall: SystemTime) -> ThroughputTick {
         let unanswered = self.shared.registry.unanswered();
         self.shared.throughput.tick(now, wall, &unanswered)
     }

@@ -195,7 +195,11 @@ impl LiveCall {
             flag => Some(flag & STREAM != 0),
         };
         let who = self.context.who();
-        let waits_since = self.context.waiting.frames().map(|(oldest, _)| oldest);
+        let waits_since = self
+            .context
+            .unmeasured_frames
+            .frames()
+            .map(|(oldest, _)| oldest);
         let now = self.now();
         let model = now.model.as_deref().map(str::to_owned);
         Some(Progress {
@@ -240,7 +244,11 @@ impl LiveCall {
 
     /// When the last frame came once tokens had come, measured or not.
     fn last_frame(&self) -> Option<Instant> {
-        let waits = self.context.waiting.frames().map(|(_, newest)| newest);
+        let waits = self
+            .context
+            .unmeasured_frames
+            .frames()
+            .map(|(_, newest)| newest);
         let last = self.now().frames[1]?;
         Some(waits.map_or(last, |newest| newest.max(last)))
     }

@@ -8,7 +8,7 @@ use super::{Stream, TokenObserver};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::call::Channel;
-use tokengauge_core::throughput::{Ended, Flow};
+use tokengauge_core::throughput::{FinishedGeneration, GenerationThroughput};
 
 /// A generation and its live side.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct LiveGeneration {
     /// Tokens that the watches know of.
     reported: ByChannel,
     /// What it adds to the throughput of all.
-    flow: Flow,
+    flow: GenerationThroughput,
     /// Whether it came as one body.
     whole: bool,
 }
@@ -77,7 +77,12 @@ impl LiveGeneration {
     }
 
     /// Its record has been made: what it adds to the throughput is certain.
-    pub(crate) fn conclude(&mut self, context: &CallContext, ended: Ended, accepted: bool) {
+    pub(crate) fn conclude(
+        &mut self,
+        context: &CallContext,
+        ended: FinishedGeneration,
+        accepted: bool,
+    ) {
         if !context.generates {
             return;
         }

@@ -5,7 +5,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokengauge_core::trace::{CallTrace, Passed, TraceContext};
+use tokengauge_core::trace::{CallTrace, PropagatedTrace, TraceContext};
 
 /// The calls under way whose upstream knows their span, by trace and that span.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl OpenSpans {
     pub(crate) fn enter(
         self: &Arc<Self>,
         trace: &CallTrace,
-        passed: Option<Passed>,
+        passed: Option<PropagatedTrace>,
         generates: bool,
     ) -> Hop {
         let mut open = self.open();
@@ -77,8 +77,8 @@ pub(crate) struct Hop {
 
 impl Hop {
     /// What the next proxy is sent.
-    pub(crate) fn passed(&self, trace: &CallTrace) -> Passed {
-        Passed {
+    pub(crate) fn passed(&self, trace: &CallTrace) -> PropagatedTrace {
+        PropagatedTrace {
             hop: self.number,
             request: trace.upstream(),
         }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_call_within_one_of_another_process_or_one_that_is_over_counts_for_itself() {
         let spans = Arc::<OpenSpans>::default();
-        let elsewhere = Passed {
+        let elsewhere = PropagatedTrace {
             hop: 1,
             request: trace(None, 99).upstream(),
         };

@@ -169,7 +169,7 @@ pub(crate) fn finished_call(
         ),
         trace: closing.trace,
         trace_state: context.trace_state.clone(),
-        asked: asked.map(Box::new),
+        request_parameters: asked.map(Box::new),
         response_id: response_id.map(String::from),
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
         decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),

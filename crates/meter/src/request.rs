@@ -5,9 +5,9 @@ use super::conversations::Conversations;
 use crate::attribution::Rules;
 use std::sync::Arc;
 use tokengauge_core::background::yield_now;
-use tokengauge_core::call::{Dialect, GenerationSettings, Named, RequestFacts};
+use tokengauge_core::call::{BodyNames, Dialect, GenerationSettings, RequestFacts};
 use tokengauge_core::memory::{Buffer, Memory, Share};
-use tokengauge_core::observer::Unread;
+use tokengauge_core::observer::UnreadableBody;
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire as wire;
 
@@ -216,8 +216,8 @@ impl Encoded {
 /// body is read at a time, so that it may go over the bound.
 fn scratch(body: &Buffer) -> Option<Share> {
     (body.len() > INLINE_BYTES).then(|| {
-        let mut share = body.share_of_its_memory();
-        share.resize_anyway(body.len());
+        let mut share = body.empty_share();
+        share.resize_over_limit(body.len());
         share
     })
 }
@@ -248,21 +248,25 @@ pub(crate) struct Strict {
     /// All models that it names.
     pub(crate) models: Vec<String>,
     /// Why its models cannot be known from it.
-    pub(crate) unread: Option<Unread>,
+    pub(crate) unread: Option<UnreadableBody>,
 }
 
 /// The same of a body that decides on a limit.
 ///
 /// # Errors
 /// Why it cannot be read: not every upstream would read it alike.
-pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Result<Strict, Unread> {
+pub(crate) fn strict_facts(
+    dialect: Dialect,
+    rules: &Rules,
+    body: &[u8],
+) -> Result<Strict, UnreadableBody> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths = kinds.iter().flat_map(|kind| &kind.paths);
     let configured: Vec<_> = paths.map(|path| path.first()).collect();
     let differences = wire::differences(body, &configured)?;
     let unread = match differences.model {
-        true => Unread::SeveralModels,
-        false => Unread::Malformed,
+        true => UnreadableBody::SeveralModels,
+        false => UnreadableBody::Malformed,
     };
     let facts = facts(dialect, rules, body).ok_or(unread)?;
     let mut models: Vec<_> = facts.model.iter().cloned().collect();
@@ -271,9 +275,9 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
         wire::DIALECTS.registration(dialect).needs_model && !differences.modelless.of(dialect);
     let nameless = models.is_empty() && takes_one;
     let unread = if differences.model {
-        Some(Unread::SeveralModels)
+        Some(UnreadableBody::SeveralModels)
     } else {
-        nameless.then_some(Unread::NoModel)
+        nameless.then_some(UnreadableBody::NoModel)
     };
     Ok(Strict {
         facts,
@@ -283,7 +287,7 @@ pub(crate) fn strict_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Resu
 }
 
 /// What stands at the configured paths; the first of each kind that says something.
-fn configured(rules: &Rules, body: &[u8]) -> Option<Box<Named>> {
+fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
     if paths.is_empty() {
@@ -294,7 +298,7 @@ fn configured(rules: &Rules, body: &[u8]) -> Option<Box<Named>> {
         let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
         of_kind.into_iter().flatten().next()
     });
-    Some(Box::new(Named {
+    Some(Box::new(BodyNames {
         session,
         agent,
         user,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
-use tokengauge_core::background::{self, Work, wait_behind};
-use tokengauge_core::batch_queue::{BatchQueue, Taken};
+use tokengauge_core::background::{self, BackgroundWork, wait_behind};
+use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
@@ -36,7 +36,7 @@ impl Subscribers {
         let queue = Arc::new(BatchQueue::new(QUEUE));
         let (subscribers, messages) = (Arc::clone(&all), Arc::clone(&queue));
         let run = move || deliver(&subscribers, &messages);
-        if let Err(error) = background::spawn("subscribers", Work::Steady, run) {
+        if let Err(error) = background::spawn("subscribers", BackgroundWork::Steady, run) {
             tracing::error!(%error, "no thread for finished calls: none will be recorded");
         }
         Subscribers {
@@ -103,14 +103,14 @@ fn deliver(all: &[Arc<dyn Subscriber>], messages: &BatchQueue<Message>) {
                 }
             }
         }
-        if untidy >= TIDY_EVERY || taken == Taken::TimedOut {
+        if untidy >= TIDY_EVERY || taken == TakeOutcome::TimedOut {
             each(all, |subscriber| subscriber.tidy());
             untidy = 0;
         }
         match taken {
-            Taken::Closed => break,
-            Taken::Batch => messages.gather(GATHER),
-            Taken::TimedOut => {}
+            TakeOutcome::Closed => break,
+            TakeOutcome::Batch => messages.gather(GATHER),
+            TakeOutcome::TimedOut => {}
         }
     }
     each(all, |subscriber| subscriber.flush());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 use tokengauge_core::background::wait_behind;
-use tokengauge_core::background::{self, Work};
+use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::memory::{Memory, Reclaim};
 
 /// Jobs that can wait. What they hold is bounded by the memory of all calls.
@@ -43,7 +43,9 @@ impl Worker {
     fn with_queue(length: usize, memory: &Arc<Memory>) -> Worker {
         let (queue, jobs) = sync_channel(length);
         let reclaim = Reclaim::new(memory);
-        if let Err(error) = background::spawn("meter", Work::Bursts, move || work(&jobs, reclaim)) {
+        if let Err(error) = background::spawn("meter", BackgroundWork::Bursts, move || {
+            work(&jobs, reclaim)
+        }) {
             tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
         }
         Worker { queue }

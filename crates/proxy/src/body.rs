@@ -1,7 +1,7 @@
 //! The body of every response that leaves for an agent.
 
-use super::breaking::Breaking;
-use super::direct::SharedSocket;
+use super::abort_body::Breaking;
+use super::agent_socket::SharedSocket;
 use super::tap::Streaming;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};

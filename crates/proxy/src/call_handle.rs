@@ -1,6 +1,6 @@
 //! A call's observer, whose panics are caught: a failure there costs one measurement, not the call.
 
-use super::sending::AgentSide;
+use super::send_timeout::AgentSide;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! One request over one connection, until its response head is there.
 
+use super::agent_socket::PassthroughWriter;
 use super::call_handle::CallHandle;
 use super::clock::now;
 use super::connection::Http1;
-use super::direct::PassthroughWriter;
 use super::refusal::failure;
 use super::timer::Timer;
 use super::upload::Upload;

@@ -2,18 +2,18 @@
 
 use super::ConnectionInfo;
 use super::address;
+use super::agent_socket::PassthroughWriter;
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
-use super::direct::PassthroughWriter;
+use super::discard_body::{Reads, UnreadBody};
 use super::exchange::{Answered, Unanswered, exchange};
 use super::headers;
-use super::lingering::{Reads, UnreadBody};
 use super::refusal::{blame, failure, refuse, refuse_unread, too_many};
 use super::rewrite::{self, Rewritten};
 use super::route;
 use super::routing::Routing;
-use super::sending::{AgentSide, SendState};
+use super::send_timeout::{AgentSide, SendState};
 use super::upload::{self, Gate, Upload};
 use super::upstream::{
     ConnectOptions, Endpoint, InFlightGuard, Lease, Search, Tried, Upstream, Wire,
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::observer::{
-    Admission, CallStart, Failure, FailureKind, Observer, RequestBody, Unread,
+    Admission, CallStart, Failure, FailureKind, Observer, RequestBody, UnreadableBody,
 };
 use tokengauge_net::tls;
 
@@ -459,7 +459,7 @@ impl Forwarding<'_> {
 /// What is known of a body of which nothing has been read.
 fn known<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
-        RequestBody::Unread(Unread::Upgraded)
+        RequestBody::Unread(UnreadableBody::Upgraded)
     } else if body.is_end_stream() {
         RequestBody::Whole(&[])
     } else {

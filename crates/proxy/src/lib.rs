@@ -2,13 +2,15 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+mod abort_body;
 mod address;
+mod agent_socket;
 mod body;
-mod breaking;
+mod body_admission;
 mod call_handle;
 mod clock;
 mod connection;
-mod direct;
+mod discard_body;
 mod drain;
 mod exchange;
 mod filter;
@@ -16,15 +18,13 @@ mod forward;
 pub mod headers;
 mod http1;
 pub mod limit;
-mod lingering;
 pub mod listener;
-mod patient;
 mod refusal;
 mod respond;
 mod rewrite;
 mod route;
 mod routing;
-mod sending;
+mod send_timeout;
 pub mod settings;
 mod tap;
 mod timer;
@@ -38,9 +38,9 @@ pub use http1::{Broken, Chunked, ChunkedRead};
 pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
 pub use routing::Routing;
 
-use direct::SharedSocket;
+use agent_socket::SharedSocket;
 use drain::Drain;
-use sending::SendState;
+use send_timeout::SendState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

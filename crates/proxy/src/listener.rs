@@ -1,10 +1,10 @@
 //! Addresses that agents connect to: binding, accepting, and ending in order.
 
+mod active_listeners;
 mod backoff;
 mod connection;
-mod listening;
-mod opening;
-mod pace;
+mod connection_timeouts;
+mod protocol_sniff;
 
 use super::{Forwarder, Shutdown};
 use crate::settings::{self, Limits};
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use listening::{Change, Listening};
+pub use active_listeners::{Change, Listening};
 
 /// How long what was cut off may take to be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(1);

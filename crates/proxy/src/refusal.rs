@@ -3,8 +3,8 @@
 use super::body::Body;
 use super::call_handle::{Call, CallHandle, Upload};
 use super::clock::now;
+use super::discard_body::UnreadBody;
 use super::limit::RetryAfter;
-use super::lingering::UnreadBody;
 use crate::settings::{Route, Upstream};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};

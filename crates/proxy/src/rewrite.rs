@@ -1,7 +1,7 @@
 //! Requests that are changed on the agent's behalf: only where a route says so.
 
+use super::body_admission;
 use super::call_handle::CallHandle;
-use super::patient;
 use super::upload::{Read, Source};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge_core::memory::{Buffer, Full};
-use tokengauge_core::observer::{Admission, Failure, RequestBody, Unread};
+use tokengauge_core::memory::{Buffer, BufferError};
+use tokengauge_core::observer::{Admission, Failure, RequestBody, UnreadableBody};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -65,7 +65,7 @@ pub(super) async fn rewrite(
         let Some(buffers) = handle.ask(|call| call.admission_buffers()) else {
             return Rewritten::Unchanged(Source::Agent(body));
         };
-        patient::read(body, buffers, idle).await
+        body_admission::read(body, buffers, idle).await
     } else {
         let Some(held) = handle.ask(|call| call.buffer(LIMIT)) else {
             return Rewritten::Unchanged(Source::Agent(body));
@@ -81,8 +81,8 @@ pub(super) async fn rewrite(
     if options.admission {
         let encoded = request.headers.contains_key(CONTENT_ENCODING);
         let admission = match full {
-            Some(Full::Limit) => admit(handle, Err(Unread::TooLong)),
-            Some(Full::Memory) => admit(handle, Err(Unread::NoMemory)),
+            Some(BufferError::Limit) => admit(handle, Err(UnreadableBody::TooLong)),
+            Some(BufferError::Memory) => admit(handle, Err(UnreadableBody::NoMemory)),
             None if encoded || whole.len() > INLINE_BYTES => {
                 let (handle, whole) = (Arc::clone(handle), whole.clone());
                 let asked = spawn_blocking(move || admit(&handle, Ok(&whole)));
@@ -121,7 +121,7 @@ pub(super) async fn rewrite(
 
 /// Whether the request may leave with this body. An observer that cannot answer any more lets
 /// it go.
-fn admit(handle: &CallHandle, body: Result<&[u8], Unread>) -> Admission {
+fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
     handle.ask(|call| call.admit(body)).unwrap_or_default()
 }
@@ -137,7 +137,7 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
 }
 
 /// A body as far as it was read, and why no further.
-pub(super) type Beginning = (Read, Option<Full>);
+pub(super) type Beginning = (Read, Option<BufferError>);
 /// The same, unless the agent broke off or stopped sending.
 pub(super) type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
 

@@ -1,27 +1,27 @@
 //! The response body on its way to the agent: read the clock, keep a reference, pass the
 //! frame on, measure afterwards.
 
-mod blocked;
-mod handover;
+mod backpressure;
 mod measure_queue;
+mod passthrough_switch;
 mod relay;
 mod source;
 
 pub(super) use source::Source;
 
+use super::agent_socket::SharedSocket;
 use super::body::BodyError;
 use super::call_handle::Call;
 use super::clock::now;
-use super::direct::SharedSocket;
 use super::filter::Filtering;
 use super::timer::{IdleTimer, LazyTimer, SendTimer};
 use super::upstream::InFlightGuard;
 use crate::settings::Timeouts;
-use blocked::Blocked;
+use backpressure::Blocked;
 use bytes::Bytes;
-use handover::Handover;
 use http_body::SizeHint;
 use measure_queue::{FinalFlush, MeasureQueue};
+use passthrough_switch::Handover;
 use relay::{Relay, Relayed, Tail};
 use source::Polled;
 use std::task::{Context, Poll, ready};

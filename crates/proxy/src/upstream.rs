@@ -5,8 +5,8 @@ mod idle_pool;
 mod lease;
 mod limits;
 mod open;
-mod records;
 mod socket;
+mod tls_records;
 
 pub(super) use lease::{Search, Tried};
 pub(super) use limits::{Connections, Descriptors};

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::finished::FinishedCall;
-use tokengauge_core::observer::Waiting;
+use tokengauge_core::observer::UnmeasuredFrames;
 use tokengauge_core::selector::Names;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::throughput::{RateKey, Throughput};
@@ -374,7 +374,7 @@ fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Part
         _ => false,
     };
     let waited = now.saturating_duration_since(progress.received);
-    if came || waited <= most + Waiting::NOTED_WITHIN {
+    if came || waited <= most + UnmeasuredFrames::MAX_NOTE_DELAY {
         return None;
     }
     // A frame that came in time may have the awaited token; the call is judged once that frame

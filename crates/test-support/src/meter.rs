@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{CallRecord, Dialect};
 use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
-use tokengauge_core::throughput::Ticked;
+use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_core::trace::Tracer;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     /// The next step of the throughput, `millis` after the start.
-    pub fn tick(&self, millis: u64) -> Ticked {
+    pub fn tick(&self, millis: u64) -> ThroughputTick {
         let wall = started_at() + Duration::from_millis(millis);
         self.meter.tick(self.at(millis), wall)
     }

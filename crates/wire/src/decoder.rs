@@ -168,7 +168,7 @@ impl Decoder {
             }
             Unfinished::Whole(body) if self.broken.is_none() => {
                 self.parsing
-                    .resize_anyway(body.len().saturating_mul(COPIES));
+                    .resize_over_limit(body.len().saturating_mul(COPIES));
                 events.whole(body.as_slice(), sink);
                 let _ = self.parsing.resize(0);
             }

@@ -50,7 +50,7 @@ mod websocket;
 
 use std::sync::Arc;
 use tokengauge_core::call::Event;
-use tokengauge_core::memory::{Buffer, Full, Memory};
+use tokengauge_core::memory::{Buffer, BufferError, Memory};
 
 pub use decoder::{COPIES, Decoder, ResponseHead};
 pub use detect::{Detected, Target, detect, detect_socket, percent_decoded};
@@ -139,11 +139,11 @@ pub enum Broken {
     Memory,
 }
 
-impl From<Full> for Broken {
-    fn from(full: Full) -> Self {
+impl From<BufferError> for Broken {
+    fn from(full: BufferError) -> Self {
         match full {
-            Full::Limit => Broken::TooLarge,
-            Full::Memory => Broken::Memory,
+            BufferError::Limit => Broken::TooLarge,
+            BufferError::Memory => Broken::Memory,
         }
     }
 }

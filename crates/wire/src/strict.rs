@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Buffer, Memory};
-use tokengauge_core::observer::Unread;
+use tokengauge_core::observer::UnreadableBody;
 
 /// Members of one object below a configured path; one with more is not read.
 const MAX_MEMBERS: usize = 1024;
@@ -36,7 +36,7 @@ const WITH_MODELS: [&str; 5] = ["input", "prompt", "messages", "documents", "inp
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyHead {
     encoding: Option<Box<str>>,
-    refused: Option<Unread>,
+    refused: Option<UnreadableBody>,
 }
 
 impl BodyHead {
@@ -45,7 +45,7 @@ impl BodyHead {
         BodyHead {
             refused: joined(headers, &CONTENT_TYPE)
                 .is_some_and(|media| !reads_as_json(&media, forms_too))
-                .then_some(Unread::MediaType),
+                .then_some(UnreadableBody::MediaType),
             encoding: content_encoding(headers),
         }
     }
@@ -59,8 +59,8 @@ impl BodyHead {
         body: &[u8],
         memory: &Arc<Memory>,
         limit: usize,
-        read: impl FnOnce(&[u8]) -> Result<T, Unread>,
-    ) -> Result<T, Unread> {
+        read: impl FnOnce(&[u8]) -> Result<T, UnreadableBody>,
+    ) -> Result<T, UnreadableBody> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
@@ -69,7 +69,7 @@ impl BodyHead {
         };
         // A server that does not look at the encoding would read it as it is.
         if body.trim_ascii_start().first() == Some(&b'{') {
-            return Err(Unread::Encoding);
+            return Err(UnreadableBody::Encoding);
         }
         let decoded = decoded(encoding, body, memory, limit).map_err(unread)?;
         read(decoded.as_slice())
@@ -107,11 +107,11 @@ pub fn decoded(
     Ok(decoded)
 }
 
-fn unread(broken: Broken) -> Unread {
+fn unread(broken: Broken) -> UnreadableBody {
     match broken {
-        Broken::Memory => Unread::NoMemory,
-        Broken::TooLarge => Unread::TooLong,
-        Broken::Encoding | Broken::Framing => Unread::Encoding,
+        Broken::Memory => UnreadableBody::NoMemory,
+        Broken::TooLarge => UnreadableBody::TooLong,
+        Broken::Encoding | Broken::Framing => UnreadableBody::Encoding,
     }
 }
 
@@ -192,12 +192,12 @@ impl Modelless {
 ///
 /// # Errors
 /// Where some would not read it at all, or a member of `configured` is there twice.
-pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, Unread> {
+pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, UnreadableBody> {
     let reading = Members {
         configured,
         nested: false,
     };
-    read(body, reading).map_err(|_| Unread::Malformed)
+    read(body, reading).map_err(|_| UnreadableBody::Malformed)
 }
 
 fn read(body: &[u8], members: Members<'_>) -> serde_json::Result<Differences> {
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn model_of(body: &str) -> Result<bool, Unread> {
+    fn model_of(body: &str) -> Result<bool, UnreadableBody> {
         let found = differences(body.as_bytes(), &["metadata"])?;
         Ok(!found.model)
     }
@@ -473,7 +473,7 @@ mod tests {
             r#"{"metadata":{"t":1},"metadata":{"t":2}}"#,
             r#"{"metadata":{"t":{"a":1,"\u0061":2}}}"#,
         ] {
-            assert_eq!(model_of(body), Err(Unread::Malformed), "{body}");
+            assert_eq!(model_of(body), Err(UnreadableBody::Malformed), "{body}");
         }
     }
 
@@ -503,7 +503,7 @@ mod tests {
         ] {
             assert_eq!(
                 of(CONTENT_TYPE, other).refused,
-                Some(Unread::MediaType),
+                Some(UnreadableBody::MediaType),
                 "{other}"
             );
         }
@@ -515,8 +515,8 @@ mod tests {
         };
         // Raw deflate: a stored block with `hi`, the last one.
         assert_eq!(read("deflate", b"\x01\x02\0\xfd\xffhi"), Ok(b"hi".to_vec()));
-        assert_eq!(read("gzip", b"{}"), Err(Unread::Encoding));
-        assert_eq!(read("compress", b"x"), Err(Unread::Encoding));
+        assert_eq!(read("gzip", b"{}"), Err(UnreadableBody::Encoding));
+        assert_eq!(read("compress", b"x"), Err(UnreadableBody::Encoding));
     }
 
     use proptest::prelude::*;

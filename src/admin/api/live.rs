@@ -6,7 +6,7 @@ use super::query_params::{DEFAULT_LIMIT, QueryParams};
 use crate::admin::Admin;
 use crate::meter::StreamNow;
 use crate::slo::Status;
-use crate::throughput::{Rates, Which};
+use crate::throughput::{RateFilter, Rates};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -51,7 +51,7 @@ pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
         .map(|(.., streams)| *streams as usize);
     Streams {
         total: streams.len().max(counted.sum()),
-        tokens_per_second: throughput.rates((admin.clock)(), &Which::default()),
+        tokens_per_second: throughput.rates((admin.clock)(), &RateFilter::default()),
         streams,
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
             ..Rates::default()
         },
         None => {
-            let which = Which {
+            let which = RateFilter {
                 route,
                 upstream,
                 model,

@@ -13,7 +13,7 @@ const STEP: usize = 64 * 1024;
 
 /// Why a buffer does not take more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum BufferError {
     /// Its own limit does not allow it.
     Limit,
     /// The memory of all calls does not allow it, or the system has none.
@@ -64,15 +64,15 @@ impl Buffer {
     /// Accounts for `bytes` before they come.
     ///
     /// # Errors
-    /// [`Full::Limit`] where there will never be as many, [`Full::Memory`] where there are not
+    /// [`BufferError::Limit`] where there will never be as many, [`BufferError::Memory`] where there are not
     /// now.
-    pub fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), BufferError> {
         if !self.could_hold(bytes) {
-            return Err(Full::Limit);
+            return Err(BufferError::Limit);
         }
         let room = self.room(bytes);
         if !self.share.resize(room.max(self.share.bytes)) {
-            return Err(Full::Memory);
+            return Err(BufferError::Memory);
         }
         self.reserved = room;
         Ok(())
@@ -85,25 +85,25 @@ impl Buffer {
 
     /// Whether so many bytes can ever be held.
     pub fn could_hold(&self, bytes: usize) -> bool {
-        bytes <= self.limit && self.share.could_be(bytes)
+        bytes <= self.limit && self.share.fits_limit(bytes)
     }
 
     /// Has those know who hold some of its memory that somebody waits for `bytes` of it, until
     /// dropped.
-    pub fn want(&self, bytes: usize) -> Wanting {
+    pub fn pending_reservation(&self, bytes: usize) -> PendingReservation {
         let memory = Arc::clone(&self.share.memory);
-        *memory.wanting().entry(bytes).or_default() += 1;
-        Wanting { memory, bytes }
+        *memory.pending().entry(bytes).or_default() += 1;
+        PendingReservation { memory, bytes }
     }
 
     /// Whether somebody waits for its memory.
-    pub fn is_wanted(&self) -> bool {
-        !self.share.memory.wanting().is_empty()
+    pub fn has_pending_reservations(&self) -> bool {
+        !self.share.memory.pending().is_empty()
     }
 
     /// Whether somebody waits for less than `bytes` of its memory.
-    pub fn is_wanted_for_less(&self, bytes: usize) -> bool {
-        self.share.memory.wanting().range(..bytes).next().is_some()
+    pub fn has_smaller_pending_reservation(&self, bytes: usize) -> bool {
+        self.share.memory.pending().range(..bytes).next().is_some()
     }
 
     /// What so many bytes take.
@@ -115,8 +115,8 @@ impl Buffer {
     }
 
     /// An empty share of the memory that it is accounted to.
-    pub fn share_of_its_memory(&self) -> Share {
-        self.share.another()
+    pub fn empty_share(&self) -> Share {
+        self.share.sibling()
     }
 
     /// How many bytes it holds at most.
@@ -156,8 +156,8 @@ impl Buffer {
     /// Adds `bytes`.
     ///
     /// # Errors
-    /// [`Full`], and the buffer as it was, where a bound does not allow it.
-    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    /// [`BufferError`], and the buffer as it was, where a bound does not allow it.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         if let Store::Heap(heap) = &mut self.store
             && bytes.len() <= heap.capacity() - heap.len()
         {
@@ -168,16 +168,16 @@ impl Buffer {
     }
 
     #[cold]
-    fn grow(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    fn grow(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let length = self.len().checked_add(bytes.len());
         let Some(length) = length.filter(|length| *length <= self.limit) else {
-            return Err(Full::Limit);
+            return Err(BufferError::Limit);
         };
         let room = self.room(length);
         let before = self.share.bytes;
         let share = room.saturating_sub(self.free).max(self.reserved);
         if !self.share.resize(share) {
-            return Err(Full::Memory);
+            return Err(BufferError::Memory);
         }
         if let Err(full) = self.make_room(length, room) {
             let _ = self.share.resize(before);
@@ -194,7 +194,7 @@ impl Buffer {
     }
 
     /// Room for `length` bytes; `room` of them where they lie on the heap.
-    fn make_room(&mut self, length: usize, room: usize) -> Result<(), Full> {
+    fn make_room(&mut self, length: usize, room: usize) -> Result<(), BufferError> {
         let Store::Heap(heap) = &mut self.store else {
             return Ok(());
         };
@@ -205,7 +205,7 @@ impl Buffer {
         let mut pages = MmapOptions::new();
         // A limit is no promise: what is not written to is not reserved.
         let pages = pages.len(self.limit).no_reserve_swap().map_anon();
-        let mut map = pages.map_err(|_| Full::Memory)?;
+        let mut map = pages.map_err(|_| BufferError::Memory)?;
         // A huge page would be many times what a body needs.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::NoHugePage);
@@ -244,14 +244,14 @@ impl Buffer {
 
 /// Waits for memory.
 #[derive(Debug)]
-pub struct Wanting {
+pub struct PendingReservation {
     memory: Arc<Memory>,
     bytes: usize,
 }
 
-impl Drop for Wanting {
+impl Drop for PendingReservation {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut waiting) = self.memory.wanting().entry(self.bytes) {
+        if let Entry::Occupied(mut waiting) = self.memory.pending().entry(self.bytes) {
             *waiting.get_mut() -= 1;
             if *waiting.get() == 0 {
                 waiting.remove();
@@ -277,7 +277,11 @@ mod tests {
         let mut other = Buffer::new(&memory, 4096);
         assert_eq!(one.extend(&[0; 500]), Ok(()));
         assert_eq!(memory.used(), 512);
-        assert_eq!(other.extend(&[0; 500]), Err(Full::Memory), "512 + 512");
+        assert_eq!(
+            other.extend(&[0; 500]),
+            Err(BufferError::Memory),
+            "512 + 512"
+        );
         assert!(other.is_empty());
         drop(one);
         assert_eq!(memory.used(), 0);
@@ -289,7 +293,7 @@ mod tests {
         let memory = Memory::new(1 << 20);
         let mut buffer = Buffer::new(&memory, 100);
         assert_eq!(buffer.extend(&[1; 100]), Ok(()));
-        assert_eq!(buffer.extend(&[1]), Err(Full::Limit));
+        assert_eq!(buffer.extend(&[1]), Err(BufferError::Limit));
         assert_eq!(buffer.len(), 100);
         assert_eq!(memory.used(), 100, "no more than the limit is reserved");
     }
@@ -307,7 +311,7 @@ mod tests {
         assert_eq!(buffer.extend(&text[2 * HEAP + 7..]), Ok(()));
         assert_eq!(buffer.as_slice(), text);
         assert_eq!(memory.used(), limit, "as far as its limit");
-        assert_eq!(buffer.extend(b"x"), Err(Full::Limit));
+        assert_eq!(buffer.extend(b"x"), Err(BufferError::Limit));
         buffer.drop_front(HEAP + 3);
         assert_eq!(buffer.as_slice(), &text[HEAP + 3..]);
         drop(buffer);
@@ -319,9 +323,9 @@ mod tests {
         let memory = Memory::new(4 * STEP);
         let mut one = Buffer::new(&memory, 16 * STEP);
         let mut other = Buffer::new(&memory, 16 * STEP);
-        assert_eq!(one.reserve(5 * STEP), Err(Full::Limit), "never");
+        assert_eq!(one.reserve(5 * STEP), Err(BufferError::Limit), "never");
         assert_eq!(one.reserve(3 * STEP - 7), Ok(()));
-        assert_eq!(other.reserve(2 * STEP), Err(Full::Memory), "not now");
+        assert_eq!(other.reserve(2 * STEP), Err(BufferError::Memory), "not now");
         assert_eq!(other.extend(&[0; STEP]), Ok(()));
         for piece in [0; 3 * STEP - 7].chunks(1000) {
             assert_eq!(one.extend(piece), Ok(()));

@@ -6,18 +6,18 @@
 //! evenly from the last byte of the request to the last byte of the response, and are kept
 //! apart. So are those of streams that something upstream held back.
 
-mod flow;
-mod models;
+mod generation;
+mod model_labels;
 mod rates;
 mod ring;
 mod steps;
 mod tick;
 
-pub use flow::{Ended, Flow};
-pub use models::{Models, UNKNOWN};
-pub use rates::{Rates, SpreadRates, Which};
+pub use generation::{FinishedGeneration, GenerationThroughput};
+pub use model_labels::{ModelLabels, UNKNOWN};
+pub use rates::{RateFilter, Rates, SpreadRates};
 pub use steps::{Generated, Steps};
-pub use tick::{Arrived, BusySecond, Ticked};
+pub use tick::{BusySecond, ThroughputDelta, ThroughputTick};
 
 use crate::time::duration_since_1970;
 use parking_lot::{Mutex, RwLock};
@@ -78,9 +78,9 @@ pub struct Throughput {
     set_by: AtomicI64,
     series: RwLock<HashMap<RateKey, Arc<RateSeries>>>,
     upstreams: RwLock<HashMap<Arc<str>, Arc<Upstream>>>,
-    models: Models,
+    models: ModelLabels,
     /// What came too late for its slot.
-    late: Mutex<Vec<Arrived>>,
+    late: Mutex<Vec<ThroughputDelta>>,
 }
 
 impl Throughput {
@@ -91,7 +91,7 @@ impl Throughput {
             set_by: AtomicI64::new(0),
             series: RwLock::default(),
             upstreams: RwLock::default(),
-            models: Models::new(max_models),
+            models: ModelLabels::new(max_models),
             late: Mutex::default(),
         }
     }
@@ -213,7 +213,7 @@ impl Throughput {
     fn late(&self, series: &RateSeries, second: u64, streamed: u64, spread: u64) {
         let mut late = self.late.lock();
         if late.len() < 4 * MAX_PARTS as usize {
-            late.push(Arrived {
+            late.push(ThroughputDelta {
                 key: series.key.clone(),
                 second,
                 streamed,

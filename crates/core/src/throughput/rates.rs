@@ -17,7 +17,7 @@ const PAST: u64 = 300;
 
 /// Which tokens. Absent parts match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct RateFilter {
     /// The route.
     pub route: Option<String>,
     /// The upstream.
@@ -28,7 +28,7 @@ pub struct Which {
     pub workload: Option<String>,
 }
 
-impl Which {
+impl RateFilter {
     /// Whether it selects the tokens of `key`.
     pub fn has(&self, key: &RateKey) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
@@ -68,7 +68,7 @@ pub struct SpreadRates {
 
 impl Throughput {
     /// The throughput of everything that `which` selects: a peak is that of the sum.
-    pub fn rates(&self, now: Instant, which: &Which) -> Rates {
+    pub fn rates(&self, now: Instant, which: &RateFilter) -> Rates {
         let all = self.all();
         let selected: Vec<_> = all.iter().filter(|series| which.has(&series.key)).collect();
         let end = self.measured_until(now);

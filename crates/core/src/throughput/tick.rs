@@ -18,7 +18,7 @@ const SET_BY: i64 = 2;
 
 /// Tokens of a second, beyond those handed on before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrived {
+pub struct ThroughputDelta {
     /// The labels under which they count.
     pub key: RateKey,
     /// Seconds since 1970.
@@ -49,9 +49,9 @@ pub struct BusySecond {
 
 /// What came since the last tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ticked {
+pub struct ThroughputTick {
     /// Tokens by second.
-    pub arrived: Vec<Arrived>,
+    pub arrived: Vec<ThroughputDelta>,
     /// Seconds of upstreams.
     pub busy: Vec<BusySecond>,
 }
@@ -64,9 +64,9 @@ impl Throughput {
         now: Instant,
         wall: SystemTime,
         unanswered: &HashMap<Arc<str>, Instant>,
-    ) -> Ticked {
+    ) -> ThroughputTick {
         if self.origin.get().is_none() {
-            return Ticked::default();
+            return ThroughputTick::default();
         }
         self.set(now, wall);
         let end = self.second(now);
@@ -92,7 +92,7 @@ impl Throughput {
             let tokens = |second| own.iter().map(|series| series.all(second)).sum();
             upstream.tell(name, end, until, tokens, &mut busy);
         }
-        Ticked { arrived, busy }
+        ThroughputTick { arrived, busy }
     }
 
     /// Goes by the wall clock where that was set.
@@ -111,7 +111,7 @@ impl RateSeries {
     }
 
     /// What came in whole seconds since the last time.
-    fn hand_on(&self, end: u64, arrived: &mut Vec<Arrived>) {
+    fn hand_on(&self, end: u64, arrived: &mut Vec<ThroughputDelta>) {
         if !self.fresh.swap(false, Ordering::Acquire) {
             return;
         }
@@ -129,7 +129,7 @@ impl RateSeries {
             );
             if new != (0, 0) {
                 *slot = (second, streamed, spread);
-                arrived.push(Arrived {
+                arrived.push(ThroughputDelta {
                     key: self.key.clone(),
                     second,
                     streamed: new.0,

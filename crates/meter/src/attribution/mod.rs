@@ -17,7 +17,7 @@ mod rules;
 mod tests;
 mod value;
 
-use tokengauge_core::call::{Named, RequestFacts, SessionGuess};
+use tokengauge_core::call::{BodyNames, RequestFacts, SessionGuess};
 use value::{clean, known_as};
 
 pub use given::check_key;
@@ -56,7 +56,7 @@ impl Attribution {
         let headers = headers.cloned().unwrap_or_default();
         let nothing = RequestFacts::default();
         let facts = facts.unwrap_or(&nothing);
-        let unnamed = Named::default();
+        let unnamed = BodyNames::default();
         let configured = facts.configured.as_deref().unwrap_or(&unnamed);
         let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
         let hashed =

@@ -1,7 +1,7 @@
 use super::value::MAX_VALUE;
 use super::*;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokengauge_core::call::Named;
+use tokengauge_core::call::BodyNames;
 use tokengauge_wire::JsonPath;
 
 type Headers<'a> = &'a [(&'static str, &'a str)];
@@ -49,9 +49,9 @@ fn the_session_of_the_first_place_in_rank_wins_whatever_the_order() {
         RequestFacts {
             session_hint: known(1, "cache-key"),
             session: known(3, "in-body"),
-            configured: Some(Box::new(Named {
+            configured: Some(Box::new(BodyNames {
                 session: known(13, "configured-path"),
-                ..Named::default()
+                ..BodyNames::default()
             })),
             ..RequestFacts::default()
         }

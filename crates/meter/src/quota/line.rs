@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokengauge_core::caller::{Caller, Falls, Mode, OnUnreadable, Refusal, SHARED};
+use tokengauge_core::caller::{Caller, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
 /// So many of something a minute for each name.
 pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>;
@@ -98,11 +98,11 @@ impl QuotaState {
     }
 
     /// What it is to a call.
-    pub(super) fn falls<'a>(&self, caller: &Caller<'a>) -> Falls<'a> {
+    pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
         if !self.taken.holds.load(Ordering::Relaxed) {
-            return Falls::Outside;
+            return LimitMatch::Excluded;
         }
-        caller.falls(&self.quota.select, self.quota.per.scope(caller))
+        caller.limit_match(&self.quota.select, self.quota.per.scope(caller))
     }
 
     /// Takes a place and a request under each name that the call has; none in shadow mode
@@ -110,22 +110,22 @@ impl QuotaState {
     pub(super) fn admit(&self, caller: &Caller<'_>, held: &mut Vec<Held>) -> Result<(), Refusal> {
         let taken = &self.taken;
         let mut unread = None;
-        let names = match self.falls(caller) {
-            Falls::Outside => return Ok(()),
-            Falls::Under(names) => {
+        let names = match self.limit_match(caller) {
+            LimitMatch::Excluded => return Ok(()),
+            LimitMatch::Names(names) => {
                 if names == [SHARED] {
                     taken.shares(Sharing::Nameless);
                 }
                 names
             }
-            Falls::Unread if self.quota.on_unreadable == OnUnreadable::Refuse => {
+            LimitMatch::DependsOnBody if self.quota.on_unreadable == OnUnreadable::Refuse => {
                 let refusal = || {
                     let what = format!("quota {}", self.quota.name);
                     Refusal::unreadable(&what, caller.unread)
                 };
                 return self.refuse(Resource::ReadableBody, refusal);
             }
-            Falls::Unread => {
+            LimitMatch::DependsOnBody => {
                 taken.shares(Sharing::UnreadableBody);
                 unread = caller.unread;
                 self.quota.per.scope(caller).without_body()

@@ -16,7 +16,7 @@ use line::QuotaState;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tokengauge_core::caller::{
-    Caller, Falls, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
+    Caller, LimitMatch, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
 };
 use tokengauge_core::selector::Selector;
 
@@ -210,7 +210,7 @@ impl Quotas {
     /// Whether the body decides what some of them are to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let mut lines = self.0.iter();
-        lines.any(|line| line.falls(caller) == Falls::Unread)
+        lines.any(|line| line.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
     /// Takes a request and a place of every quota that the call falls under. What is not

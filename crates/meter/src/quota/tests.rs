@@ -2,7 +2,7 @@
 
 use super::*;
 use std::time::Duration;
-use tokengauge_core::caller::Known;
+use tokengauge_core::caller::KnownName;
 
 fn quota(per: Per) -> Quota {
     Quota {
@@ -22,11 +22,11 @@ fn caller(session: &str) -> Caller<'_> {
     Caller {
         route: "route",
         upstream: "upstream",
-        workload: Known::Named("chat"),
-        model: Known::Named("m"),
-        agent: Known::Nameless,
-        session: Known::Named(session),
-        user: Known::Nameless,
+        workload: KnownName::Named("chat"),
+        model: KnownName::Named("m"),
+        agent: KnownName::Absent,
+        session: KnownName::Named(session),
+        user: KnownName::Absent,
         keys: &[],
         bodiless: false,
         unread: None,
@@ -188,8 +188,8 @@ fn a_call_counts_for_each_key_that_it_carries() {
 #[test]
 fn a_body_that_cannot_be_read_is_refused_or_counts_as_what_the_limit_is_for() {
     let unread = Caller {
-        model: Known::Unread,
-        unread: Some(tokengauge_core::observer::Unread::Malformed),
+        model: KnownName::Unread,
+        unread: Some(tokengauge_core::observer::UnreadableBody::Malformed),
         ..caller("a")
     };
     let of_model = |model: &str, per, on_unreadable| {
@@ -215,7 +215,7 @@ fn a_body_that_cannot_be_read_is_refused_or_counts_as_what_the_limit_is_for() {
     let quotas = of_model("big", Per::All, OnUnreadable::Count);
     assert!(quotas.admit(&unread).is_ok());
     let big = Caller {
-        model: Known::Named("big"),
+        model: KnownName::Named("big"),
         ..caller("b")
     };
     assert!(quotas.admit(&big).is_err(), "it counted as one of these");

@@ -25,7 +25,7 @@ fn connection(peer: &str, tls: bool) -> ConnectionInfo {
         port: 8080,
         tls,
         drain: Shutdown::new().drain(),
-        sending: std::sync::Arc::new(crate::sending::SendState::new()),
+        sending: std::sync::Arc::new(crate::send_timeout::SendState::new()),
         direct: None,
     }
 }

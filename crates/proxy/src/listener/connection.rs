@@ -1,11 +1,11 @@
 //! One connection of an agent, from its first byte to its last.
 
-use super::opening::{Opening, Spoken};
-use super::pace::{Overdue, Pace, Paced};
+use super::connection_timeouts::{Overdue, Pace, Paced};
+use super::protocol_sniff::{Opening, Spoken};
+use crate::agent_socket::{ServerIo, SharedSocket};
 use crate::body::Body;
-use crate::direct::{ServerIo, SharedSocket};
 use crate::drain::{Drain, Stage, UnderWay};
-use crate::sending::{Closed, SendState, StreamExecutor, this_stream};
+use crate::send_timeout::{Closed, SendState, StreamExecutor, this_stream};
 use crate::settings::Limits;
 use crate::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;

@@ -5,7 +5,7 @@ use crate::clock::now;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge_core::observer::{End, Frame, Phase, Waiting};
+use tokengauge_core::observer::{End, Frame, Phase, UnmeasuredFrames};
 
 /// Time that measuring may take at once, before traffic has its turn again.
 const BUDGET: Duration = Duration::from_micros(200);
@@ -59,14 +59,14 @@ pub(super) struct MeasureQueue {
     slow: u32,
     rest_until: Option<Instant>,
     /// Where others see that frames wait.
-    waiting: Option<Arc<Waiting>>,
+    unmeasured: Option<Arc<UnmeasuredFrames>>,
 }
 
 impl MeasureQueue {
     /// The queue of the call that `handle` belongs to.
     pub fn new(handle: &CallHandle) -> MeasureQueue {
         MeasureQueue {
-            waiting: handle.ask(|call| call.waiting()).flatten(),
+            unmeasured: handle.ask(|call| call.unmeasured_frames()).flatten(),
             ..MeasureQueue::default()
         }
     }
@@ -119,8 +119,8 @@ impl MeasureQueue {
             return;
         }
         self.bytes += frame.bytes.len();
-        if let Some(waiting) = &self.waiting {
-            waiting.came(frame.at);
+        if let Some(unmeasured) = &self.unmeasured {
+            unmeasured.forwarded(frame.at);
         }
         self.frames.push_back(frame);
     }
@@ -128,8 +128,8 @@ impl MeasureQueue {
     /// Shows what there is, as far as the budget goes; whether to leave it at that.
     pub fn show(&mut self, handle: &CallHandle) -> bool {
         let enough = self.show_some(handle);
-        if let Some(waiting) = &self.waiting {
-            waiting.measured(self.since());
+        if let Some(unmeasured) = &self.unmeasured {
+            unmeasured.measured(self.since());
         }
         enough
     }

@@ -1,14 +1,14 @@
 //! The short way of a chunk: from the upstream's socket to the agent's as it came, in a
 //! task that touches nothing else.
 
-use super::blocked::Blocked;
+use super::backpressure::Blocked;
 use super::measure_queue::{FinalFlush, MeasureQueue};
 use super::source::with_buffer;
+use crate::agent_socket::PassthroughWriter;
 use crate::body::BodyError;
 use crate::call_handle::Call;
 use crate::clock::now;
 use crate::connection::Io;
-use crate::direct::PassthroughWriter;
 use crate::http1::{Piece, Response};
 use crate::timer::{LazyTimer, SendTimer};
 use crate::upstream::{Endpoint, InFlightGuard};

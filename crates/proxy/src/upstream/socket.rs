@@ -1,7 +1,7 @@
 //! A TCP connection to an endpoint, counted among its upstream's while it is open.
 
 use super::limits::OpenConnection;
-use super::records::Records;
+use super::tls_records::Records;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 
 use crate::windows::{Severity, label};
 use crate::{Alert, Status};
-use crate::{Notice, Subject};
+use crate::{AlertNotification, AlertSubject};
 use std::collections::BTreeMap;
 
 /// An alert is resolved when it has not fired for this many seconds, since short windows vary.
@@ -19,13 +19,13 @@ pub struct FiringAlerts {
 struct Firing {
     since: f64,
     last: f64,
-    notice: Notice,
+    notice: AlertNotification,
 }
 
 impl FiringAlerts {
     /// The alerts that fire at `now`, seconds since 1970, by the status of the objectives. A page
     /// replaces the ticket on the same objective.
-    pub fn step(&mut self, now: f64, statuses: &[Status]) -> Vec<Notice> {
+    pub fn step(&mut self, now: f64, statuses: &[Status]) -> Vec<AlertNotification> {
         for status in statuses {
             for severity in [Severity::Page, Severity::Ticket] {
                 let mut alerts = status.alerts.iter();
@@ -57,14 +57,14 @@ impl FiringAlerts {
     }
 }
 
-fn notice(since: f64, status: &Status, alert: &Alert) -> Notice {
+fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
     let tier = &alert.tier;
     let definition = &status.definition;
     let (long, short) = (label(tier.long), label(tier.short));
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
-    Notice {
-        about: Subject::Objective,
+    AlertNotification {
+        about: AlertSubject::Objective,
         slo: status.name.to_string(),
         severity: tier.severity.as_str().to_owned(),
         firing: true,

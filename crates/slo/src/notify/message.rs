@@ -1,7 +1,7 @@
 //! The message formats of the receivers.
 
 use super::Kind;
-use crate::{Notice, Subject};
+use crate::{AlertNotification, AlertSubject};
 use bytes::Bytes;
 use http::{Request, header};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
 const SPENDING: &str = "TokengaugeSpending";
 
 /// A request, and the notices in it.
-pub type Message = (Request<Bytes>, Vec<Notice>);
+pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 
 /// The requests that deliver `notices` at `now`, seconds since 1970: one for all, or one each
 /// where the receiver has no groups. `url` is as configured.
@@ -27,9 +27,9 @@ pub fn messages(
     url: &str,
     routing_key: &str,
     now: f64,
-    notices: &[Notice],
+    notices: &[AlertNotification],
 ) -> Result<Vec<Message>, http::Error> {
-    let post = |url: &str, body: &Value, notices: &[Notice]| {
+    let post = |url: &str, body: &Value, notices: &[AlertNotification]| {
         let request = Request::post(url)
             .header(header::CONTENT_TYPE, "application/json")
             .header(
@@ -66,10 +66,10 @@ fn time(seconds: f64) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }
 
-fn labels(notice: &Notice) -> Value {
+fn labels(notice: &AlertNotification) -> Value {
     let (alert, name) = match notice.about {
-        Subject::Objective => (ERROR_BUDGET, "slo"),
-        Subject::Budget => (SPENDING, "budget"),
+        AlertSubject::Objective => (ERROR_BUDGET, "slo"),
+        AlertSubject::Budget => (SPENDING, "budget"),
     };
     json!({
         "alertname": alert,
@@ -79,7 +79,7 @@ fn labels(notice: &Notice) -> Value {
     })
 }
 
-fn annotations(notice: &Notice) -> Value {
+fn annotations(notice: &AlertNotification) -> Value {
     let mut annotations = json!({
         "summary": notice.summary,
         "description": notice.description,
@@ -96,7 +96,7 @@ fn annotations(notice: &Notice) -> Value {
     annotations
 }
 
-fn alertmanager(now: f64, notice: &Notice) -> Value {
+fn alertmanager(now: f64, notice: &AlertNotification) -> Value {
     let ends = if notice.firing { now + VALID_FOR } else { now };
     json!({
         "labels": labels(notice),
@@ -106,7 +106,7 @@ fn alertmanager(now: f64, notice: &Notice) -> Value {
     })
 }
 
-fn webhook(now: f64, notices: &[Notice]) -> Value {
+fn webhook(now: f64, notices: &[AlertNotification]) -> Value {
     let any = notices.iter().any(|notice| notice.firing);
     let alerts = notices.iter().map(|notice| {
         json!({
@@ -125,7 +125,7 @@ fn status(firing: bool) -> &'static str {
     if firing { "firing" } else { "resolved" }
 }
 
-fn slack(notices: &[Notice]) -> Value {
+fn slack(notices: &[AlertNotification]) -> Value {
     let escaped = |text: &str| {
         text.replace('&', "&amp;")
             .replace('<', "&lt;")
@@ -155,7 +155,7 @@ fn slack(notices: &[Notice]) -> Value {
     json!({ "text": lines.collect::<Vec<_>>().join("\n\n") })
 }
 
-fn pager_duty(routing_key: &str, notice: &Notice) -> Value {
+fn pager_duty(routing_key: &str, notice: &AlertNotification) -> Value {
     let mut event = json!({
         "routing_key": routing_key,
         "event_action": if notice.firing { "trigger" } else { "resolve" },
@@ -188,9 +188,9 @@ fn pager_duty(routing_key: &str, notice: &Notice) -> Value {
 mod tests {
     use super::*;
 
-    fn notice(slo: &str, firing: bool) -> Notice {
-        Notice {
-            about: Subject::Objective,
+    fn notice(slo: &str, firing: bool) -> AlertNotification {
+        AlertNotification {
+            about: AlertSubject::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing,
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn an_alert_on_spending_is_labelled_with_its_budget() {
-        let spending = Notice {
-            about: Subject::Budget,
+        let spending = AlertNotification {
+            about: AlertSubject::Budget,
             ..notice("sessions", true)
         };
         assert_eq!(spending.key(), "budget sessions/page");

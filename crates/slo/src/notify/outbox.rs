@@ -1,7 +1,7 @@
 //! What a receiver was sent, from which follows what is to be sent next. There is no queue:
 //! what could not be sent is computed again, so that nothing accumulates.
 
-use crate::Notice;
+use crate::AlertNotification;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,19 +25,24 @@ pub struct Outbox {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Delivered {
     at: f64,
-    notice: Notice,
+    notice: AlertNotification,
 }
 
 impl Outbox {
     /// What to send at `now`, where `firing` are the firing alerts: new ones, resolved ones, and
     /// those that were sent `repeat` ago. Nothing while a retry is pending.
-    pub fn due(&self, now: f64, firing: &[Notice], repeat: Duration) -> Vec<Notice> {
+    pub fn due(
+        &self,
+        now: f64,
+        firing: &[AlertNotification],
+        repeat: Duration,
+    ) -> Vec<AlertNotification> {
         if now < self.not_before {
             return Vec::new();
         }
         let fires = |key: &str| firing.iter().any(|notice| notice.key() == key);
         let over = self.delivered.iter().filter(|(key, _)| !fires(key));
-        let over = over.map(|(_, delivered)| Notice {
+        let over = over.map(|(_, delivered)| AlertNotification {
             firing: false,
             ..delivered.notice.clone()
         });
@@ -47,7 +52,7 @@ impl Outbox {
             };
             // The start stays the one that was delivered first, also after a restart.
             let since = delivered.notice.since.min(notice.since);
-            (now - delivered.at >= repeat.as_secs_f64()).then(|| Notice {
+            (now - delivered.at >= repeat.as_secs_f64()).then(|| AlertNotification {
                 since,
                 ..notice.clone()
             })
@@ -56,7 +61,7 @@ impl Outbox {
     }
 
     /// Notes that `notices` were delivered.
-    pub fn sent(&mut self, now: f64, notices: &[Notice]) {
+    pub fn sent(&mut self, now: f64, notices: &[AlertNotification]) {
         (self.failures, self.not_before) = (0, 0.0);
         for notice in notices {
             if notice.firing {
@@ -81,13 +86,13 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Subject;
+    use crate::AlertSubject;
 
     const HOURS: Duration = Duration::from_secs(4 * 3600);
 
-    fn notice(slo: &str) -> Notice {
-        Notice {
-            about: Subject::Objective,
+    fn notice(slo: &str) -> AlertNotification {
+        AlertNotification {
+            about: AlertSubject::Objective,
             slo: slo.to_owned(),
             severity: "page".to_owned(),
             firing: true,

@@ -6,7 +6,7 @@ use crate::query::{CapacityPoint, CapacityRow, CapacitySums};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use tokengauge_core::throughput::{Arrived, RateKey, Ticked, Which};
+use tokengauge_core::throughput::{RateFilter, RateKey, ThroughputDelta, ThroughputTick};
 
 /// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
 const MAX_CELLS: usize = 200_000;
@@ -33,7 +33,7 @@ impl ThroughputHistory {
     }
 
     /// Adds a second.
-    pub fn take(&self, ticked: Ticked) {
+    pub fn take(&self, ticked: ThroughputTick) {
         let mut seen = self.seen();
         for second in &ticked.busy {
             let concurrency = CapacitySums::concurrency(second);
@@ -66,7 +66,7 @@ impl ThroughputHistory {
     }
 
     /// Tokens by second, streamed and spread, of what `which` selects.
-    pub fn seconds(&self, which: &Which) -> Vec<(u64, f64, f64)> {
+    pub fn seconds(&self, which: &RateFilter) -> Vec<(u64, f64, f64)> {
         let seen = self.seen();
         let meant: HashMap<u32, bool> = seen
             .places
@@ -87,7 +87,7 @@ impl ThroughputHistory {
 }
 
 impl Seen {
-    fn add(&mut self, arrived: Arrived) {
+    fn add(&mut self, arrived: ThroughputDelta) {
         let next = self.places.len() as u32;
         let number = *self.places.entry(arrived.key).or_insert(next);
         let cells = self.seconds.entry(arrived.second).or_default();
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn seconds_are_summed_up_by_the_streams_under_way_in_them() {
         let history = ThroughputHistory::new();
-        history.take(Ticked {
+        history.take(ThroughputTick {
             busy: vec![busy(1, 500, 20), busy(2, 2010, 80), busy(3, 1980, 80)],
-            ..Ticked::default()
+            ..ThroughputTick::default()
         });
         let rows = history.rows(Some("engine"));
         let is: Vec<_> = rows[0]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn tokens_of_a_second_add_up_by_place_and_the_oldest_go() {
         let history = ThroughputHistory::new();
-        let arrived = |second, model: &str, streamed| Arrived {
+        let arrived = |second, model: &str, streamed| ThroughputDelta {
             key: RateKey {
                 route: "r".into(),
                 upstream: "u".into(),
@@ -155,9 +155,9 @@ mod tests {
             streamed,
             spread: 1,
         };
-        let of = |arrived| Ticked {
+        let of = |arrived| ThroughputTick {
             arrived,
-            ..Ticked::default()
+            ..ThroughputTick::default()
         };
         history.take(of(vec![
             arrived(5, "a", 10),
@@ -165,16 +165,16 @@ mod tests {
             arrived(6, "a", 1),
         ]));
         history.take(of(vec![arrived(5, "a", 2)]));
-        let a = Which {
+        let a = RateFilter {
             model: Some("a".to_owned()),
-            ..Which::default()
+            ..RateFilter::default()
         };
         assert_eq!(history.seconds(&a), [(5, 12.0, 2.0), (6, 1.0, 1.0)]);
-        let all = history.seconds(&Which::default());
+        let all = history.seconds(&RateFilter::default());
         assert_eq!(all, [(5, 19.0, 3.0), (6, 1.0, 1.0)]);
         let many = (10..10 + MAX_CELLS as u64).map(|second| arrived(second, "a", 1));
         history.take(of(many.collect()));
-        let left = history.seconds(&Which::default());
+        let left = history.seconds(&RateFilter::default());
         assert_eq!((left.len(), left[0].0), (MAX_CELLS, 10));
     }
 }

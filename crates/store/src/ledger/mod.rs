@@ -37,8 +37,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokengauge_core::background::wait_behind;
-use tokengauge_core::background::{self, Work};
-use tokengauge_core::throughput::Ticked;
+use tokengauge_core::background::{self, BackgroundWork};
+use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use writer::{Message, Writer};
 
@@ -73,7 +73,9 @@ impl Ledger {
     ) -> io::Result<Arc<Ledger>> {
         let (queue, messages) = sync_channel(length);
         let mut writer = Writer::new(settings.clone(), figures.clone());
-        background::spawn("ledger", Work::Steady, move || writer.run(&messages))?;
+        background::spawn("ledger", BackgroundWork::Steady, move || {
+            writer.run(&messages)
+        })?;
         Ok(Arc::new(Ledger {
             queue,
             settings,
@@ -87,7 +89,9 @@ impl Ledger {
     /// Where the thread cannot be started.
     pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
         let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
-        background::spawn("ledger-look", Work::Steady, move || look(&ledger, &meter))?;
+        background::spawn("ledger-look", BackgroundWork::Steady, move || {
+            look(&ledger, &meter)
+        })?;
         Ok(())
     }
 }
@@ -95,7 +99,7 @@ impl Ledger {
 impl Ledger {
     fn take(&self, meter: &Meter) {
         let ticked = meter.tick((self.settings.clock)(), (self.settings.wall)());
-        if ticked != Ticked::default() {
+        if ticked != ThroughputTick::default() {
             // Dropped where the queue is full.
             let _ = self.queue.try_send(Message::Throughput(ticked));
         }

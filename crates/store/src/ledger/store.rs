@@ -15,7 +15,7 @@ use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
 use tokengauge_core::call::CallRecord;
-use tokengauge_core::throughput::Ticked;
+use tokengauge_core::throughput::ThroughputTick;
 
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
@@ -74,21 +74,21 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<BatchResult, WriteError> {
-        self.write_all(batch, &Ticked::default())
+        self.write_all(batch, &ThroughputTick::default())
     }
 
     /// Writes a second of throughput.
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
-    pub fn take(&mut self, ticked: &Ticked) -> Result<(), WriteError> {
+    pub fn take(&mut self, ticked: &ThroughputTick) -> Result<(), WriteError> {
         self.write_all(&[], ticked).map(|_| ())
     }
 
     pub(super) fn write_all(
         &mut self,
         batch: &[StoredCall<'_>],
-        ticked: &Ticked,
+        ticked: &ThroughputTick,
     ) -> Result<BatchResult, WriteError> {
         let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();
         let transaction = self.opened.connection.unchecked_transaction()?;

@@ -4,7 +4,7 @@ use super::dictionary::{Dictionary, Kind};
 use super::row::whole;
 use rusqlite::{Connection, params};
 use std::sync::Arc;
-use tokengauge_core::throughput::{Arrived, UNKNOWN};
+use tokengauge_core::throughput::{ThroughputDelta, UNKNOWN};
 
 /// Lengths of the sums, in seconds, and how long they are kept; the longest as long as calls.
 pub(super) const LEVELS: [(i64, Option<i64>); 3] =
@@ -13,7 +13,7 @@ const DAY: i64 = 86_400;
 
 /// Adds them to the sums of their second, minute and hour.
 pub(super) fn save(
-    arrived: &[Arrived],
+    arrived: &[ThroughputDelta],
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<()> {
@@ -38,7 +38,7 @@ pub(super) fn save(
 
 /// Route, upstream, model and workload as ids; 0 for a missing name.
 fn names(
-    arrived: &Arrived,
+    arrived: &ThroughputDelta,
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<[i64; 4]> {

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::cells::{Counter, Gauge};
 use tokengauge_core::log_interval::LogInterval;
-use tokengauge_core::throughput::Ticked;
+use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_meter::FinishedCall;
 
 /// A batch is written when it has so many records,
@@ -31,7 +31,7 @@ const DAMAGED: &str = "damaged";
 /// A message to the thread.
 pub(super) enum Message {
     Finished(Arc<FinishedCall>),
-    Throughput(Ticked),
+    Throughput(ThroughputTick),
     Flush(SyncSender<()>),
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Batch {
     finished_calls: Vec<Arc<FinishedCall>>,
-    ticked: Ticked,
+    ticked: ThroughputTick,
     waiting: Option<SyncSender<()>>,
     over: bool,
 }
@@ -160,7 +160,7 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &Batch) {
-        if batch.finished_calls.is_empty() && batch.ticked == Ticked::default() {
+        if batch.finished_calls.is_empty() && batch.ticked == ThroughputTick::default() {
             return;
         }
         self.open();

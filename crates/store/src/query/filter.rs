@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 use tokengauge_core::call::{OperationClass, Outcome};
-use tokengauge_core::throughput::Which;
+use tokengauge_core::throughput::RateFilter;
 
 /// Which calls. Absent parts match everything; present ones must all match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,10 +54,10 @@ impl Filter {
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
     /// `None` where more is asked.
-    pub fn throughput(&self) -> Option<Which> {
+    pub fn throughput(&self) -> Option<RateFilter> {
         let more = [&self.agent, &self.user, &self.experiment, &self.session];
         let more = more.into_iter().any(Option::is_some) || self.outcome.is_some();
-        (!more).then(|| Which {
+        (!more).then(|| RateFilter {
             route: self.route.clone(),
             upstream: self.upstream.clone(),
             model: self.model.clone(),

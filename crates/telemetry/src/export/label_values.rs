@@ -2,7 +2,7 @@
 
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::lengths::prompt_length;
-pub use tokengauge_core::throughput::{Models, UNKNOWN};
+pub use tokengauge_core::throughput::{ModelLabels, UNKNOWN};
 
 /// The class of prompt length that a call belongs to.
 pub fn context(record: &CallRecord) -> &'static str {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokengauge_core::background::wait_behind;
-use tokengauge_core::background::{self, Work};
+use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_files::private as private_file;
 use tokengauge_meter::{FinishedCall, Subscriber};
@@ -81,7 +81,9 @@ impl CallLog {
             clock,
             failure_log: LogInterval::default(),
         };
-        background::spawn("call-log", Work::Steady, move || writer.run(&messages))?;
+        background::spawn("call-log", BackgroundWork::Steady, move || {
+            writer.run(&messages)
+        })?;
         Ok(Arc::new(CallLog { queue, dropped }))
     }
 }

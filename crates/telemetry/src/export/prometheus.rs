@@ -1,7 +1,7 @@
 //! `/metrics`: finished calls as Prometheus series.
 
 use super::exemplar::Trace;
-use super::label_values::{Models, UNKNOWN};
+use super::label_values::{ModelLabels, UNKNOWN};
 use super::labels;
 use super::names::{self, Family};
 use super::process;
@@ -29,7 +29,7 @@ type ScrapeHook = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
 /// The Prometheus exporter.
 pub struct Prometheus {
     registry: Registry,
-    models: Models,
+    models: ModelLabels,
     no_workload: Arc<str>,
     /// As many as routes and upstreams times models: both are bounded.
     series: RwLock<HashMap<Identity, Arc<Series>>>,
@@ -56,7 +56,7 @@ impl Prometheus {
         let prometheus = Prometheus {
             head_overhead: overhead("head"),
             chunk_overhead: overhead("chunk"),
-            models: Models::new(measure.max_models),
+            models: ModelLabels::new(measure.max_models),
             no_workload: NO_WORKLOAD.into(),
             series: RwLock::default(),
             asked: Mutex::default(),

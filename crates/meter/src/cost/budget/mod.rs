@@ -16,11 +16,11 @@ use spent::Spent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::caller::{
-    Caller, Charge, Falls, Known, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
+    Caller, Charge, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
 };
-use tokengauge_core::notice::{Notice, Subject};
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::whole_seconds_since_1970;
 
@@ -102,11 +102,11 @@ fn caller(record: &CallRecord) -> Caller<'_> {
     Caller {
         route: &record.route,
         upstream: &record.upstream,
-        workload: Known::from(record.workload.as_deref()),
-        model: Known::from(requested.or(record.model.as_deref())),
-        agent: Known::from(record.agent.as_deref()),
-        session: Known::from(record.session.as_deref()),
-        user: Known::from(record.user.as_deref()),
+        workload: KnownName::from(record.workload.as_deref()),
+        model: KnownName::from(requested.or(record.model.as_deref())),
+        agent: KnownName::from(record.agent.as_deref()),
+        session: KnownName::from(record.session.as_deref()),
+        user: KnownName::from(record.user.as_deref()),
         keys: &[],
         bodiless: true,
         unread: None,
@@ -192,8 +192,8 @@ impl BudgetState {
         spent
     }
 
-    fn falls<'a>(&self, caller: &Caller<'a>) -> Falls<'a> {
-        caller.falls(&self.budget.select, self.budget.per.scope(caller))
+    fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
+        caller.limit_match(&self.budget.select, self.budget.per.scope(caller))
     }
 
     /// A call is over that was charged under a name before, or counts as its record says.
@@ -204,7 +204,7 @@ impl BudgetState {
             self.spent_once(usd);
             return charged.for_each(|name| self.add(name, usd, now));
         }
-        if let Falls::Under(names) = self.falls(&caller(record)) {
+        if let LimitMatch::Names(names) = self.limit_match(&caller(record)) {
             self.spent_once(usd);
             names
                 .into_iter()
@@ -239,11 +239,11 @@ impl BudgetState {
         now: u64,
     ) -> Result<Vec<Charge>, Refusal> {
         let charges = |names: Vec<&str>| names.iter().map(|name| self.charge(name)).collect();
-        let (names, unread) = match self.falls(caller) {
-            Falls::Outside => return Ok(Vec::new()),
-            Falls::Under(names) => (names, None),
-            Falls::Unread if stage == AdmissionStage::Early => return Ok(Vec::new()),
-            Falls::Unread => {
+        let (names, unread) = match self.limit_match(caller) {
+            LimitMatch::Excluded => return Ok(Vec::new()),
+            LimitMatch::Names(names) => (names, None),
+            LimitMatch::DependsOnBody if stage == AdmissionStage::Early => return Ok(Vec::new()),
+            LimitMatch::DependsOnBody => {
                 self.counts.unreadable.fetch_add(1, Ordering::Relaxed);
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
                     let what = format!("budget {}", self.budget.name);
@@ -337,7 +337,7 @@ impl BudgetState {
 
     /// One notice for all who passed the first threshold; a page where the last one is
     /// passed and calls are refused.
-    fn notice(&self, now: u64) -> Option<Notice> {
+    fn notice(&self, now: u64) -> Option<AlertNotification> {
         let budget = &self.budget;
         let first = budget.warn_at.first()? * budget.usd;
         let spent = self.spent(now);
@@ -355,8 +355,8 @@ impl BudgetState {
             .iter()
             .rev()
             .find(|at| most >= **at * budget.usd);
-        Some(Notice {
-            about: Subject::Budget,
+        Some(AlertNotification {
+            about: AlertSubject::Budget,
             slo: budget.name.to_string(),
             severity: if refuses { "page" } else { "ticket" }.to_owned(),
             firing: true,
@@ -486,7 +486,7 @@ impl Budgets {
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let lines = self.lines.load();
         let mut blocking = lines.iter().filter(|line| line.budget.block);
-        blocking.any(|line| line.falls(caller) == Falls::Unread)
+        blocking.any(|line| line.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
     /// How each stands at `now`.
@@ -496,7 +496,7 @@ impl Budgets {
     }
 
     /// What receivers are to be sent at `now`.
-    pub fn notices(&self, now: u64) -> Vec<Notice> {
+    pub fn notices(&self, now: u64) -> Vec<AlertNotification> {
         let lines = self.lines.load();
         lines.iter().filter_map(|line| line.notice(now)).collect()
     }

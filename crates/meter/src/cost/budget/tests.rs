@@ -111,11 +111,11 @@ fn the_body_is_asked_for_only_where_it_decides() {
     let record = cost("a", 1.0);
     let known = caller(&record);
     let nameless = Caller {
-        session: Known::Unread,
+        session: KnownName::Unread,
         ..known
     };
     let modelless = Caller {
-        model: Known::Unread,
+        model: KnownName::Unread,
         ..known
     };
     let per = |per, block| Budgets::new(&[budget(per, block)]);
@@ -250,7 +250,7 @@ fn a_call_counts_under_the_name_by_which_it_was_let_in() {
     }]);
     let record = cost("what the record says", 0.6);
     let unread = Caller {
-        session: Known::Unread,
+        session: KnownName::Unread,
         ..caller(&record)
     };
     for _ in 0..2 {

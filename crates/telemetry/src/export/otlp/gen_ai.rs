@@ -5,7 +5,7 @@
 use super::conventions::{self as names, Name};
 use super::message::{self, Span};
 use crate::export::exemplar::Trace;
-use crate::export::label_values::Models;
+use crate::export::label_values::ModelLabels;
 use crate::export::otlp::Conventions;
 use crate::export::registry::Histogram;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
@@ -152,7 +152,7 @@ impl Identity {
 pub(super) struct GenAi {
     conventions: Conventions,
     /// Names come off the wire; what was asked for needs no answer to be there.
-    models: Models,
+    models: ModelLabels,
     series: Mutex<[BTreeMap<Identity, Histogram>; METRICS.len()]>,
 }
 
@@ -160,7 +160,7 @@ impl GenAi {
     pub(super) fn new(conventions: Conventions, max_models: usize) -> GenAi {
         GenAi {
             conventions,
-            models: Models::new(max_models),
+            models: ModelLabels::new(max_models),
             series: Mutex::default(),
         }
     }

@@ -285,7 +285,7 @@ fn asked(attributes: &mut Attributes, finished_call: &FinishedCall) {
         let api = names::openai_api(finished_call.record.dialect);
         attributes.convention(names::OPENAI_API_TYPE, api);
     }
-    let Some(asked) = finished_call.asked.as_deref() else {
+    let Some(asked) = finished_call.request_parameters.as_deref() else {
         return;
     };
     let settings = &asked.settings;

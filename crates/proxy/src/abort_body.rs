@@ -1,9 +1,9 @@
 //! The end of a body that broke off: the agent gets what came before, and does not take it
 //! for all there is.
 
+use super::agent_socket::SharedSocket;
 use super::body::BodyError;
 use super::clock::now;
-use super::direct::SharedSocket;
 use super::timer::Timer;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};

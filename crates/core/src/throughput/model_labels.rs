@@ -12,7 +12,7 @@ const OTHER: &str = "other";
 
 /// Model names that are labels. They come off the wire, so there is a bound.
 #[derive(Debug)]
-pub struct Models {
+pub struct ModelLabels {
     known: RwLock<HashSet<Arc<str>>>,
     max: usize,
     unknown: Arc<str>,
@@ -20,10 +20,10 @@ pub struct Models {
     collapsed: AtomicU64,
 }
 
-impl Models {
+impl ModelLabels {
     /// At most `max` names; further ones become `other`.
-    pub fn new(max: usize) -> Models {
-        Models {
+    pub fn new(max: usize) -> ModelLabels {
+        ModelLabels {
             known: RwLock::default(),
             max,
             unknown: UNKNOWN.into(),
@@ -53,7 +53,7 @@ impl Models {
         label
     }
 
-    /// As [`Models::label`], for a call that is over: counts it where it is `other`.
+    /// As [`ModelLabels::label`], for a call that is over: counts it where it is `other`.
     pub fn label_finished(&self, model: Option<&str>, accepted: bool) -> Arc<str> {
         let label = self.label(model, accepted);
         if Arc::ptr_eq(&label, &self.other) {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn models_are_bounded_and_the_rest_is_other_and_counted() {
-        let models = Models::new(2);
+        let models = ModelLabels::new(2);
         for model in ["a", "b", "c", "a", "d"] {
             models.label_finished(Some(model), true);
         }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_refused_call_makes_no_label() {
-        let models = Models::new(10);
+        let models = ModelLabels::new(10);
         assert_eq!(&*models.label(Some("made-up"), false), "unknown");
         assert_eq!(&*models.label(None, true), "unknown");
         models.label(Some("real"), true);

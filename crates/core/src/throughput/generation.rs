@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The tokens and the time of one generation.
 #[derive(Default)]
-pub struct Flow {
+pub struct GenerationThroughput {
     series: Option<Arc<RateSeries>>,
     /// The first frame with tokens.
     first: Option<Instant>,
@@ -35,7 +35,7 @@ struct Held {
 
 /// A finished generation, as far as throughput goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct FinishedGeneration {
     /// When its request had left.
     pub sent: Instant,
     /// The last byte of the response.
@@ -46,7 +46,7 @@ pub struct Ended {
     pub whole: bool,
 }
 
-impl Flow {
+impl GenerationThroughput {
     /// Where its tokens are counted; `series` is asked with the first of them.
     pub fn series(&mut self, series: impl FnOnce() -> Arc<RateSeries>) {
         self.series.get_or_insert_with(series);
@@ -89,7 +89,7 @@ impl Flow {
     }
 
     /// The stream has ended.
-    pub fn end(&mut self, throughput: &Throughput, ended: Ended) {
+    pub fn end(&mut self, throughput: &Throughput, ended: FinishedGeneration) {
         if !ended.whole {
             return self.release(throughput);
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What an alert is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Subject {
+pub enum AlertSubject {
     /// An objective, whose error budget burns.
     #[default]
     Objective,
@@ -15,10 +15,10 @@ pub enum Subject {
 
 /// An alert as a receiver gets it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct AlertNotification {
     /// What it is about.
     #[serde(default)]
-    pub about: Subject,
+    pub about: AlertSubject,
     /// The objective, or the budget.
     pub slo: String,
     /// `page` or `ticket`.
@@ -37,12 +37,12 @@ pub struct Notice {
     pub dashboard_url: Option<String>,
 }
 
-impl Notice {
+impl AlertNotification {
     /// What makes two notices one alert.
     pub fn key(&self) -> String {
         match self.about {
-            Subject::Objective => format!("{}/{}", self.slo, self.severity),
-            Subject::Budget => format!("budget {}/{}", self.slo, self.severity),
+            AlertSubject::Objective => format!("{}/{}", self.slo, self.severity),
+            AlertSubject::Budget => format!("budget {}/{}", self.slo, self.severity),
         }
     }
 }

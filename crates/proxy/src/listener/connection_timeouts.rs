@@ -1,6 +1,6 @@
 //! How long an agent may take to send a head, and keep a connection that it does not use.
 
-use crate::sending::SendState;
+use crate::send_timeout::SendState;
 use parking_lot::{Mutex, MutexGuard};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

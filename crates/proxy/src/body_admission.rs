@@ -8,7 +8,7 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::time::Duration;
-use tokengauge_core::memory::{AdmissionBuffers, Buffer, Full, SMALL_BODY};
+use tokengauge_core::memory::{AdmissionBuffers, Buffer, BufferError, SMALL_BODY};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,12 +34,12 @@ pub(super) async fn read(mut body: Incoming, buffers: AdmissionBuffers, idle: Du
     let mut holding = Holding::new(buffers, length.lower(), length.exact().is_some());
     if holding.never_fits() {
         read.rest = Some(body);
-        return Ok(Ok((read, Some(Full::Limit))));
+        return Ok(Ok((read, Some(BufferError::Limit))));
     }
     let (mut unfit, mut full) = (None, None);
     while full.is_none() {
         match holding.next(&mut body, idle).await? {
-            Next::Slow => full = Some(Full::Memory),
+            Next::Slow => full = Some(BufferError::Memory),
             Next::Frame(None) => break,
             Next::Frame(Some(Err(error))) => return Ok(Err(error)),
             Next::Frame(Some(Ok(frame))) => match frame.into_data() {
@@ -121,18 +121,18 @@ impl Holding {
         }
         let slow = self.came < LEAST.max(self.length / WINDOWS);
         (self.since, self.came) = (Instant::now(), 0);
-        slow && self.held.is_wanted()
+        slow && self.held.has_pending_reservations()
     }
 
     /// Adds `bytes`, as soon as there is memory for them.
-    async fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    async fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let began = Instant::now();
         let mut wanting = None;
         let extended = loop {
             match self.try_extend(bytes) {
-                Err(Full::Memory) if began.elapsed() < PATIENCE => {
+                Err(BufferError::Memory) if began.elapsed() < PATIENCE => {
                     let short = self.with(bytes);
-                    let want = |buffer: &Buffer| buffer.want(short);
+                    let want = |buffer: &Buffer| buffer.pending_reservation(short);
                     let large = self.large.as_ref();
                     wanting.get_or_insert_with(|| (want(&self.held), large.map(want)));
                     sleep(AGAIN).await;
@@ -152,7 +152,7 @@ impl Holding {
         self.length.max(self.held.len() + bytes.len())
     }
 
-    fn try_extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    fn try_extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let short = self.with(bytes);
         let Some(large) = &mut self.large else {
             return self.held.extend(bytes);
@@ -165,8 +165,8 @@ impl Holding {
             }
         }
         // The shortest first: many long ones that wait are not in its way.
-        if large.is_wanted_for_less(short) {
-            return Err(Full::Memory);
+        if large.has_smaller_pending_reservation(short) {
+            return Err(BufferError::Memory);
         }
         large.reserve(short)?;
         large.extend(self.held.as_slice())?;

@@ -1,6 +1,6 @@
 //! When a body may leave past the server that writes its head.
 
-use crate::direct::{PassthroughWriter, SharedSocket};
+use crate::agent_socket::{PassthroughWriter, SharedSocket};
 
 /// Waits until the server's head has left.
 #[derive(Debug)]
