@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
-use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
+use tokengauge::proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;
@@ -46,7 +46,7 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: None,
     };
-    let bound = Bound::bind(&any).expect("bound");
+    let bound = BoundListener::bind(&any).expect("bound");
     let address = bound.address();
     let limits = config.limits;
     let forwarder = Forwarder::new(config.forwarding(), meter.clone()).expect("usable");
@@ -154,8 +154,8 @@ async fn a_session_that_has_spent_its_budget_is_refused_and_no_other() {
     let record = &desk.recent.newest(2)[1].record;
     assert_eq!(record.error_type.as_deref(), Some("budget_spent"));
     assert_eq!((record.status, record.cost_usd), (Some(429), None));
-    let standing = &desk.budgets.standings(0)[0];
-    assert_eq!(standing.blocked, 1);
+    let status = &desk.budgets.statuses(0)[0];
+    assert_eq!(status.blocked, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -254,8 +254,8 @@ async fn so_many_calls_at_once_for_each_key() {
         "200",
         "the place is free again"
     );
-    let standing = &desk.meter.accounting().quotas.standings()[0];
-    assert_eq!(standing.refused[2].1, 1);
+    let status = &desk.meter.accounting().quotas.statuses()[0];
+    assert_eq!(status.refused[2].1, 1);
 }
 
 #[test]

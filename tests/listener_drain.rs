@@ -4,7 +4,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
 use tokengauge::observer::End;
-use tokengauge::proxy::Drained;
+use tokengauge::proxy::DrainSummary;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{self, none};
 use tokengauge_test_support::canned::CannedUpstream;
@@ -32,7 +32,7 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
         .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.begin();
-    assert!(proxy.shutdown.has_begun());
+    assert!(proxy.shutdown.is_draining());
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(
         (proxy.shutdown.connections(), proxy.shutdown.requests()),
@@ -43,7 +43,7 @@ async fn a_running_stream_ends_in_its_own_time_and_then_serving_ends() {
         agent.text_to_end().await.ends_with("last\r\n0\r\n\r\n"),
         "whole, and closed by the proxy"
     );
-    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 0 });
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn idle_connections_are_closed_at_once() {
     proxy.shutdown.begin();
     assert_eq!(used.text_to_end().await, "");
     assert_eq!(fresh.text_to_end().await, "");
-    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 0 });
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_response_that_begins_while_draining_says_that_the_connection_closes()
         answer.contains("connection: close") && answer.ends_with("hello"),
         "{answer}"
     );
-    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 0 });
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn what_outlasts_the_drain_timeout_is_cut_off_and_counted() {
     let (mut one, mut two) = (streaming(&proxy).await, streaming(&proxy).await);
     let begun = Instant::now();
     proxy.shutdown.begin();
-    assert_eq!(proxy.drained().await, Drained { cut: 2 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 2 });
     assert!(begun.elapsed() >= drain_timeout);
     for agent in [&mut one, &mut two] {
         assert!(
@@ -134,7 +134,7 @@ async fn a_second_signal_ends_everything_at_once() {
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.begin();
     proxy.shutdown.now();
-    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 1 });
     agent.text_to_end().await;
 }
 
@@ -147,7 +147,7 @@ async fn the_end_can_come_at_once_without_a_drain() {
         .await;
     let mut agent = streaming(&proxy).await;
     proxy.shutdown.now();
-    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 1 });
     agent.text_to_end().await;
 }
 
@@ -173,7 +173,7 @@ async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
     tokio::time::sleep(drain_timeout / 4).await;
     agent.write("pong").await;
     agent.text_until("pong").await;
-    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 1 });
     agent.text_to_end().await;
 }
 

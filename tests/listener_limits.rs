@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge::config;
-use tokengauge::proxy::Bound;
+use tokengauge::proxy::BoundListener;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};
 use tokengauge_test_support::canned::CannedUpstream;
@@ -233,9 +233,10 @@ async fn connections_beyond_the_limit_wait_until_one_closes() {
 #[tokio::test]
 async fn an_address_in_use_is_named() {
     let listener = |address| config::Listener { address, tls: None };
-    let taken = Bound::bind(&listener(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("bound");
+    let taken =
+        BoundListener::bind(&listener(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("bound");
     assert_ne!(taken.address().port(), 0);
-    let said = Bound::bind(&listener(taken.address()))
+    let said = BoundListener::bind(&listener(taken.address()))
         .expect_err("in use")
         .to_string();
     assert_eq!(
@@ -245,7 +246,7 @@ async fn an_address_in_use_is_named() {
             taken.address()
         )
     );
-    let said = Bound::bind(&listener(SocketAddr::from(([192, 0, 2, 1], 0))))
+    let said = BoundListener::bind(&listener(SocketAddr::from(([192, 0, 2, 1], 0))))
         .expect_err("not ours")
         .to_string();
     assert!(
@@ -257,7 +258,7 @@ async fn an_address_in_use_is_named() {
 #[tokio::test]
 async fn both_families_are_served_on_the_unspecified_address() {
     let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
-    let Ok(bound) = Bound::bind(&config::Listener {
+    let Ok(bound) = BoundListener::bind(&config::Listener {
         address: any,
         tls: None,
     }) else {

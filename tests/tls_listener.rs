@@ -8,7 +8,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
-use tokengauge::proxy::Drained;
+use tokengauge::proxy::DrainSummary;
 use tokengauge::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::canned::CannedUpstream;
@@ -299,7 +299,7 @@ async fn http2_agents_get_goaway_and_their_streams_end() {
         .expect("closed")
         .expect("no panic")
         .expect("without an error");
-    assert_eq!(proxy.drained().await, Drained { cut: 0 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 0 });
 }
 
 #[tokio::test]
@@ -315,7 +315,7 @@ async fn http2_streams_that_outlast_the_drain_timeout_are_reset() {
     assert_eq!(frame(&mut response).await, "first");
     let shutdown = proxy.shutdown.clone();
     shutdown.begin();
-    assert_eq!(proxy.drained().await, Drained { cut: 1 });
+    assert_eq!(proxy.drained().await, DrainSummary { aborted: 1 });
     let end = timeout(TIMEOUT, response.frame()).await.expect("an end");
     end.expect("not a clean one")
         .expect_err("a cut stream does not look whole");

@@ -1,7 +1,7 @@
 //! The chunked coding: what is read, and whether it is malformed, does not depend on how it
 //! is cut; and what may leave as it came says the same.
 
-use tokengauge::proxy::Chunked;
+use tokengauge::proxy::ChunkedDecoder;
 
 pub fn run(input: &[u8]) {
     let [cut, body @ ..] = input else { return };
@@ -27,7 +27,7 @@ struct Whole {
 }
 
 fn read(body: &[u8], length: usize) -> Whole {
-    let mut chunked = Chunked::default();
+    let mut chunked = ChunkedDecoder::default();
     let mut unread = Vec::new();
     let mut whole = Whole::default();
     for piece in body.chunks(length) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{Config, Limits, Listener};
 use tokengauge::meter::Meter;
-use tokengauge::proxy::{Bound, Forwarder, Shutdown, serve};
+use tokengauge::proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
@@ -45,7 +45,7 @@ impl Between {
             address: any,
             tls: None,
         };
-        let bound = Bound::bind(&listener).expect("bound");
+        let bound = BoundListener::bind(&listener).expect("bound");
         let proxy = bound.address();
         runtime.spawn(async move {
             let (limits, shutdown) = (Limits::default(), Shutdown::new());

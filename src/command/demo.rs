@@ -113,9 +113,11 @@ fn start_simulation(
         .parse()
         .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
     let (backend_end, agents_end) = (shutdown.clone(), shutdown.clone());
-    tokio::spawn(Simulator::new(profile).serve(listener, async move { backend_end.cut().await }));
+    tokio::spawn(
+        Simulator::new(profile).serve(listener, async move { backend_end.terminated().await }),
+    );
     tokio::spawn(agents::run(proxy, agents, async move {
-        agents_end.begun().await
+        agents_end.drain_started().await
     }));
     Ok(())
 }

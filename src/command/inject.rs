@@ -113,7 +113,7 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
     let service = router(Injector::new(settings));
     let acceptor = Some(Arc::new(acceptor));
     let ended = async move {
-        shutdown.begun().await;
+        shutdown.drain_started().await;
     };
     crate::admin::serve_router(listener, service, acceptor, Arc::default(), ended).await;
     Ok(())

@@ -13,7 +13,7 @@ use crate::export::prometheus::Prometheus;
 use crate::export::slo;
 use crate::meter::{Meter, RecentCalls};
 use crate::output;
-use crate::proxy::{Forwarder, Listening};
+use crate::proxy::{ActiveListeners, Forwarder};
 use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ use std::time::Instant;
 pub(super) struct RunningProxy {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) forwarder: Arc<Forwarder>,
-    pub(super) listening: Arc<Listening>,
+    pub(super) listening: Arc<ActiveListeners>,
     pub(super) meter: Arc<Meter>,
     pub(super) recent: Arc<RecentCalls>,
     pub(super) prometheus: Arc<Prometheus>,

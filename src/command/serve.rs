@@ -22,7 +22,7 @@ use crate::history::ThroughputHistory;
 use crate::meter::{Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::output;
-use crate::proxy::{Bound, Forwarder, Listening, Shutdown};
+use crate::proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown};
 use crate::slo::{DeliveryState, Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 /// A proxy with bound sockets that does not serve yet.
 pub(super) struct Proxy {
     config: Arc<Config>,
-    bound: Vec<Bound>,
+    bound: Vec<BoundListener>,
     operators: Operators,
     forwarder: Arc<Forwarder>,
     admin: Admin,
@@ -102,7 +102,7 @@ impl Proxy {
         };
         scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;
-        let addresses: Vec<_> = bound.iter().map(Bound::address).collect();
+        let addresses: Vec<_> = bound.iter().map(BoundListener::address).collect();
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let objectives = Objectives::start(&slos, store.as_ref(), &meter);
         let operators = Operators::bind(&config, &prometheus)?;
@@ -170,7 +170,7 @@ impl Proxy {
         tokio::spawn(self.spending.clone().keep_up());
         let meter = Arc::clone(&self.admin.meter);
         let config = Arc::new(ArcSwap::from(self.config));
-        let listening = Arc::new(Listening::start(
+        let listening = Arc::new(ActiveListeners::start(
             self.bound,
             Arc::clone(&self.forwarder),
             &config.load().limits,
@@ -214,7 +214,7 @@ impl Proxy {
         if !exported {
             tracing::warn!("the last calls did not reach the OTLP receiver in time");
         }
-        tracing::info!(cut = drained.cut, "ended");
+        tracing::info!(cut = drained.aborted, "ended");
         Ok(())
     }
 
@@ -242,8 +242,8 @@ fn exporter(config: &Config) -> Arc<Prometheus> {
     prometheus
 }
 
-fn bind_listeners(config: &Config) -> Result<Vec<Bound>, Error> {
-    let bound = config.listeners.iter().map(Bound::bind);
+fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, Error> {
+    let bound = config.listeners.iter().map(BoundListener::bind);
     let bound: Result<Vec<_>, _> = bound.collect();
     bound.map_err(|error| Error::Address(error.to_string()))
 }
@@ -290,7 +290,7 @@ fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
 }
 
 async fn drain_when_told(readiness: Arc<Readiness>, shutdown: Shutdown) {
-    shutdown.begun().await;
+    shutdown.drain_started().await;
     readiness.draining();
 }
 

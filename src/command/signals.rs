@@ -15,7 +15,7 @@ pub(super) fn watch(shutdown: Shutdown) -> Result<(), Error> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if shutdown.has_begun() {
+            if shutdown.is_draining() {
                 tracing::warn!("second signal: ending at once");
                 shutdown.now();
             } else {

@@ -29,7 +29,7 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
     super::signals::watch(shutdown.clone())?;
     output::note(&format!("listening on {address}"));
     simulator
-        .serve(listener, async move { shutdown.begun().await })
+        .serve(listener, async move { shutdown.drain_started().await })
         .await;
     Ok(())
 }

@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// An error that a server gets when what it got before has left: it forgets what it has
 /// not written.
-pub(super) struct Breaking {
+pub(super) struct BodyAbort {
     error: Option<BodyError>,
     agent: Option<SharedSocket>,
     /// Only a reset tells this agent that the body is not whole.
@@ -25,10 +25,10 @@ pub(super) struct Breaking {
     timer: Timer,
 }
 
-impl Breaking {
-    pub fn new(error: BodyError, agent: Option<SharedSocket>, reset: bool) -> Breaking {
+impl BodyAbort {
+    pub fn new(error: BodyError, agent: Option<SharedSocket>, reset: bool) -> BodyAbort {
         let at = now();
-        Breaking {
+        BodyAbort {
             error: Some(error),
             agent,
             reset,
@@ -57,9 +57,9 @@ impl Breaking {
     }
 }
 
-impl std::fmt::Debug for Breaking {
+impl std::fmt::Debug for BodyAbort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Breaking")
+        f.debug_struct("BodyAbort")
             .field("error", &self.error)
             .finish_non_exhaustive()
     }

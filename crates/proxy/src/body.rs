@@ -1,6 +1,6 @@
 //! The body of every response that leaves for an agent.
 
-use super::abort_body::Breaking;
+use super::abort_body::BodyAbort;
 use super::agent_socket::SharedSocket;
 use super::tap::Streaming;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ enum Kind {
     Empty,
     /// None, under a head that says how long one would be. A body that is known to be
     /// over would make an HTTP/1 server leave that out, or move it.
-    Unsent {
+    Omitted {
         length: SizeHint,
     },
     Whole(Bytes),
@@ -29,7 +29,7 @@ enum Kind {
         until_close: bool,
     },
     /// The upstream's body broke off; the agent gets what came before.
-    Breaking(Box<Breaking>),
+    Aborting(Box<BodyAbort>),
 }
 
 impl Body {
@@ -44,7 +44,7 @@ impl Body {
             Some(0) => SizeHint::with_exact(0),
             _ => SizeHint::default(),
         };
-        Body(Kind::Unsent { length })
+        Body(Kind::Omitted { length })
     }
 
     /// For an agent behind a socket. `old` ones speak HTTP/1.0.
@@ -76,7 +76,7 @@ pub(super) enum BodyError {
     Upstream(#[from] hyper::Error),
     /// The upstream's HTTP/1 body broke off.
     #[error("the upstream's response broke off: {0}")]
-    Broken(#[from] super::http1::Broken),
+    Http1(#[from] super::http1::ResponseBodyError),
     /// The agent reads no more.
     #[error("the agent left")]
     Agent,
@@ -95,7 +95,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Kind::Empty => Poll::Ready(None),
-            Kind::Unsent { .. } => {
+            Kind::Omitted { .. } => {
                 self.0 = Kind::Empty;
                 Poll::Ready(None)
             }
@@ -110,13 +110,13 @@ impl http_body::Body for Body {
                 until_close,
             } => match ready!(streaming.poll_frame(cx)) {
                 Some(Err(error)) => {
-                    let breaking = Breaking::new(error, agent.take(), *until_close);
-                    self.0 = Kind::Breaking(Box::new(breaking));
+                    let breaking = BodyAbort::new(error, agent.take(), *until_close);
+                    self.0 = Kind::Aborting(Box::new(breaking));
                     self.poll_frame(cx)
                 }
                 frame => Poll::Ready(frame),
             },
-            Kind::Breaking(breaking) => {
+            Kind::Aborting(breaking) => {
                 let error = ready!(breaking.poll(cx));
                 self.0 = Kind::Empty;
                 Poll::Ready(Some(Err(error)))
@@ -127,7 +127,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty => true,
-            Kind::Unsent { .. } | Kind::Whole(_) | Kind::Breaking(_) => false,
+            Kind::Omitted { .. } | Kind::Whole(_) | Kind::Aborting(_) => false,
             Kind::Streaming { streaming, .. } => streaming.is_over(),
         }
     }
@@ -135,10 +135,10 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
-            Kind::Unsent { length } => *length,
+            Kind::Omitted { length } => *length,
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streaming { streaming, .. } => streaming.size_hint(),
-            Kind::Breaking(_) => SizeHint::default(),
+            Kind::Aborting(_) => SizeHint::default(),
         }
     }
 }

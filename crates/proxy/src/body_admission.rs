@@ -1,8 +1,8 @@
 //! Bodies that decide whether their request may leave: read whole, each within the memory that
 //! there is for all of them, which nobody may keep from others by sending slowly.
 
-use super::rewrite::{Reading, take};
-use super::upload::Read;
+use super::rewrite::{ReadResult, take};
+use super::upload::BufferedBody;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -28,10 +28,14 @@ const BEGINNING: usize = 4 * 1024;
 
 /// Reads a body into `buffers`: nothing of one that says it is longer than it may be, and no
 /// more of one for which there is no memory in time, or which is slow while others wait.
-pub(super) async fn read(mut body: Incoming, buffers: AdmissionBuffers, idle: Duration) -> Reading {
-    let mut read = Read::of(&body);
+pub(super) async fn read(
+    mut body: Incoming,
+    buffers: AdmissionBuffers,
+    idle: Duration,
+) -> ReadResult {
+    let mut read = BufferedBody::of(&body);
     let length = body.size_hint();
-    let mut holding = Holding::new(buffers, length.lower(), length.exact().is_some());
+    let mut holding = PartialBody::new(buffers, length.lower(), length.exact().is_some());
     if holding.never_fits() {
         read.rest = Some(body);
         return Ok(Ok((read, Some(BufferError::Limit))));
@@ -39,10 +43,10 @@ pub(super) async fn read(mut body: Incoming, buffers: AdmissionBuffers, idle: Du
     let (mut unfit, mut full) = (None, None);
     while full.is_none() {
         match holding.next(&mut body, idle).await? {
-            Next::Slow => full = Some(BufferError::Memory),
-            Next::Frame(None) => break,
-            Next::Frame(Some(Err(error))) => return Ok(Err(error)),
-            Next::Frame(Some(Ok(frame))) => match frame.into_data() {
+            BodyStep::TooSlow => full = Some(BufferError::Memory),
+            BodyStep::Frame(None) => break,
+            BodyStep::Frame(Some(Err(error))) => return Ok(Err(error)),
+            BodyStep::Frame(Some(Ok(frame))) => match frame.into_data() {
                 Ok(bytes) => {
                     full = holding.extend(&bytes).await.err();
                     unfit = full.is_some().then_some(bytes);
@@ -59,14 +63,14 @@ pub(super) async fn read(mut body: Incoming, buffers: AdmissionBuffers, idle: Du
 }
 
 /// What comes next of a body.
-enum Next {
+enum BodyStep {
     Frame(Option<Result<Frame<Bytes>, hyper::Error>>),
     /// Too little of it came, and others wait.
-    Slow,
+    TooSlow,
 }
 
 /// A body as far as it came.
-struct Holding {
+struct PartialBody {
     held: Buffer,
     /// What it is moved into when it turns out to be long, or short ones take all of theirs.
     large: Option<Buffer>,
@@ -77,14 +81,14 @@ struct Holding {
     came: usize,
 }
 
-impl Holding {
-    fn new(buffers: AdmissionBuffers, length: u64, exact: bool) -> Holding {
+impl PartialBody {
+    fn new(buffers: AdmissionBuffers, length: u64, exact: bool) -> PartialBody {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let mut held = buffers.small;
         if exact && length > SMALL_BODY {
             held.lower_limit(BEGINNING);
         }
-        Holding {
+        PartialBody {
             held,
             large: Some(buffers.large),
             length,
@@ -98,16 +102,16 @@ impl Holding {
         large.is_some_and(|large| !large.could_hold(self.length))
     }
 
-    async fn next(&mut self, body: &mut Incoming, idle: Duration) -> Result<Next, Elapsed> {
+    async fn next(&mut self, body: &mut Incoming, idle: Duration) -> Result<BodyStep, Elapsed> {
         let end = Instant::now() + idle;
         loop {
             let wait = WINDOW.min(end.saturating_duration_since(Instant::now()));
             let frame = timeout(wait, body.frame()).await;
             if self.is_slow() {
-                return Ok(Next::Slow);
+                return Ok(BodyStep::TooSlow);
             }
             match frame {
-                Ok(frame) => return Ok(Next::Frame(frame)),
+                Ok(frame) => return Ok(BodyStep::Frame(frame)),
                 Err(elapsed) if Instant::now() >= end => return Err(elapsed),
                 Err(_) => {}
             }

@@ -1,6 +1,6 @@
 //! A call's observer, whose panics are caught: a failure there costs one measurement, not the call.
 
-use super::send_timeout::AgentSide;
+use super::send_timeout::DownstreamState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -126,13 +126,13 @@ impl CallHandle {
 
     /// Whether the agent's body could not be read to its end, and whether that is
     /// because it is malformed.
-    pub fn failed_upload(&self) -> Option<Upload> {
+    pub fn failed_upload(&self) -> Option<UploadError> {
         let malformed = self.upload_malformed.load(Ordering::Relaxed);
         let failed = self.upload_failed.load(Ordering::Relaxed);
         failed.then_some(if malformed {
-            Upload::Malformed
+            UploadError::Malformed
         } else {
-            Upload::Abandoned
+            UploadError::Abandoned
         })
     }
 
@@ -148,7 +148,7 @@ impl CallHandle {
 
 /// What became of an upload that did not come whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Upload {
+pub(super) enum UploadError {
     /// The agent left.
     Abandoned,
     /// The agent sent what is not HTTP.
@@ -159,12 +159,12 @@ pub(super) enum Upload {
 #[derive(Debug)]
 pub(super) struct Call {
     handle: Arc<CallHandle>,
-    agent: AgentSide,
+    agent: DownstreamState,
     over: bool,
 }
 
 impl Call {
-    pub fn new(handle: CallHandle, agent: AgentSide) -> Call {
+    pub fn new(handle: CallHandle, agent: DownstreamState) -> Call {
         Call {
             handle: Arc::new(handle),
             agent,
@@ -177,7 +177,7 @@ impl Call {
     }
 
     /// How the agent takes the response.
-    pub fn agent(&self) -> &AgentSide {
+    pub fn agent(&self) -> &DownstreamState {
         &self.agent
     }
 

@@ -2,7 +2,7 @@
 
 use super::http1::{HeadReader, HeadsControl};
 use super::upload::Upload;
-use super::upstream::{CountedTcp, Slot};
+use super::upstream::{CountedTcp, InFlightCount};
 use bytes::BytesMut;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -118,12 +118,12 @@ fn at_once<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Resul
 pub(super) struct Http2 {
     send: http2::SendRequest<Upload>,
     allowed: Arc<AtomicUsize>,
-    pub streams: Slot,
+    pub streams: InFlightCount,
 }
 
 impl Http2 {
     /// `streams` counts what is under way on it.
-    pub async fn open(io: Io, streams: Slot) -> hyper::Result<Http2> {
+    pub async fn open(io: Io, streams: InFlightCount) -> hyper::Result<Http2> {
         let (send, mut connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)

@@ -3,7 +3,7 @@
 
 use super::call_handle::{Call, CallHandle};
 use super::forward::expects_continue;
-use super::upload::Source;
+use super::upload::UploadSource;
 use http::{Version, request};
 use hyper::body::Incoming;
 use std::future::poll_fn;
@@ -20,18 +20,18 @@ const NOTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Whether, and why, the body of a request is read that goes nowhere.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reads {
+pub(super) struct DiscardPolicy {
     /// The agent sends it without being asked for it: nothing is asked for in vain.
     comes: bool,
     /// The connection would have to be closed for want of reading it.
     lingers: bool,
 }
 
-impl Reads {
+impl DiscardPolicy {
     /// What is to be read of the request with this head.
-    pub fn of(parts: &request::Parts) -> Reads {
+    pub fn of(parts: &request::Parts) -> DiscardPolicy {
         let comes = !expects_continue(&parts.headers);
-        Reads {
+        DiscardPolicy {
             comes,
             lingers: comes && parts.version <= Version::HTTP_11,
         }
@@ -40,18 +40,18 @@ impl Reads {
 
 /// What is still to come of a request that is refused.
 pub(super) struct UnreadBody {
-    source: Source,
-    reads: Reads,
+    source: UploadSource,
+    reads: DiscardPolicy,
 }
 
 impl UnreadBody {
-    pub fn new(source: Source, reads: Reads) -> UnreadBody {
+    pub fn new(source: UploadSource, reads: DiscardPolicy) -> UnreadBody {
         UnreadBody { source, reads }
     }
 
     /// All of the agent's body.
-    pub fn all(body: Incoming, reads: Reads) -> UnreadBody {
-        UnreadBody::new(Source::Agent(body), reads)
+    pub fn all(body: Incoming, reads: DiscardPolicy) -> UnreadBody {
+        UnreadBody::new(UploadSource::Agent(body), reads)
     }
 
     /// Notes what comes soon, ends the call as of `at`, and throws the rest away.
@@ -75,7 +75,11 @@ impl UnreadBody {
 }
 
 /// Reads up to `left` bytes, and says how many of them did not come where something still may.
-async fn read(source: &mut Source, mut left: usize, noted: Option<&CallHandle>) -> Option<usize> {
+async fn read(
+    source: &mut UploadSource,
+    mut left: usize,
+    noted: Option<&CallHandle>,
+) -> Option<usize> {
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {
         let frame = frame.ok()?;
         let Some(bytes) = frame.data_ref() else {

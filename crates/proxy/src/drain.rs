@@ -14,14 +14,14 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) enum Stage {
     Serving,
     Draining,
-    Cut,
+    Terminating,
 }
 
 /// Ends the proxy, and knows what it has open. Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: Arc<watch::Sender<Stage>>,
-    load: Arc<Load>,
+    load: Arc<OpenCounts>,
 }
 
 impl Shutdown {
@@ -41,11 +41,11 @@ impl Shutdown {
 
     /// Cuts off whatever is left. The second signal, or the end of the drain timeout.
     pub fn now(&self) {
-        self.advance(Stage::Cut);
+        self.advance(Stage::Terminating);
     }
 
     /// Whether the end has begun: not ready for more.
-    pub fn has_begun(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         *self.stage.borrow() > Stage::Serving
     }
 
@@ -60,13 +60,13 @@ impl Shutdown {
     }
 
     /// Resolves when the end begins.
-    pub async fn begun(&self) {
-        self.drain().begun().await;
+    pub async fn drain_started(&self) {
+        self.drain().drain_started().await;
     }
 
     /// Resolves when whatever is left has to end.
-    pub async fn cut(&self) {
-        self.drain().cut().await;
+    pub async fn terminated(&self) {
+        self.drain().terminated().await;
     }
 
     /// For something that is not counted as open.
@@ -81,7 +81,7 @@ impl Shutdown {
     /// For a new connection, which is open until every clone of this is gone.
     pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> Drain {
         self.load.connections.send_modify(|count| *count += 1);
-        let lease = Lease {
+        let lease = ConnectionGuard {
             load: Arc::clone(&self.load),
             _permit: permit,
         };
@@ -93,9 +93,9 @@ impl Shutdown {
     }
 
     /// For a new request, which is under way until this is gone.
-    pub(super) fn request(&self) -> UnderWay {
+    pub(super) fn request(&self) -> RequestGuard {
         self.load.requests.fetch_add(1, Ordering::Relaxed);
-        UnderWay(Arc::clone(&self.load))
+        RequestGuard(Arc::clone(&self.load))
     }
 
     /// Resolves when no connection is open.
@@ -114,16 +114,18 @@ impl Shutdown {
     }
 
     /// Connections that were open when the rest was cut off.
-    pub(super) fn were_cut(&self) -> usize {
-        self.load.cut.load(Ordering::Relaxed)
+    pub(super) fn aborted_connections(&self) -> usize {
+        self.load.aborted.load(Ordering::Relaxed)
     }
 
     fn advance(&self, to: Stage) {
         self.stage.send_if_modified(|stage| {
             let later = to > *stage;
-            if later && to == Stage::Cut {
+            if later && to == Stage::Terminating {
                 // Counted before any of them can know.
-                self.load.cut.store(self.connections(), Ordering::Relaxed);
+                self.load
+                    .aborted
+                    .store(self.connections(), Ordering::Relaxed);
             }
             *stage = to.max(*stage);
             later
@@ -138,20 +140,20 @@ impl Default for Shutdown {
 }
 
 #[derive(Debug)]
-struct Load {
+struct OpenCounts {
     connections: watch::Sender<usize>,
     requests: AtomicUsize,
     calls: AtomicUsize,
-    cut: AtomicUsize,
+    aborted: AtomicUsize,
 }
 
-impl Default for Load {
+impl Default for OpenCounts {
     fn default() -> Self {
-        Load {
+        OpenCounts {
             connections: watch::Sender::new(0),
             requests: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
-            cut: AtomicUsize::new(0),
+            aborted: AtomicUsize::new(0),
         }
     }
 }
@@ -161,25 +163,25 @@ impl Default for Load {
 #[derive(Clone, Debug)]
 pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
-    load: Arc<Load>,
-    _lease: Option<Arc<Lease>>,
+    load: Arc<OpenCounts>,
+    _lease: Option<Arc<ConnectionGuard>>,
 }
 
 impl Drain {
     /// For a new call, whose end has not been reported until this is gone.
-    pub fn call(&self) -> OpenCall {
+    pub fn call(&self) -> CallGuard {
         self.load.calls.fetch_add(1, Ordering::Relaxed);
-        OpenCall(Arc::clone(&self.load))
+        CallGuard(Arc::clone(&self.load))
     }
 
     /// Resolves when no more should be begun.
-    pub async fn begun(&mut self) {
+    pub async fn drain_started(&mut self) {
         self.reached(Stage::Draining).await;
     }
 
     /// Resolves when what is under way has to end.
-    pub async fn cut(&mut self) {
-        self.reached(Stage::Cut).await;
+    pub async fn terminated(&mut self) {
+        self.reached(Stage::Terminating).await;
     }
 
     pub(super) async fn reached(&mut self, wanted: Stage) {
@@ -190,12 +192,12 @@ impl Drain {
 
 /// Counts a connection as open, and holds its permit, until it is dropped.
 #[derive(Debug)]
-struct Lease {
-    load: Arc<Load>,
+struct ConnectionGuard {
+    load: Arc<OpenCounts>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.load.connections.send_modify(|count| *count -= 1);
     }
@@ -203,9 +205,9 @@ impl Drop for Lease {
 
 /// A request whose response is not over.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Load>);
+pub(super) struct RequestGuard(Arc<OpenCounts>);
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
@@ -213,16 +215,16 @@ impl Drop for UnderWay {
 
 /// A call whose end has not been reported yet.
 #[derive(Debug)]
-pub(super) struct OpenCall(Arc<Load>);
+pub(super) struct CallGuard(Arc<OpenCounts>);
 
-impl Drop for OpenCall {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
-impl Default for OpenCall {
+impl Default for CallGuard {
     fn default() -> Self {
         Shutdown::new().drain().call()
     }

@@ -7,7 +7,7 @@ use super::connection::Http1;
 use super::refusal::failure;
 use super::timer::Timer;
 use super::upload::Upload;
-use super::upstream::Wire;
+use super::upstream::LeasedConnection;
 use crate::settings::Timeouts;
 use http::{Request, Response};
 use http_body::Body;
@@ -21,9 +21,9 @@ use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
 /// A response head, and the instants around it.
-pub(super) struct Answered {
+pub(super) struct UpstreamResponse {
     pub response: Response<Incoming>,
-    pub wire: Wire,
+    pub wire: LeasedConnection,
     /// When the request head had been written, or as much of it as the socket took.
     pub written: Instant,
     /// When the response head was there.
@@ -31,23 +31,23 @@ pub(super) struct Answered {
 }
 
 /// Why there is no response head.
-pub(super) enum Unanswered {
+pub(super) enum ResponseError {
     /// Nothing was sent: the request can go over another connection.
-    Unsent(Box<Request<Upload>>, Failure),
+    NotSent(Box<Request<Upload>>, Failure),
     /// Part of it was sent: it must not be sent again.
     Failed(Failure),
 }
 
 /// Sends a request and waits for the response head.
 pub(super) async fn exchange(
-    wire: Wire,
+    wire: LeasedConnection,
     request: Request<Upload>,
     handle: &CallHandle,
     timeouts: &Timeouts,
     interim: Option<PassthroughWriter>,
-) -> Result<Answered, Unanswered> {
+) -> Result<UpstreamResponse, ResponseError> {
     let empty = request.body().is_end_stream();
-    let mut wait = Wait {
+    let mut wait = ResponseWait {
         handle,
         timeouts,
         timer: Timer::default(),
@@ -56,19 +56,19 @@ pub(super) async fn exchange(
         interim,
     };
     let (answer, wire) = match wire {
-        Wire::Http1(mut http1) => (
+        LeasedConnection::Http1(mut http1) => (
             wait.over_http1(&mut http1, request).await,
-            Wire::Http1(http1),
+            LeasedConnection::Http1(http1),
         ),
-        Wire::Http2 { connection, stream } => {
+        LeasedConnection::Http2 { connection, stream } => {
             let mut answer = pin!(connection.sender().try_send_request(request));
             let answer = poll_fn(|cx| wait.poll(cx, |cx| answer.as_mut().poll(cx))).await;
-            (answer, Wire::Http2 { connection, stream })
+            (answer, LeasedConnection::Http2 { connection, stream })
         }
     };
     let at = now();
     let response = answer?;
-    Ok(Answered {
+    Ok(UpstreamResponse {
         response,
         wire,
         written: wait.written.unwrap_or(at),
@@ -76,7 +76,7 @@ pub(super) async fn exchange(
     })
 }
 
-struct Wait<'a> {
+struct ResponseWait<'a> {
     handle: &'a CallHandle,
     timeouts: &'a Timeouts,
     timer: Timer,
@@ -87,14 +87,14 @@ struct Wait<'a> {
     interim: Option<PassthroughWriter>,
 }
 
-type Answer = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
+type SendResult = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
-impl Wait<'_> {
+impl ResponseWait<'_> {
     async fn over_http1(
         &mut self,
         http1: &mut Http1,
         request: Request<Upload>,
-    ) -> Result<Response<Incoming>, Unanswered> {
+    ) -> Result<Response<Incoming>, ResponseError> {
         let mut interim = self.interim.take();
         let mut answer = pin!(http1.send.try_send_request(request));
         let mut answered = None;
@@ -125,8 +125,8 @@ impl Wait<'_> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        mut answer: impl FnMut(&mut Context<'_>) -> Poll<Answer>,
-    ) -> Poll<Result<Response<Incoming>, Unanswered>> {
+        mut answer: impl FnMut(&mut Context<'_>) -> Poll<SendResult>,
+    ) -> Poll<Result<Response<Incoming>, ResponseError>> {
         let polled = answer(cx);
         let written = *self.written.get_or_insert_with(now);
         if self.empty && self.handle.when_sent().is_none() && !matches!(polled, Poll::Ready(Err(_)))
@@ -144,7 +144,7 @@ impl Wait<'_> {
         };
         self.timer
             .poll(cx, deadline)
-            .map(|()| Err(Unanswered::Failed(self.too_late())))
+            .map(|()| Err(ResponseError::Failed(self.too_late())))
     }
 
     fn too_late(&self) -> Failure {
@@ -187,12 +187,12 @@ fn pass_interim(http1: &Http1, past: Option<&mut PassthroughWriter>, cx: &mut Co
     }
 }
 
-fn unanswered(mut error: TrySendError<Request<Upload>>) -> Unanswered {
+fn unanswered(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     let request = error.take_message();
     let failure = lost(&error.into_error());
     match request {
-        Some(request) => Unanswered::Unsent(Box::new(request), failure),
-        None => Unanswered::Failed(failure),
+        Some(request) => ResponseError::NotSent(Box::new(request), failure),
+        None => ResponseError::Failed(failure),
     }
 }
 

@@ -6,15 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokengauge_core::observer::Filter;
 
 /// A filter at work. One that panics lets through what it was given.
-pub(super) struct Filtering {
+pub(super) struct BodyFilter {
     filter: Box<dyn Filter>,
     trailers: Option<Frame<Bytes>>,
     finished: bool,
 }
 
-impl Filtering {
-    pub fn new(filter: Box<dyn Filter>) -> Filtering {
-        Filtering {
+impl BodyFilter {
+    pub fn new(filter: Box<dyn Filter>) -> BodyFilter {
+        BodyFilter {
             filter,
             trailers: None,
             finished: false,

@@ -6,17 +6,18 @@ use super::agent_socket::PassthroughWriter;
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
-use super::discard_body::{Reads, UnreadBody};
-use super::exchange::{Answered, Unanswered, exchange};
+use super::discard_body::{DiscardPolicy, UnreadBody};
+use super::exchange::{ResponseError, UpstreamResponse, exchange};
 use super::headers;
 use super::refusal::{blame, failure, refuse, refuse_unread, too_many};
-use super::rewrite::{self, Rewritten};
+use super::rewrite::{self, RewriteOutcome};
 use super::route;
 use super::routing::Routing;
-use super::send_timeout::{AgentSide, SendState};
-use super::upload::{self, Gate, Upload};
+use super::send_timeout::{DownstreamState, SendState};
+use super::upload::{self, ContinueGate, Upload};
 use super::upstream::{
-    ConnectOptions, Endpoint, InFlightGuard, Lease, Search, Tried, Upstream, Wire,
+    ConnectAttempt, ConnectOptions, Endpoint, InFlightGuard, Lease, LeaseSearch, LeasedConnection,
+    Upstream,
 };
 use crate::settings::{Route, Settings};
 use arc_swap::ArcSwap;
@@ -123,9 +124,9 @@ impl Forwarder {
         let (parts, body) = request.into_parts();
         let place = route::choose(&routing.settings.routes, &parts);
         let chosen = place.map(|place| &*routing.settings.routes[place]);
-        let agent = AgentSide::new(&connection.sending, stream, connection.drain.call());
+        let agent = DownstreamState::new(&connection.sending, stream, connection.drain.call());
         let call = Call::new(self.begin(received, &parts, chosen, connection), agent);
-        let reads = Reads::of(&parts);
+        let reads = DiscardPolicy::of(&parts);
         let Some(place) = place else {
             let failure = failure(
                 FailureKind::NoRoute,
@@ -163,11 +164,11 @@ impl Forwarder {
         };
         match forwarding.run(parts, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
-            Err(Unsent {
+            Err(SendFailure {
                 failure,
                 source: Some(source),
             }) => refuse_unread(call, &failure, UnreadBody::new(source, reads)),
-            Err(Unsent { failure, .. }) => refuse(call, &failure),
+            Err(SendFailure { failure, .. }) => refuse(call, &failure),
         }
     }
 
@@ -221,8 +222,8 @@ pub(super) struct Forwarding<'a> {
 }
 
 /// What became of a request that was sent.
-pub(super) struct Sent {
-    pub answered: Answered,
+pub(super) struct SentRequest {
+    pub answered: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
     pub held: InFlightGuard,
     pub upgrade: Option<OnUpgrade>,
@@ -232,24 +233,24 @@ pub(super) struct Sent {
 }
 
 /// A request that was not answered.
-struct Unsent {
+struct SendFailure {
     failure: Failure,
     /// Its body, where none of it was sent.
-    source: Option<upload::Source>,
+    source: Option<upload::UploadSource>,
 }
 
-impl Unsent {
-    fn with(request: Request<Upload>, failure: Failure) -> Unsent {
-        Unsent {
+impl SendFailure {
+    fn with(request: Request<Upload>, failure: Failure) -> SendFailure {
+        SendFailure {
             failure,
             source: Some(request.into_body().into_rest()),
         }
     }
 }
 
-impl From<Failure> for Unsent {
-    fn from(failure: Failure) -> Unsent {
-        Unsent {
+impl From<Failure> for SendFailure {
+    fn from(failure: Failure) -> SendFailure {
+        SendFailure {
             failure,
             source: None,
         }
@@ -257,11 +258,11 @@ impl From<Failure> for Unsent {
 }
 
 /// A request ready to be sent anywhere.
-struct Ready {
+struct PreparedRequest {
     request: Request<Upload>,
     /// The agent's target.
     uri: Uri,
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<ContinueGate>>,
     upgrade: Option<OnUpgrade>,
     rewritten: bool,
 }
@@ -272,7 +273,7 @@ impl Forwarding<'_> {
         parts: request::Parts,
         body: Incoming,
         call: &Call,
-    ) -> Result<Sent, Unsent> {
+    ) -> Result<SentRequest, SendFailure> {
         let handle = call.handle();
         let mut ready = self.prepare(parts, body, handle).await?;
         let mut options = ConnectOptions {
@@ -284,7 +285,7 @@ impl Forwarding<'_> {
         loop {
             let leased = match self.lease(options, handle).await {
                 Ok(leased) => leased,
-                Err(failure) => return Err(Unsent::with(ready.request, failure)),
+                Err(failure) => return Err(SendFailure::with(ready.request, failure)),
             };
             let (endpoint, Lease { wire, reused, held }) = leased;
             let connected = now();
@@ -294,10 +295,10 @@ impl Forwarding<'_> {
             match exchange(wire, ready.request, handle, timeouts, self.interim()).await {
                 Ok(answered) => {
                     cost += answered.written.saturating_duration_since(connected);
-                    let Ready {
+                    let PreparedRequest {
                         upgrade, rewritten, ..
                     } = ready;
-                    return Ok(Sent {
+                    return Ok(SentRequest {
                         answered,
                         endpoint,
                         held,
@@ -307,17 +308,17 @@ impl Forwarding<'_> {
                     });
                 }
                 // An idle connection that the upstream has closed since: another one is opened.
-                Err(Unanswered::Unsent(request, _)) if reused && !options.fresh => {
+                Err(ResponseError::NotSent(request, _)) if reused && !options.fresh => {
                     ready.request = *request;
                     options.fresh = true;
                 }
-                Err(Unanswered::Unsent(request, failure)) => {
-                    return Err(Unsent::with(
+                Err(ResponseError::NotSent(request, failure)) => {
+                    return Err(SendFailure::with(
                         *request,
                         self.blame(failure, &endpoint, handle),
                     ));
                 }
-                Err(Unanswered::Failed(failure)) => {
+                Err(ResponseError::Failed(failure)) => {
                     return Err(self.blame(failure, &endpoint, handle).into());
                 }
             }
@@ -344,7 +345,7 @@ impl Forwarding<'_> {
         mut parts: request::Parts,
         body: Incoming,
         handle: &Arc<CallHandle>,
-    ) -> Result<Ready, Unsent> {
+    ) -> Result<PreparedRequest, SendFailure> {
         let uri = parts.uri.clone();
         let upgrade = parts
             .extensions
@@ -358,10 +359,11 @@ impl Forwarding<'_> {
         }
         let (source, rewritten) = match reads {
             true => self.rewrite(&mut parts, body, handle, replaces).await?,
-            false => (upload::Source::Agent(body), false),
+            false => (upload::UploadSource::Agent(body), false),
         };
-        let gate = (expects_continue(&parts.headers) && matches!(source, upload::Source::Agent(_)))
-            .then(Arc::<Gate>::default);
+        let gate = (expects_continue(&parts.headers)
+            && matches!(source, upload::UploadSource::Agent(_)))
+        .then(Arc::<ContinueGate>::default);
         let mut upload = Upload::new(source, handle);
         if let Some(gate) = &gate {
             upload.wait_for(Arc::clone(gate));
@@ -374,7 +376,7 @@ impl Forwarding<'_> {
                 }
             });
         }
-        Ok(Ready {
+        Ok(PreparedRequest {
             request,
             uri,
             gate,
@@ -389,24 +391,24 @@ impl Forwarding<'_> {
         body: Incoming,
         handle: &Arc<CallHandle>,
         replacement: bool,
-    ) -> Result<(upload::Source, bool), Unsent> {
+    ) -> Result<(upload::UploadSource, bool), SendFailure> {
         let idle = self.upstream.settings.timeouts.idle;
         let options = rewrite::RewriteOptions {
             admission: self.admitted_by_body,
             replacement,
         };
         match rewrite::rewrite(parts, body, handle, idle, options).await {
-            Rewritten::Unchanged(source) => Ok((source, false)),
-            Rewritten::Replaced(source) => Ok((source, true)),
-            Rewritten::Refused(failure, source) => Err(Unsent {
+            RewriteOutcome::Unchanged(source) => Ok((source, false)),
+            RewriteOutcome::Replaced(source) => Ok((source, true)),
+            RewriteOutcome::Refused(failure, source) => Err(SendFailure {
                 failure,
                 source: Some(source),
             }),
-            Rewritten::Broken => {
+            RewriteOutcome::Broken => {
                 let message = "the request body ended before its time";
                 Err(failure(FailureKind::BadRequest, message).into())
             }
-            Rewritten::Stalled => {
+            RewriteOutcome::Stalled => {
                 let message = format!("nothing of the request body came for {idle:?}");
                 Err(failure(FailureKind::IdleTimeout, message).into())
             }
@@ -420,7 +422,7 @@ impl Forwarding<'_> {
         handle: &CallHandle,
     ) -> Result<(Arc<Endpoint>, Lease), Failure> {
         let settings = &self.upstream.settings;
-        let mut search = Search::new(self.upstream, options);
+        let mut search = LeaseSearch::new(self.upstream, options);
         let mut last = failure(FailureKind::Connect, "has no endpoints");
         if let Some((name, failure)) = search.discover().await {
             handle.notify(|observer| observer.endpoint(&name));
@@ -429,25 +431,30 @@ impl Forwarding<'_> {
         while let Some((host, endpoint)) = search.next().await {
             handle.notify(|observer| observer.endpoint(&endpoint.name));
             match search.attempt(&host, &endpoint).await {
-                Tried::Leased(lease) => return Ok((endpoint, lease)),
-                Tried::Full(failure) => return Err(failure),
-                Tried::Failed(failure) => {
+                ConnectAttempt::Leased(lease) => return Ok((endpoint, lease)),
+                ConnectAttempt::Full(failure) => return Err(failure),
+                ConnectAttempt::Failed(failure) => {
                     last = blame(failure, settings, &endpoint.display_name(), handle)
                 }
-                Tried::Moved => {}
+                ConnectAttempt::Moved => {}
             }
         }
         Err(last)
     }
 
     /// Points a request at an endpoint.
-    fn address(&self, ready: &mut Ready, endpoint: &Endpoint, wire: &Wire) -> Result<(), Failure> {
+    fn address(
+        &self,
+        ready: &mut PreparedRequest,
+        endpoint: &Endpoint,
+        wire: &LeasedConnection,
+    ) -> Result<(), Failure> {
         let target = route::target(self.route, &endpoint.settings, &ready.uri);
         let target =
             target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
         match (wire, &ready.gate) {
-            (Wire::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
-            (Wire::Http2 { .. }, gate) => {
+            (LeasedConnection::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
+            (LeasedConnection::Http2 { .. }, gate) => {
                 // hyper does not pass on the upstream's 100 Continue, so the agent is asked at once.
                 gate.iter().for_each(|gate| gate.open());
                 address::http2(&mut ready.request, endpoint, target)

@@ -34,8 +34,10 @@ mod upstream;
 
 pub use drain::Shutdown;
 pub use forward::{Forwarder, UpstreamConnections};
-pub use http1::{Broken, Chunked, ChunkedRead};
-pub use listener::{BindError, Bound, Change, Drained, Listening, serve};
+pub use http1::{ChunkedDecoder, DecodedChunks, ResponseBodyError};
+pub use listener::{
+    ActiveListeners, BindError, BoundListener, DrainSummary, ListenerUpdate, serve,
+};
 pub use routing::Routing;
 
 use agent_socket::SharedSocket;

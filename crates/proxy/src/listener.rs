@@ -21,14 +21,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use active_listeners::{Change, Listening};
+pub use active_listeners::{ActiveListeners, ListenerUpdate};
 
 /// How long what was cut off may take to be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
 /// An address that is listened on, from the moment this exists.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
     /// The settings that it was bound by.
@@ -36,13 +36,13 @@ pub struct Bound {
     acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
 
-impl Bound {
+impl BoundListener {
     /// Listens on an address. Needs a runtime.
     ///
     /// # Errors
     ///
     /// When the address cannot be had, or its TLS files cannot be used.
-    pub fn bind(listener: &settings::Listener) -> Result<Bound, BindError> {
+    pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
         let asked = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
         let acceptor = Arc::new(ArcSwapOption::from(acceptor.map(Arc::new)));
@@ -53,7 +53,7 @@ impl Bound {
         let listener = address::listen(asked.address).and_then(TcpListener::from_std);
         let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Bound {
+        Ok(BoundListener {
             listener,
             address,
             asked,
@@ -96,28 +96,28 @@ fn reason(error: &io::Error) -> String {
 
 /// How serving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainSummary {
     /// Connections, tunnels included, that had to be cut off.
-    pub cut: usize,
+    pub aborted: usize,
 }
 
 /// Serves agents until the end begins, then waits for what is under way: at most
 /// `drain_timeout`, and not after [`Shutdown::now`].
 pub async fn serve(
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundListener>,
     forwarder: Arc<Forwarder>,
     limits: &Limits,
     shutdown: Shutdown,
     drain_timeout: Duration,
-) -> Drained {
-    let listening = Listening::start(listeners, forwarder, limits, shutdown);
+) -> DrainSummary {
+    let listening = ActiveListeners::start(listeners, forwarder, limits, shutdown);
     listening.ended(|| drain_timeout).await
 }
 
-async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
+async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     tokio::select! {
         () = shutdown.all_closed() => {}
-        () = shutdown.cut() => {}
+        () = shutdown.terminated() => {}
         () = sleep(drain_timeout) => {}
     }
     if shutdown.connections() > 0 {
@@ -129,14 +129,14 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> Drained {
         shutdown.all_reported().await;
     };
     let _ = timeout(CUT_WITHIN, ended).await;
-    Drained {
-        cut: shutdown.were_cut(),
+    DrainSummary {
+        aborted: shutdown.aborted_connections(),
     }
 }
 
 /// Accepts for ever. Whoever is accepted while the limit is reached waits here, and all
 /// after it in the kernel's queue.
-async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
+async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphore>) {
     let mut backoff = Backoff::default();
     loop {
         let Some((tcp, peer)) = accept_one(&bound, &mut backoff).await else {
@@ -156,7 +156,10 @@ async fn accept(bound: Bound, server: Arc<Server>, permits: Arc<Semaphore>) {
     }
 }
 
-async fn accept_one(bound: &Bound, backoff: &mut Backoff) -> Option<(TcpStream, SocketAddr)> {
+async fn accept_one(
+    bound: &BoundListener,
+    backoff: &mut Backoff,
+) -> Option<(TcpStream, SocketAddr)> {
     match bound.listener.accept().await {
         Ok(accepted) => {
             backoff.succeeded();

@@ -1,7 +1,7 @@
 //! What the agent gets when a request fails here, and whose fault it says it is.
 
 use super::body::Body;
-use super::call_handle::{Call, CallHandle, Upload};
+use super::call_handle::{Call, CallHandle, UploadError};
 use super::clock::now;
 use super::discard_body::UnreadBody;
 use super::limit::RetryAfter;
@@ -30,7 +30,7 @@ pub(super) fn refuse_unread(call: Call, failure: &Failure, rest: UnreadBody) -> 
 
 fn end(call: &Call, failure: &Failure) -> End {
     match call.handle().failed_upload() {
-        Some(Upload::Abandoned) => call.agent().end(),
+        Some(UploadError::Abandoned) => call.agent().end(),
         _ => End::Failed(failure.kind),
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn blame(
     endpoint: &str,
     handle: &CallHandle,
 ) -> Failure {
-    if handle.failed_upload() == Some(Upload::Malformed) {
+    if handle.failed_upload() == Some(UploadError::Malformed) {
         return self::failure(
             FailureKind::BadRequest,
             "the request body is malformed: its framing is wrong",

@@ -4,15 +4,15 @@ use super::body::Body;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
 use super::connection::Http1;
-use super::exchange::Answered;
-use super::forward::{Forwarding, Sent};
+use super::exchange::UpstreamResponse;
+use super::forward::{Forwarding, SentRequest};
 use super::headers;
 use super::http1;
 use super::refusal::{blame, failure, refuse};
 use super::rewrite;
-use super::tap::{Source, Streaming};
+use super::tap::{ResponseSource, Streaming};
 use super::upgrade::Tunnel;
-use super::upstream::{Endpoint, InFlightGuard, Wire};
+use super::upstream::{Endpoint, InFlightGuard, LeasedConnection};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Response, StatusCode, Version, response};
 use http_body::Body as _;
@@ -22,8 +22,8 @@ use tokengauge_core::observer::{FailureKind, Phase};
 
 impl Forwarding<'_> {
     /// Makes the response head of the upstream's the agent's, and taps the body.
-    pub fn respond(&self, sent: Sent, call: Call) -> Response<Body> {
-        let Sent {
+    pub fn respond(&self, sent: SentRequest, call: Call) -> Response<Body> {
+        let SentRequest {
             answered,
             endpoint,
             held,
@@ -31,7 +31,7 @@ impl Forwarding<'_> {
             rewritten,
             cost,
         } = sent;
-        let Answered {
+        let UpstreamResponse {
             response, wire, at, ..
         } = answered;
         let (mut parts, incoming) = response.into_parts();
@@ -51,11 +51,11 @@ impl Forwarding<'_> {
                 ),
             );
         }
-        let delivery = Delivery::of(&mut parts);
+        let delivery = ResponseFraming::of(&mut parts);
         headers::agent_response(&mut parts, self.route);
         parts.version = Version::HTTP_11;
         let body = match (wire, upgrade) {
-            (Wire::Http1(http1), Some(agent)) if asked_for => {
+            (LeasedConnection::Http1(http1), Some(agent)) if asked_for => {
                 let drain = self.connection.drain.clone();
                 Tunnel {
                     http1,
@@ -97,7 +97,7 @@ impl Forwarding<'_> {
         Response::from_parts(parts, body)
     }
 
-    fn streaming(&self, source: Source, call: Call, held: InFlightGuard) -> Streaming {
+    fn streaming(&self, source: ResponseSource, call: Call, held: InFlightGuard) -> Streaming {
         let timeouts = &self.upstream.settings.timeouts;
         let streaming = Streaming::new(source, call, timeouts, held);
         match &self.connection.direct {
@@ -135,16 +135,16 @@ fn filtered(streaming: Streaming, handle: &CallHandle) -> Streaming {
 
 /// How a response comes over HTTP/1.
 #[derive(Clone, Copy, Debug)]
-struct Delivery {
+struct ResponseFraming {
     chunked: bool,
     /// The connection ends with it.
     last: bool,
 }
 
-impl Delivery {
+impl ResponseFraming {
     /// Reads it from a head before the fields of the connection go. A length beside
     /// chunks is wrong: it goes, too, and the connection with it (RFC 9112 §6.3).
-    fn of(parts: &mut response::Parts) -> Delivery {
+    fn of(parts: &mut response::Parts) -> ResponseFraming {
         let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
         let doubtful = chunked && parts.headers.contains_key(CONTENT_LENGTH);
         if doubtful {
@@ -152,7 +152,7 @@ impl Delivery {
         }
         let closes = headers::has_token(&parts.headers, &CONNECTION, "close");
         let stays = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
-        Delivery {
+        ResponseFraming {
             chunked,
             last: doubtful || closes || (parts.version < Version::HTTP_11 && !stays),
         }
@@ -183,15 +183,15 @@ fn unreadable(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 fn source(
-    wire: Wire,
+    wire: LeasedConnection,
     incoming: Incoming,
     endpoint: Arc<Endpoint>,
-    delivery: Delivery,
+    delivery: ResponseFraming,
     handle: &CallHandle,
-) -> Source {
+) -> ResponseSource {
     match wire {
-        Wire::Http1(http1) => http1_source(http1, incoming, endpoint, delivery, handle),
-        Wire::Http2 { stream, .. } => Source::Http2 {
+        LeasedConnection::Http1(http1) => http1_source(http1, incoming, endpoint, delivery, handle),
+        LeasedConnection::Http2 { stream, .. } => ResponseSource::Http2 {
             incoming,
             _stream: stream,
         },
@@ -203,12 +203,12 @@ fn http1_source(
     http1: Box<Http1>,
     incoming: Incoming,
     endpoint: Arc<Endpoint>,
-    delivery: Delivery,
+    delivery: ResponseFraming,
     handle: &CallHandle,
-) -> Source {
+) -> ResponseSource {
     if handle.when_sent().is_none() || !http1.control().is_flushed() {
         http1.control().open();
-        return Source::Duplex { incoming, http1 };
+        return ResponseSource::Duplex { incoming, http1 };
     }
     // The client has judged the head.
     let length = if incoming.is_end_stream() {
@@ -218,13 +218,13 @@ fn http1_source(
     };
     drop(incoming);
     let Some((io, ahead)) = http1.into_io() else {
-        return Source::Lost;
+        return ResponseSource::Lost;
     };
-    let mut response = http1::Response::new(io, ahead, length, delivery.chunked);
+    let mut response = http1::BodyReader::new(io, ahead, length, delivery.chunked);
     if delivery.last {
         response = response.not_reusable();
     }
-    Source::Http1 {
+    ResponseSource::Http1 {
         response: Box::new(response),
         endpoint,
     }

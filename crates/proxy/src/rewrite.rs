@@ -2,7 +2,7 @@
 
 use super::body_admission;
 use super::call_handle::CallHandle;
-use super::upload::{Read, Source};
+use super::upload::{BufferedBody, UploadSource};
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, request, response};
@@ -22,13 +22,13 @@ const LIMIT: usize = 1 << 20;
 const INLINE_BYTES: usize = 64 * 1024;
 
 /// What becomes of a request body.
-pub(super) enum Rewritten {
+pub(super) enum RewriteOutcome {
     /// It goes as it is.
-    Unchanged(Source),
+    Unchanged(UploadSource),
     /// It was replaced, and the response is to be filtered.
-    Replaced(Source),
+    Replaced(UploadSource),
     /// It may not leave; some of it may still be with the agent.
-    Refused(Failure, Source),
+    Refused(Failure, UploadSource),
     /// The agent did not send the whole of it.
     Broken,
     /// The agent stopped sending.
@@ -60,22 +60,22 @@ pub(super) async fn rewrite(
     handle: &Arc<CallHandle>,
     idle: Duration,
     options: RewriteOptions,
-) -> Rewritten {
+) -> RewriteOutcome {
     let read = if options.admission {
         let Some(buffers) = handle.ask(|call| call.admission_buffers()) else {
-            return Rewritten::Unchanged(Source::Agent(body));
+            return RewriteOutcome::Unchanged(UploadSource::Agent(body));
         };
         body_admission::read(body, buffers, idle).await
     } else {
         let Some(held) = handle.ask(|call| call.buffer(LIMIT)) else {
-            return Rewritten::Unchanged(Source::Agent(body));
+            return RewriteOutcome::Unchanged(UploadSource::Agent(body));
         };
         read(body, held, idle).await
     };
     let (read, full) = match read {
         Ok(Ok(read)) => read,
-        Ok(Err(_)) => return Rewritten::Broken,
-        Err(_) => return Rewritten::Stalled,
+        Ok(Err(_)) => return RewriteOutcome::Broken,
+        Err(_) => return RewriteOutcome::Stalled,
     };
     let whole = read.frames.front().cloned().unwrap_or_default();
     if options.admission {
@@ -91,14 +91,14 @@ pub(super) async fn rewrite(
             None => admit(handle, Ok(&whole)),
         };
         if let Admission::Refused(failure) = admission {
-            return Rewritten::Refused(failure, Source::Resumed(read));
+            return RewriteOutcome::Refused(failure, UploadSource::Buffered(read));
         }
     }
     if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
-        return Rewritten::Unchanged(Source::Resumed(read));
+        return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     }
     if !options.replacement {
-        return Rewritten::Unchanged(Source::Resumed(read));
+        return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     }
     let replacement = handle.ask(|call| {
         let replacement = call.rewrite_request(&whole)?;
@@ -107,7 +107,7 @@ pub(super) async fn rewrite(
         Some(Bytes::from_owner(held))
     });
     let Some(replacement) = replacement.flatten() else {
-        return Rewritten::Unchanged(Source::Resumed(read));
+        return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     };
     request
         .headers
@@ -116,7 +116,7 @@ pub(super) async fn rewrite(
     request
         .headers
         .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    Rewritten::Replaced(Source::Replaced(replacement))
+    RewriteOutcome::Replaced(UploadSource::Replaced(replacement))
 }
 
 /// Whether the request may leave with this body. An observer that cannot answer any more lets
@@ -137,14 +137,15 @@ pub(super) fn filters(response: &mut response::Parts) -> bool {
 }
 
 /// A body as far as it was read, and why no further.
-pub(super) type Beginning = (Read, Option<BufferError>);
+pub(super) type BufferedPrefix = (BufferedBody, Option<BufferError>);
 /// The same, unless the agent broke off or stopped sending.
-pub(super) type Reading = Result<Result<Beginning, hyper::Error>, tokio::time::error::Elapsed>;
+pub(super) type ReadResult =
+    Result<Result<BufferedPrefix, hyper::Error>, tokio::time::error::Elapsed>;
 
 /// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
 /// bytes.
-async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
-    let mut read = Read::of(&body);
+async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> ReadResult {
+    let mut read = BufferedBody::of(&body);
     let (mut unfit, mut why) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
@@ -164,7 +165,7 @@ async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> Reading {
 }
 
 /// Gives `read` what was held of the body, and the piece that did not fit.
-pub(super) fn take(read: &mut Read, held: Buffer, unfit: Option<Bytes>) {
+pub(super) fn take(read: &mut BufferedBody, held: Buffer, unfit: Option<Bytes>) {
     let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
     read.frames.extend(held.into_iter().chain(unfit));
 }

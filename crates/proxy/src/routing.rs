@@ -2,7 +2,7 @@
 //! its upstreams, and its limits.
 
 use super::limit::Limiter;
-use super::upstream::{Descriptors, Upstream};
+use super::upstream::{DescriptorBudget, Upstream};
 use crate::settings::Settings;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pub struct Routing {
     /// In the order of the routes in the configuration.
     pub(super) upstreams: Vec<Arc<Upstream>>,
     pub(super) limiter: Arc<Limiter>,
-    pub(super) descriptors: Arc<Descriptors>,
+    pub(super) descriptors: Arc<DescriptorBudget>,
 }
 
 impl Routing {
     /// With no connections yet.
     pub(super) fn new(settings: Settings) -> Result<Routing, Invalid> {
         let limiter = Arc::new(Limiter::new(&settings.limits));
-        let descriptors = Descriptors::unlimited();
+        let descriptors = DescriptorBudget::unlimited();
         Routing::with(settings, limiter, descriptors, &HashMap::new())
     }
 
@@ -44,7 +44,7 @@ impl Routing {
     fn with(
         settings: Settings,
         limiter: Arc<Limiter>,
-        descriptors: Arc<Descriptors>,
+        descriptors: Arc<DescriptorBudget>,
         known: &HashMap<&str, &Arc<Upstream>>,
     ) -> Result<Routing, Invalid> {
         let head_bytes = settings.limits.head_bytes;

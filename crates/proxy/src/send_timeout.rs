@@ -2,7 +2,7 @@
 //! and what becomes of the calls that end with its connection or stream.
 
 use super::clock::now;
-use super::drain::OpenCall;
+use super::drain::CallGuard;
 use super::timer::Timer;
 use crate::settings::Timeouts;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ pub(super) struct SendState {
 /// Why the proxy closed a connection or a stream while calls were under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Closed {
+pub(super) enum CloseReason {
     /// The time to drain was over.
     Drained = 1,
     /// The agent took nothing for too long.
@@ -80,14 +80,14 @@ impl SendState {
     }
 
     /// It is about to be closed, with the calls on it.
-    pub fn close(&self, why: Closed) {
+    pub fn close(&self, why: CloseReason) {
         self.closed.store(why as u8, Ordering::Relaxed);
     }
 
     fn end(&self) -> Option<End> {
         match self.closed.load(Ordering::Relaxed) {
-            closed if closed == Closed::Drained as u8 => Some(End::Drained),
-            closed if closed == Closed::SendTimeout as u8 => {
+            closed if closed == CloseReason::Drained as u8 => Some(End::Drained),
+            closed if closed == CloseReason::SendTimeout as u8 => {
                 Some(End::Failed(FailureKind::AgentSendTimeout))
             }
             _ => None,
@@ -97,19 +97,19 @@ impl SendState {
 
 /// The agent's side of one call.
 #[derive(Debug)]
-pub(super) struct AgentSide {
+pub(super) struct DownstreamState {
     connection: Arc<SendState>,
     stream: Option<Arc<SendState>>,
-    _open: OpenCall,
+    _open: CallGuard,
 }
 
-impl AgentSide {
+impl DownstreamState {
     pub fn new(
         connection: &Arc<SendState>,
         stream: Option<&Arc<SendState>>,
-        open: OpenCall,
-    ) -> AgentSide {
-        AgentSide {
+        open: CallGuard,
+    ) -> DownstreamState {
+        DownstreamState {
             connection: Arc::clone(connection),
             stream: stream.cloned(),
             _open: open,
@@ -179,7 +179,7 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
             return Poll::Pending;
         };
         ready!(this.timer.poll(cx, || deadline));
-        this.state.close(Closed::SendTimeout);
+        this.state.close(CloseReason::SendTimeout);
         Poll::Ready(())
     }
 }
@@ -207,12 +207,12 @@ mod tests {
     #[test]
     fn a_stream_that_was_reset_says_so_before_its_connection_does() {
         let (connection, stream) = (Arc::new(SendState::new()), Arc::new(SendState::new()));
-        let open = || OpenCall::default();
-        let other = AgentSide::new(&connection, Some(&Arc::new(SendState::new())), open());
-        let side = AgentSide::new(&connection, Some(&stream), open());
+        let open = || CallGuard::default();
+        let other = DownstreamState::new(&connection, Some(&Arc::new(SendState::new())), open());
+        let side = DownstreamState::new(&connection, Some(&stream), open());
         assert_eq!(side.end(), End::ClientCancelled);
-        stream.close(Closed::SendTimeout);
-        connection.close(Closed::Drained);
+        stream.close(CloseReason::SendTimeout);
+        connection.close(CloseReason::Drained);
         assert_eq!(side.end(), End::Failed(FailureKind::AgentSendTimeout));
         assert_eq!(other.end(), End::Drained);
     }

@@ -7,22 +7,22 @@ mod passthrough_switch;
 mod relay;
 mod source;
 
-pub(super) use source::Source;
+pub(super) use source::ResponseSource;
 
 use super::agent_socket::SharedSocket;
 use super::body::BodyError;
 use super::call_handle::Call;
 use super::clock::now;
-use super::filter::Filtering;
+use super::filter::BodyFilter;
 use super::timer::{IdleTimer, LazyTimer, SendTimer};
 use super::upstream::InFlightGuard;
 use crate::settings::Timeouts;
-use backpressure::Blocked;
+use backpressure::Backpressure;
 use bytes::Bytes;
 use http_body::SizeHint;
 use measure_queue::{FinalFlush, MeasureQueue};
-use passthrough_switch::Handover;
-use relay::{Relay, Relayed, Tail};
+use passthrough_switch::PassthroughSwitch;
+use relay::{Relay, RelayTask, Tail};
 use source::Polled;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -30,11 +30,11 @@ use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
 
 /// A response body under way.
 pub(super) struct Streaming {
-    source: Source,
-    filter: Option<Filtering>,
+    source: ResponseSource,
+    filter: Option<BodyFilter>,
     /// The way past the server, while that has a head to write.
-    handover: Option<Handover>,
-    relayed: Option<Relayed>,
+    handover: Option<PassthroughSwitch>,
+    relayed: Option<RelayTask>,
     /// What the server writes after a relay.
     tail: Tail,
     queue: MeasureQueue,
@@ -45,12 +45,12 @@ pub(super) struct Streaming {
     send: Duration,
     outstanding: Option<InFlightGuard>,
     /// How long the agent takes nothing, while the server writes.
-    blocked: Blocked,
+    blocked: Backpressure,
 }
 
 impl Streaming {
     pub fn new(
-        source: Source,
+        source: ResponseSource,
         call: Call,
         timeouts: &Timeouts,
         outstanding: InFlightGuard,
@@ -68,13 +68,13 @@ impl Streaming {
             idle,
             send: timeouts.send,
             outstanding: Some(outstanding),
-            blocked: Blocked::default(),
+            blocked: Backpressure::default(),
         }
     }
 
     /// Lets `filter` edit the body.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
-        self.filter = Some(Filtering::new(filter));
+        self.filter = Some(BodyFilter::new(filter));
         self.handover = None;
         self
     }
@@ -83,7 +83,7 @@ impl Streaming {
     /// HTTP/1.1 agent and will write it chunked.
     pub fn past_the_server(mut self, agent: SharedSocket) -> Streaming {
         if self.source.is_chunked() && self.filter.is_none() {
-            self.handover = Some(Handover::new(agent));
+            self.handover = Some(PassthroughSwitch::new(agent));
         }
         self
     }
@@ -96,7 +96,7 @@ impl Streaming {
     }
 
     pub fn is_over(&self) -> bool {
-        let filtered = self.filter.as_ref().is_none_or(Filtering::is_finished);
+        let filtered = self.filter.as_ref().is_none_or(BodyFilter::is_finished);
         self.call.is_none() && self.relayed.is_none() && self.tail.is_empty() && filtered
     }
 
@@ -111,7 +111,11 @@ impl Streaming {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         // The server wraps what it gets as a chunk of its own: a chunk that began there
         // ends there.
-        if self.handover.as_ref().is_some_and(Handover::is_open) && self.source.is_between_chunks()
+        if self
+            .handover
+            .as_ref()
+            .is_some_and(PassthroughSwitch::is_open)
+            && self.source.is_between_chunks()
         {
             self.hand_over();
         }
@@ -137,14 +141,14 @@ impl Streaming {
             };
             match self.passed(frame) {
                 Some(frame) => {
-                    self.handover.iter_mut().for_each(Handover::gave);
+                    self.handover.iter_mut().for_each(PassthroughSwitch::gave);
                     return Poll::Ready(Some(frame));
                 }
                 None if self.call.is_none() => {
                     return Poll::Ready(self.what_is_left().map(Ok));
                 }
                 // The filter held everything back: there is nothing to write.
-                None => self.blocked = Blocked::default(),
+                None => self.blocked = Backpressure::default(),
             }
         }
     }
@@ -162,11 +166,11 @@ impl Streaming {
             return;
         };
         match (
-            std::mem::replace(&mut self.source, Source::Over),
+            std::mem::replace(&mut self.source, ResponseSource::Over),
             self.call.take(),
         ) {
-            (Source::Http1 { response, endpoint }, Some(call)) => {
-                self.relayed = Some(Relayed::start(Relay {
+            (ResponseSource::Http1 { response, endpoint }, Some(call)) => {
+                self.relayed = Some(RelayTask::start(Relay {
                     moved: call.handle().last_moved(),
                     // What came with the head is measured even if nothing follows it.
                     due: !self.queue.is_empty(),
@@ -179,7 +183,7 @@ impl Streaming {
                     send: SendTimer::new(self.send),
                     outstanding: self.outstanding.take(),
                     timer: LazyTimer::default(),
-                    blocked: Blocked::default(),
+                    blocked: Backpressure::default(),
                 }));
             }
             (source, call) => (self.source, self.call) = (source, call),
@@ -277,7 +281,7 @@ impl Drop for Streaming {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             // The agent reads no more of this body; the upstream's side is closed first.
-            self.source = Source::Over;
+            self.source = ResponseSource::Over;
             let at = now();
             self.queue.agent_blocked = self.blocked.tail(at);
             let queue = std::mem::take(&mut self.queue);

@@ -48,7 +48,7 @@ impl Tunnel {
             timeouts,
             mut drain,
         } = self;
-        let pace = TunnelPace {
+        let pace = TunnelTimeouts {
             handle: call.handle(),
             send: timeouts.send,
             writing: AtomicUsize::new(0),
@@ -57,7 +57,7 @@ impl Tunnel {
         let end = tokio::select! {
             end = connect(http1, agent, &pace) => end,
             () = pace.silence(timeouts.idle) => End::Failed(FailureKind::IdleTimeout),
-            () = drain.cut() => End::Drained,
+            () = drain.terminated() => End::Drained,
         };
         drop(held);
         call.end(now(), end);
@@ -65,7 +65,7 @@ impl Tunnel {
 }
 
 /// What moves through a tunnel, and what waits.
-struct TunnelPace<'a> {
+struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
     /// How long a side may take nothing of what waits for it.
     send: Duration,
@@ -73,7 +73,7 @@ struct TunnelPace<'a> {
     writing: AtomicUsize,
 }
 
-impl TunnelPace<'_> {
+impl TunnelTimeouts<'_> {
     /// Resolves when nothing moved for too long, and nothing waits: who does not read is
     /// judged by `send`.
     async fn silence(&self, idle: Duration) {
@@ -94,34 +94,37 @@ impl TunnelPace<'_> {
         &self,
         write: &mut WriteHalf<W>,
         mut bytes: &[u8],
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), TunnelWriteError> {
         while !bytes.is_empty() {
             let written = self.within(write.write(bytes)).await?;
             if written == 0 {
-                return Err(Unwritten::Lost);
+                return Err(TunnelWriteError::Lost);
             }
             bytes = &bytes[written..];
         }
         self.within(write.flush()).await
     }
 
-    async fn within<T>(&self, write: impl Future<Output = io::Result<T>>) -> Result<T, Unwritten> {
+    async fn within<T>(
+        &self,
+        write: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, TunnelWriteError> {
         match timeout(self.send, write).await {
-            Ok(written) => written.map_err(|_| Unwritten::Lost),
-            Err(_) => Err(Unwritten::Stalled),
+            Ok(written) => written.map_err(|_| TunnelWriteError::Lost),
+            Err(_) => Err(TunnelWriteError::Stalled),
         }
     }
 }
 
 /// Why a side did not get something.
-enum Unwritten {
+enum TunnelWriteError {
     /// The connection is gone.
     Lost,
     /// The receiver takes nothing.
     Stalled,
 }
 
-async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelPace<'_>) -> End {
+async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelTimeouts<'_>) -> End {
     poll_fn(|cx| http1.poll(cx)).await;
     let Some((upstream, read_already)) = http1.into_io() else {
         return End::UpstreamReset;
@@ -132,7 +135,7 @@ async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelPace<'_>)
     relay(TokioIo::new(agent), upstream, read_already.freeze(), pace).await
 }
 
-async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, pace: &TunnelPace<'_>) -> End
+async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, pace: &TunnelTimeouts<'_>) -> End
 where
     A: AsyncRead + AsyncWrite,
 {
@@ -162,7 +165,7 @@ struct Direction<'a, R, W> {
     from: Side,
     read: ReadHalf<R>,
     write: WriteHalf<W>,
-    pace: &'a TunnelPace<'a>,
+    pace: &'a TunnelTimeouts<'a>,
 }
 
 impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
@@ -202,8 +205,8 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
         self.pace.writing.fetch_sub(1, Ordering::Relaxed);
         let to = other(self.from);
         written.map_err(|unwritten| match unwritten {
-            Unwritten::Lost => lost(to),
-            Unwritten::Stalled => End::Failed(takes_nothing(to)),
+            TunnelWriteError::Lost => lost(to),
+            TunnelWriteError::Stalled => End::Failed(takes_nothing(to)),
         })?;
         handle.moved(now());
         handle.notify(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));

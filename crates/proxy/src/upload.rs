@@ -21,23 +21,23 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A request body that passes frames on as they come, and shows them to the observer.
 pub(super) struct Upload {
-    source: Source,
+    source: UploadSource,
     handle: Arc<CallHandle>,
-    gate: Option<Waiting>,
+    gate: Option<ContinueWait>,
 }
 
 /// Where a request body comes from.
-pub(super) enum Source {
+pub(super) enum UploadSource {
     /// The agent, as it comes.
     Agent(Incoming),
     /// What was read of it already; the rest is still with the agent.
-    Resumed(Read),
+    Buffered(BufferedBody),
     /// In place of the agent's.
     Replaced(Bytes),
 }
 
 /// A body of which the beginning was read.
-pub(super) struct Read {
+pub(super) struct BufferedBody {
     pub frames: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
     pub rest: Option<Incoming>,
@@ -45,10 +45,10 @@ pub(super) struct Read {
     pub sized: bool,
 }
 
-impl Read {
+impl BufferedBody {
     /// Nothing of `body` yet.
-    pub fn of(body: &Incoming) -> Read {
-        Read {
+    pub fn of(body: &Incoming) -> BufferedBody {
+        BufferedBody {
             frames: VecDeque::new(),
             trailers: None,
             rest: None,
@@ -58,7 +58,7 @@ impl Read {
 }
 
 impl Upload {
-    pub fn new(source: Source, handle: &Arc<CallHandle>) -> Upload {
+    pub fn new(source: UploadSource, handle: &Arc<CallHandle>) -> Upload {
         Upload {
             source,
             handle: Arc::clone(handle),
@@ -67,15 +67,15 @@ impl Upload {
     }
 
     /// Holds the body back until the gate opens, or for a second at most.
-    pub fn wait_for(&mut self, gate: Arc<Gate>) {
-        self.gate = Some(Waiting {
+    pub fn wait_for(&mut self, gate: Arc<ContinueGate>) {
+        self.gate = Some(ContinueWait {
             gate,
             timeout: Box::pin(sleep(CONTINUE_TIMEOUT)),
         });
     }
 
     /// What was not passed on.
-    pub fn into_rest(self) -> Source {
+    pub fn into_rest(self) -> UploadSource {
         self.source
     }
 
@@ -98,15 +98,15 @@ impl Upload {
     }
 }
 
-impl Source {
+impl UploadSource {
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
-            Source::Agent(incoming) => Pin::new(incoming).poll_frame(cx),
-            Source::Resumed(read) => read.poll_frame(cx),
-            Source::Replaced(bytes) => {
+            UploadSource::Agent(incoming) => Pin::new(incoming).poll_frame(cx),
+            UploadSource::Buffered(read) => read.poll_frame(cx),
+            UploadSource::Replaced(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
@@ -115,22 +115,22 @@ impl Source {
 
     pub fn is_end_stream(&self) -> bool {
         match self {
-            Source::Agent(incoming) => incoming.is_end_stream(),
-            Source::Resumed(read) => read.is_end_stream(),
-            Source::Replaced(bytes) => bytes.is_empty(),
+            UploadSource::Agent(incoming) => incoming.is_end_stream(),
+            UploadSource::Buffered(read) => read.is_end_stream(),
+            UploadSource::Replaced(bytes) => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Source::Agent(incoming) => incoming.size_hint(),
-            Source::Resumed(read) => read.size_hint(),
-            Source::Replaced(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            UploadSource::Agent(incoming) => incoming.size_hint(),
+            UploadSource::Buffered(read) => read.size_hint(),
+            UploadSource::Replaced(bytes) => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }
 
-impl Read {
+impl BufferedBody {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -214,15 +214,15 @@ pub(super) fn is_malformed(error: &hyper::Error) -> bool {
 
 /// Opens when the upstream says `100 Continue`.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<GateState>);
+pub(super) struct ContinueGate(Mutex<ContinueState>);
 
 #[derive(Default)]
-struct GateState {
+struct ContinueState {
     open: bool,
     waker: Option<Waker>,
 }
 
-impl Gate {
+impl ContinueGate {
     pub fn open(&self) {
         let mut state = self.0.lock();
         state.open = true;
@@ -241,12 +241,12 @@ impl Gate {
     }
 }
 
-struct Waiting {
-    gate: Arc<Gate>,
+struct ContinueWait {
+    gate: Arc<ContinueGate>,
     timeout: Pin<Box<Sleep>>,
 }
 
-impl Waiting {
+impl ContinueWait {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.gate.poll(cx).is_ready() {
             return Poll::Ready(());

@@ -8,8 +8,8 @@ mod open;
 mod socket;
 mod tls_records;
 
-pub(super) use lease::{Search, Tried};
-pub(super) use limits::{Connections, Descriptors};
+pub(super) use lease::{ConnectAttempt, LeaseSearch};
+pub(super) use limits::{Connections, DescriptorBudget};
 pub(super) use socket::CountedTcp;
 
 use super::clock::now;
@@ -33,11 +33,11 @@ pub(super) struct Upstream {
     pub connections: Arc<Connections>,
     /// Breaks ties between endpoints: who was chosen longest ago is next.
     turn: AtomicUsize,
-    tls: Option<Tls>,
+    tls: Option<TlsConnectors>,
     head_bytes: usize,
 }
 
-struct Tls {
+struct TlsConnectors {
     any: Connector,
     /// For upgrades, which HTTP/2 does not have.
     http1: Connector,
@@ -50,14 +50,14 @@ pub(super) struct Endpoint {
     pub name: String,
     /// The address it is connected to.
     pub address: SocketAddr,
-    outstanding: Slot,
+    outstanding: InFlightCount,
     /// When it was chosen last, as a number of choices.
     turn: AtomicUsize,
     created: Instant,
     /// Milliseconds from `created` until which it is left alone.
     ejected_until: AtomicU64,
     idle_pool: IdlePool,
-    http2: Mutex<Vec<Shared>>,
+    http2: Mutex<Vec<SharedHttp2>>,
     spoken: AtomicU8,
     /// One new HTTP/2 connection at a time: those who wait will share it.
     opening: tokio::sync::Mutex<()>,
@@ -76,7 +76,7 @@ struct Rank {
     turn: usize,
 }
 
-struct Shared {
+struct SharedHttp2 {
     http2: Http2,
     quiet_since: Option<Instant>,
 }
@@ -88,7 +88,7 @@ const HTTP2: u8 = 2;
 
 /// A count of what is under way. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct InFlightCount {
     taken: Arc<AtomicUsize>,
     /// The upstream's connections: their requests may wait for this one.
     connections: Option<Arc<Connections>>,
@@ -96,12 +96,12 @@ pub(super) struct Slot {
 
 /// One more that is under way, until it is dropped.
 #[derive(Debug)]
-pub(super) struct InFlightGuard(Slot);
+pub(super) struct InFlightGuard(InFlightCount);
 
-impl Slot {
+impl InFlightCount {
     /// Wakes a request that waits when one is over.
-    pub fn of(connections: &Arc<Connections>) -> Slot {
-        Slot {
+    pub fn of(connections: &Arc<Connections>) -> InFlightCount {
+        InFlightCount {
             taken: Arc::default(),
             connections: Some(Arc::clone(connections)),
         }
@@ -128,14 +128,14 @@ impl Drop for InFlightGuard {
 
 /// A connection for one request.
 pub(super) struct Lease {
-    pub wire: Wire,
+    pub wire: LeasedConnection,
     pub reused: bool,
     /// Counts the request as outstanding at its endpoint.
     pub held: InFlightGuard,
 }
 
 /// The two ways to speak to an endpoint.
-pub(super) enum Wire {
+pub(super) enum LeasedConnection {
     Http1(Box<Http1>),
     Http2 {
         connection: Http2,
@@ -158,7 +158,7 @@ impl Upstream {
     pub fn new(
         settings: &Arc<settings::Upstream>,
         head_bytes: usize,
-        descriptors: &Arc<Descriptors>,
+        descriptors: &Arc<DescriptorBudget>,
     ) -> Result<Upstream, Invalid> {
         Upstream::over(settings, head_bytes, Connections::new(descriptors))
     }
@@ -172,7 +172,7 @@ impl Upstream {
             .endpoints
             .iter()
             .any(|endpoint| endpoint.scheme == Scheme::HTTPS);
-        let tls = tls.then(|| Tls::new(settings)).transpose()?;
+        let tls = tls.then(|| TlsConnectors::new(settings)).transpose()?;
         let host = |endpoint| Arc::new(Host::new(endpoint, settings, head_bytes, &connections));
         let hosts = settings.endpoints.iter().map(host).collect();
         Ok(Upstream {
@@ -261,11 +261,11 @@ impl Upstream {
     }
 }
 
-impl Tls {
-    fn new(settings: &settings::Upstream) -> Result<Tls, Invalid> {
+impl TlsConnectors {
+    fn new(settings: &settings::Upstream) -> Result<TlsConnectors, Invalid> {
         let any = Connector::new(&settings.tls, settings.protocol)?;
         let http1 = Connector::new(&settings.tls, Protocol::Http1)?;
-        Ok(Tls { any, http1 })
+        Ok(TlsConnectors { any, http1 })
     }
 }
 
@@ -275,7 +275,7 @@ impl Endpoint {
             settings: host.settings.clone(),
             name: host.name.clone(),
             address,
-            outstanding: Slot::default(),
+            outstanding: InFlightCount::default(),
             turn: AtomicUsize::new(0),
             created: now(),
             ejected_until: AtomicU64::new(0),
@@ -326,17 +326,17 @@ impl Endpoint {
         }
     }
 
-    fn reuse(&self, options: ConnectOptions) -> Option<Wire> {
+    fn reuse(&self, options: ConnectOptions) -> Option<LeasedConnection> {
         if !options.upgrade
             && let Some(wire) = self.reuse_http2()
         {
             return Some(wire);
         }
         let http1 = Http1::reused(self.idle_pool.take(options.once)?, self.head_bytes).ok()?;
-        Some(Wire::Http1(Box::new(http1)))
+        Some(LeasedConnection::Http1(Box::new(http1)))
     }
 
-    fn reuse_http2(&self) -> Option<Wire> {
+    fn reuse_http2(&self) -> Option<LeasedConnection> {
         if self.spoken.load(Ordering::Relaxed) != HTTP2 {
             return None;
         }
@@ -346,21 +346,21 @@ impl Endpoint {
         let shared = roomy.min_by_key(|shared| shared.http2.streams.taken())?;
         shared.quiet_since = None;
         let stream = shared.http2.streams.take();
-        Some(Wire::Http2 {
+        Some(LeasedConnection::Http2 {
             connection: shared.http2.clone(),
             stream,
         })
     }
 
-    async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<Wire> {
-        let connection = Http2::open(io, Slot::of(&self.connections)).await?;
+    async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<LeasedConnection> {
+        let connection = Http2::open(io, InFlightCount::of(&self.connections)).await?;
         let stream = connection.streams.take();
-        locked(&self.http2).push(Shared {
+        locked(&self.http2).push(SharedHttp2 {
             http2: connection.clone(),
             quiet_since: None,
         });
         self.sweep_later();
-        Ok(Wire::Http2 { connection, stream })
+        Ok(LeasedConnection::Http2 { connection, stream })
     }
 
     /// Sees to it that what nobody comes back for is closed.
@@ -404,7 +404,7 @@ impl Endpoint {
     }
 }
 
-impl Shared {
+impl SharedHttp2 {
     fn is_wanted(&mut self, idle_for: Duration) -> bool {
         if self.http2.streams.taken() > 0 {
             self.quiet_since = None;

@@ -11,7 +11,7 @@ use tokengauge_proxy::settings::{
     ClientTls, Endpoint, Limits, Listener, Matches, Protocol, Route, ServerTls, Settings, Timeouts,
     Upstream,
 };
-use tokengauge_proxy::{Bound, Drained, Forwarder, Shutdown, serve};
+use tokengauge_proxy::{BoundListener, DrainSummary, Forwarder, Shutdown, serve};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -102,7 +102,7 @@ impl Setup {
         let tls = self.listener_tls.take();
         let (limits, drain_timeout) = (self.limits, self.drain_timeout);
         let forwarder = Arc::new(Forwarder::new(self.forwarding(), observer).unwrap());
-        let bound = Bound::bind(&Listener {
+        let bound = BoundListener::bind(&Listener {
             address: ([127, 0, 0, 1], 0).into(),
             tls,
         })
@@ -162,7 +162,7 @@ pub struct Proxy {
     pub recorder: Arc<Recorder>,
     pub forwarder: Arc<Forwarder>,
     pub shutdown: Shutdown,
-    serving: Option<JoinHandle<Drained>>,
+    serving: Option<JoinHandle<DrainSummary>>,
 }
 
 impl Proxy {
@@ -171,7 +171,7 @@ impl Proxy {
     }
 
     /// Waits until serving has ended.
-    pub async fn drained(mut self) -> Drained {
+    pub async fn drained(mut self) -> DrainSummary {
         let serving = self.serving.take().expect("not waited for yet");
         timeout(TIMEOUT, serving)
             .await

@@ -1,7 +1,7 @@
 //! A response body, read from the connection itself.
 
-use super::Broken;
-use super::chunked::Chunked;
+use super::ResponseBodyError;
+use super::chunked::ChunkedDecoder;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 /// A response whose head was read: the connection, and where its body ends.
 #[derive(Debug)]
-pub(crate) struct Response<I> {
+pub(crate) struct BodyReader<I> {
     io: I,
     /// What came and is not read yet: after the head, or part of a line.
     ahead: BytesMut,
@@ -20,14 +20,14 @@ pub(crate) struct Response<I> {
     framing: Framing,
     trailers: Option<HeaderMap>,
     /// What is wrong after all that was read.
-    broken: Option<Broken>,
+    broken: Option<ResponseBodyError>,
     reusable: bool,
 }
 
 #[derive(Debug)]
 enum Framing {
     Length(u64),
-    Chunked(Chunked),
+    Chunked(ChunkedDecoder),
     UntilClose,
     Over,
 }
@@ -46,16 +46,16 @@ pub(crate) struct Piece {
     pub last: bool,
 }
 
-impl<I: AsyncRead + Unpin> Response<I> {
+impl<I: AsyncRead + Unpin> BodyReader<I> {
     /// `length` where the head tells it; else chunked, or until the connection closes.
-    pub fn new(io: I, ahead: BytesMut, length: Option<u64>, chunked: bool) -> Response<I> {
+    pub fn new(io: I, ahead: BytesMut, length: Option<u64>, chunked: bool) -> BodyReader<I> {
         let framing = match length {
             Some(0) => Framing::Over,
             Some(length) => Framing::Length(length),
-            None if chunked => Framing::Chunked(Chunked::default()),
+            None if chunked => Framing::Chunked(ChunkedDecoder::default()),
             None => Framing::UntilClose,
         };
-        Response {
+        BodyReader {
             fresh: !ahead.is_empty(),
             io,
             ahead,
@@ -112,7 +112,7 @@ impl<I: AsyncRead + Unpin> Response<I> {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<Option<Piece>, Broken>> {
+    ) -> Poll<Result<Option<Piece>, ResponseBodyError>> {
         loop {
             if let Some(broken) = self.broken {
                 return Poll::Ready(Err(broken));
@@ -136,7 +136,7 @@ impl<I: AsyncRead + Unpin> Response<I> {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-    ) -> Poll<Result<Option<usize>, Broken>> {
+    ) -> Poll<Result<Option<usize>, ResponseBodyError>> {
         let ahead = self.ahead.len().min(buffer.len());
         buffer[..ahead].copy_from_slice(&self.ahead[..ahead]);
         if self.fresh || ahead == buffer.len() {
@@ -146,7 +146,7 @@ impl<I: AsyncRead + Unpin> Response<I> {
         }
         let mut read = ReadBuf::new(&mut buffer[ahead..]);
         let polled = Pin::new(&mut self.io).poll_read(cx, &mut read);
-        ready!(polled).map_err(|_| Broken::Lost)?;
+        ready!(polled).map_err(|_| ResponseBodyError::ConnectionLost)?;
         let length = read.filled().len();
         if length == 0 {
             return Poll::Ready(self.closed().map(|()| None));
@@ -155,11 +155,11 @@ impl<I: AsyncRead + Unpin> Response<I> {
         Poll::Ready(Ok(Some(ahead + length)))
     }
 
-    fn closed(&mut self) -> Result<(), Broken> {
+    fn closed(&mut self) -> Result<(), ResponseBodyError> {
         self.reusable = false;
         match std::mem::replace(&mut self.framing, Framing::Over) {
             Framing::UntilClose | Framing::Over => Ok(()),
-            Framing::Length(_) | Framing::Chunked(_) => Err(Broken::Early),
+            Framing::Length(_) | Framing::Chunked(_) => Err(ResponseBodyError::UnexpectedEof),
         }
     }
 

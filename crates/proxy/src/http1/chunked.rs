@@ -1,7 +1,7 @@
 //! The chunked coding of a response (RFC 9112 §7.1), read strictly, so that what was read
 //! may leave as it came.
 
-use super::Broken;
+use super::ResponseBodyError;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::ops::Range;
@@ -15,7 +15,7 @@ const TRAILERS: usize = 100;
 
 /// Where a chunked body is.
 #[derive(Debug, Default)]
-pub struct Chunked(Position);
+pub struct ChunkedDecoder(Position);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
@@ -32,7 +32,7 @@ enum Position {
 
 /// What a piece of the body held.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct DecodedChunks {
     /// The content, framing removed.
     pub payload: Bytes,
     /// The part that is whole: what lies after it is to be shown again with what follows.
@@ -43,7 +43,7 @@ pub struct Read {
     pub trailers: Option<HeaderMap>,
 }
 
-impl Chunked {
+impl ChunkedDecoder {
     /// Whether nothing of a chunk is pending.
     pub fn is_between_chunks(&self) -> bool {
         self.0 == Position::Size
@@ -52,15 +52,18 @@ impl Chunked {
     /// Reads what has come. A size line or a trailer section that is not whole stays unread.
     ///
     /// # Errors
-    /// [`Broken`] where it is not the chunked coding: nothing after that place can be read.
-    pub fn read(&mut self, raw: &[u8]) -> Result<Read, Broken> {
+    /// [`ResponseBodyError`] where it is not the chunked coding: nothing after that place can be read.
+    pub fn read(&mut self, raw: &[u8]) -> Result<DecodedChunks, ResponseBodyError> {
         let (read, broken) = self.read_until_broken(raw);
         broken.map_or(Ok(read), Err)
     }
 
     /// The same, with what could be read before the place that cannot.
-    pub(super) fn read_until_broken(&mut self, raw: &[u8]) -> (Read, Option<Broken>) {
-        let mut read = Read::default();
+    pub(super) fn read_until_broken(
+        &mut self,
+        raw: &[u8],
+    ) -> (DecodedChunks, Option<ResponseBodyError>) {
+        let mut read = DecodedChunks::default();
         let mut payload = Payload::new(raw);
         let mut at = 0;
         let broken = loop {
@@ -83,9 +86,9 @@ impl Chunked {
         &mut self,
         raw: &[u8],
         at: &mut usize,
-        read: &mut Read,
+        read: &mut DecodedChunks,
         payload: &mut Payload<'_>,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, ResponseBodyError> {
         let Some(next) = raw.get(*at) else {
             return Ok(false);
         };
@@ -114,7 +117,7 @@ impl Chunked {
             Position::LineEnd(left) => {
                 let expected = if left == 2 { b'\r' } else { b'\n' };
                 if *next != expected {
-                    return Err(Broken::Chunk);
+                    return Err(ResponseBodyError::InvalidChunk);
                 }
                 *at += 1;
                 self.0 = if left == 2 {
@@ -173,24 +176,26 @@ impl<'a> Payload<'a> {
 }
 
 /// A size line's size and length; `None` where it is not whole.
-fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, Broken> {
+fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let Some(end) = memchr::memchr(b'\n', raw) else {
         return if raw.len() > LONGEST_LINE {
-            Err(Broken::Chunk)
+            Err(ResponseBodyError::InvalidChunk)
         } else {
             Ok(None)
         };
     };
-    let line = raw[..end].strip_suffix(b"\r").ok_or(Broken::Chunk)?;
+    let line = raw[..end]
+        .strip_suffix(b"\r")
+        .ok_or(ResponseBodyError::InvalidChunk)?;
     if line.len() > LONGEST_LINE {
-        return Err(Broken::Chunk);
+        return Err(ResponseBodyError::InvalidChunk);
     }
     let digits = line
         .iter()
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     if digits == 0 || digits > 16 {
-        return Err(Broken::Chunk);
+        return Err(ResponseBodyError::InvalidChunk);
     }
     let size = line[..digits].iter().fold(0u64, |size, digit| {
         size << 4 | u64::from((*digit as char).to_digit(16).unwrap_or_default())
@@ -200,22 +205,26 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, Broken> {
     let rest = &line[digits + line[digits..].iter().take_while(blank).count()..];
     let extension = rest.is_empty() || rest[0] == b';';
     if !extension || rest.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
-        return Err(Broken::Chunk);
+        return Err(ResponseBodyError::InvalidChunk);
     }
     Ok(Some((size, end + 1)))
 }
 
 /// The trailer section and its length; `None` where it is not whole.
-fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, Broken> {
+fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError> {
     if raw.starts_with(b"\r\n") {
         return Ok(Some((HeaderMap::new(), 2)));
     }
     let mut fields = [httparse::EMPTY_HEADER; TRAILERS];
-    match httparse::parse_headers(raw, &mut fields).map_err(|_| Broken::Trailers)? {
-        httparse::Status::Partial if raw.len() > LONGEST_TRAILERS => Err(Broken::Trailers),
+    match httparse::parse_headers(raw, &mut fields)
+        .map_err(|_| ResponseBodyError::InvalidTrailers)?
+    {
+        httparse::Status::Partial if raw.len() > LONGEST_TRAILERS => {
+            Err(ResponseBodyError::InvalidTrailers)
+        }
         httparse::Status::Partial => Ok(None),
         httparse::Status::Complete((length, _)) if has_bare_line_feed(&raw[..length]) => {
-            Err(Broken::Trailers)
+            Err(ResponseBodyError::InvalidTrailers)
         }
         httparse::Status::Complete((length, fields)) => {
             let mut map = HeaderMap::with_capacity(fields.len());
@@ -223,7 +232,7 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, Broken> {
                 let name = HeaderName::from_bytes(field.name.as_bytes());
                 let value = HeaderValue::from_bytes(field.value);
                 let (Ok(name), Ok(value)) = (name, value) else {
-                    return Err(Broken::Trailers);
+                    return Err(ResponseBodyError::InvalidTrailers);
                 };
                 map.append(name, value);
             }
@@ -253,8 +262,8 @@ mod tests {
     }
 
     /// Reads a body that comes in pieces, keeping unread what is not whole.
-    fn in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Whole, Broken> {
-        let (mut chunked, mut held) = (Chunked::default(), Vec::new());
+    fn in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Whole, ResponseBodyError> {
+        let (mut chunked, mut held) = (ChunkedDecoder::default(), Vec::new());
         let mut whole = Whole::default();
         for piece in pieces {
             held.extend_from_slice(piece);
@@ -318,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_follows_the_end_is_not_read() {
-        let read = Chunked::default()
+        let read = ChunkedDecoder::default()
             .read(b"1\r\na\r\n0\r\n\r\nHTTP/1.1")
             .expect("good");
         assert_eq!((read.whole, read.content), (11, 6));

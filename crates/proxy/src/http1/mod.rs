@@ -6,23 +6,23 @@ mod chunked;
 mod heads;
 mod interim;
 
-pub(super) use body::{Piece, Response};
-pub use chunked::{Chunked, Read as ChunkedRead};
+pub(super) use body::{BodyReader, Piece};
+pub use chunked::{ChunkedDecoder, DecodedChunks};
 pub(super) use heads::{HeadReader, HeadsControl};
 
 /// Why a response body broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum ResponseBodyError {
     /// The connection was lost.
     #[error("the connection was lost")]
-    Lost,
+    ConnectionLost,
     /// The connection was closed before the body was over.
     #[error("the connection was closed before the end of the body")]
-    Early,
+    UnexpectedEof,
     /// The chunked coding is wrong.
     #[error("the chunked coding is malformed")]
-    Chunk,
+    InvalidChunk,
     /// The trailers are wrong.
     #[error("the trailers are malformed")]
-    Trailers,
+    InvalidTrailers,
 }

@@ -1,7 +1,7 @@
 //! The addresses that are listened on now, and how they change while connections last.
 
 use super::connection::Server;
-use super::{Acceptor, BindError, Bound, Drained, accept, drain};
+use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
 use crate::settings::{self, Limits};
 use crate::{Forwarder, Shutdown};
 use arc_swap::ArcSwapOption;
@@ -13,14 +13,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Addresses that agents are accepted on until the end begins.
-pub struct Listening {
+pub struct ActiveListeners {
     server: Arc<Server>,
     /// One per connection that may be open.
     permits: Arc<Semaphore>,
-    open: Mutex<Open>,
+    open: Mutex<ListenerSet>,
 }
 
-struct Open {
+struct ListenerSet {
     active: Vec<ActiveListener>,
     /// Connections that may be open.
     limit: usize,
@@ -36,32 +36,32 @@ struct ActiveListener {
 }
 
 /// Addresses and limits to change to, with everything in hand that could fail.
-pub struct Change {
-    active: Vec<Next>,
+pub struct ListenerUpdate {
+    active: Vec<ListenerAction>,
     limits: Limits,
 }
 
-enum Next {
+enum ListenerAction {
     /// It is listened on already, with the same TLS.
-    Stays(settings::Listener),
+    Keep(settings::Listener),
     /// It is listened on already, and has other TLS from now on.
-    Turns(settings::Listener, Option<Arc<Acceptor>>),
-    Opens(Bound),
+    ReplaceTls(settings::Listener, Option<Arc<Acceptor>>),
+    Open(BoundListener),
 }
 
-impl Listening {
+impl ActiveListeners {
     /// Accepts agents on `listeners`. Needs a runtime.
     pub fn start(
-        listeners: Vec<Bound>,
+        listeners: Vec<BoundListener>,
         forwarder: Arc<Forwarder>,
         limits: &Limits,
         shutdown: Shutdown,
-    ) -> Listening {
+    ) -> ActiveListeners {
         let limit = within(limits);
-        let listening = Listening {
+        let listening = ActiveListeners {
             server: Arc::new(Server::new(forwarder, limits, shutdown)),
             permits: Arc::new(Semaphore::new(limit)),
-            open: Mutex::new(Open {
+            open: Mutex::new(ListenerSet {
                 active: Vec::new(),
                 limit,
                 ended: false,
@@ -73,7 +73,7 @@ impl Listening {
         listening
     }
 
-    fn accept(&self, bound: Bound) -> ActiveListener {
+    fn accept(&self, bound: BoundListener) -> ActiveListener {
         ActiveListener {
             address: bound.address,
             asked: bound.asked.clone(),
@@ -96,7 +96,7 @@ impl Listening {
         &self,
         listeners: &[settings::Listener],
         limits: &Limits,
-    ) -> Result<Change, BindError> {
+    ) -> Result<ListenerUpdate, BindError> {
         let open = self.open();
         let mut here: Vec<&settings::Listener> =
             open.active.iter().map(|listener| &listener.asked).collect();
@@ -107,15 +107,15 @@ impl Listening {
                 .position(|asked| asked.address == wanted.address);
             let known = at.map(|at| here.swap_remove(at));
             active.push(match known {
-                Some(known) if known.tls == wanted.tls => Next::Stays(wanted.clone()),
+                Some(known) if known.tls == wanted.tls => ListenerAction::Keep(wanted.clone()),
                 Some(_) => {
                     let acceptor = wanted.tls.as_ref().map(Acceptor::new).transpose()?;
-                    Next::Turns(wanted.clone(), acceptor.map(Arc::new))
+                    ListenerAction::ReplaceTls(wanted.clone(), acceptor.map(Arc::new))
                 }
-                None => Next::Opens(Bound::bind(wanted)?),
+                None => ListenerAction::Open(BoundListener::bind(wanted)?),
             });
         }
-        Ok(Change {
+        Ok(ListenerUpdate {
             active,
             limits: *limits,
         })
@@ -123,7 +123,7 @@ impl Listening {
 
     /// Changes to what was prepared. Connections that are open stay as they are, those on
     /// addresses that go, too. Gives the addresses that were opened.
-    pub fn change(&self, change: Change) -> Vec<SocketAddr> {
+    pub fn change(&self, change: ListenerUpdate) -> Vec<SocketAddr> {
         let mut open = self.open();
         if open.ended {
             return Vec::new();
@@ -138,11 +138,11 @@ impl Listening {
         };
         for next in change.active {
             open.active.extend(match next {
-                Next::Stays(asked) => stays(asked),
-                Next::Turns(asked, acceptor) => stays(asked).inspect(|listener| {
+                ListenerAction::Keep(asked) => stays(asked),
+                ListenerAction::ReplaceTls(asked, acceptor) => stays(asked).inspect(|listener| {
                     listener.acceptor.store(acceptor);
                 }),
-                Next::Opens(bound) => {
+                ListenerAction::Open(bound) => {
                     opened.push(bound.address);
                     Some(self.accept(bound))
                 }
@@ -188,8 +188,8 @@ impl Listening {
 
     /// Waits for the end to begin, then for what is under way: at most `drain_timeout`,
     /// which is asked for by then, and not after [`Shutdown::now`].
-    pub async fn ended(&self, drain_timeout: impl FnOnce() -> Duration) -> Drained {
-        self.server.shutdown.begun().await;
+    pub async fn ended(&self, drain_timeout: impl FnOnce() -> Duration) -> DrainSummary {
+        self.server.shutdown.drain_started().await;
         let active = {
             let mut open = self.open();
             open.ended = true;
@@ -203,7 +203,7 @@ impl Listening {
         drain(&self.server.shutdown, drain_timeout()).await
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, ListenerSet> {
         self.open.lock()
     }
 }

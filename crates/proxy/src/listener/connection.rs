@@ -1,11 +1,11 @@
 //! One connection of an agent, from its first byte to its last.
 
-use super::connection_timeouts::{Overdue, Pace, Paced};
-use super::protocol_sniff::{Opening, Spoken};
+use super::connection_timeouts::{ConnectionTimeouts, TimedSocket, TimeoutKind};
+use super::protocol_sniff::{HttpVersion, SniffedSocket};
 use crate::agent_socket::{ServerIo, SharedSocket};
 use crate::body::Body;
-use crate::drain::{Drain, Stage, UnderWay};
-use crate::send_timeout::{Closed, SendState, StreamExecutor, this_stream};
+use crate::drain::{Drain, RequestGuard, Stage};
+use crate::send_timeout::{CloseReason, SendState, StreamExecutor, this_stream};
 use crate::settings::Limits;
 use crate::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;
@@ -46,19 +46,19 @@ pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     forwarder: Arc<Forwarder>,
     /// Of connections to come; one that is open keeps to those it began with.
-    terms: ArcSwap<Terms>,
+    terms: ArcSwap<ConnectionSettings>,
 }
 
 /// How a connection is served.
-struct Terms {
+struct ConnectionSettings {
     http1: http1::Builder,
     http2: http2::Builder<StreamExecutor>,
     head_timeout: Duration,
 }
 
-impl Terms {
-    fn new(limits: &Limits) -> Terms {
-        Terms {
+impl ConnectionSettings {
+    fn new(limits: &Limits) -> ConnectionSettings {
+        ConnectionSettings {
             http1: http1(limits),
             http2: http2(limits),
             head_timeout: limits.head_timeout,
@@ -71,13 +71,13 @@ impl Server {
         Server {
             shutdown,
             forwarder,
-            terms: ArcSwap::from_pointee(Terms::new(limits)),
+            terms: ArcSwap::from_pointee(ConnectionSettings::new(limits)),
         }
     }
 
     /// Serves connections to come within other limits.
     pub(super) fn change(&self, limits: &Limits) {
-        self.terms.store(Arc::new(Terms::new(limits)));
+        self.terms.store(Arc::new(ConnectionSettings::new(limits)));
     }
 }
 
@@ -87,7 +87,7 @@ fn http1(limits: &Limits) -> http1::Builder {
         .preserve_header_case(true)
         // The 100 fields of a head that hyper (and Envoy) allow stay: parsing more goes
         // through the heap and leaves each open connection 8 KB larger.
-        // `Pace` knows an idle connection from a slow head; hyper's timer takes both for one.
+        // `ConnectionTimeouts` knows an idle connection from a slow head; hyper's timer takes both for one.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .max_header_size(limits.head_bytes)
@@ -125,7 +125,7 @@ pub(super) async fn serve(
     let _ = tcp.set_nodelay(true);
     let terms = server.terms.load_full();
     let sending = Arc::new(SendState::new());
-    let pace = Pace::new(Instant::now(), terms.head_timeout, Arc::clone(&sending));
+    let pace = ConnectionTimeouts::new(Instant::now(), terms.head_timeout, Arc::clone(&sending));
     let tls = acceptor.is_some();
     let info = |drain| ConnectionInfo {
         peer,
@@ -142,7 +142,7 @@ pub(super) async fn serve(
     let handshake = Box::pin(timeout(terms.head_timeout, acceptor.accept(tcp)));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
-        () = drain.begun() => return,
+        () = drain.drain_started() => return,
     };
     match accepted {
         Ok(Ok(tls)) => serve_http(&server, &terms, Box::new(tls), info(drain), pace).await,
@@ -153,10 +153,10 @@ pub(super) async fn serve(
 
 async fn serve_http<I>(
     server: &Arc<Server>,
-    terms: &Terms,
+    terms: &ConnectionSettings,
     io: I,
     mut info: ConnectionInfo,
-    pace: Pace,
+    pace: ConnectionTimeouts,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -165,23 +165,23 @@ async fn serve_http<I>(
     let sending = Arc::clone(&info.sending);
     let (io, direct) = ServerIo::new(io);
     info.direct = Some(direct.clone());
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ConnectionService {
         server: Arc::clone(server),
         pace: Arc::clone(&pace),
         info,
     });
     // Boxed, because hyper makes room for it in every connection, the idle ones too.
     let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
-    let mut opening = Opening::new(Paced::new(io, Arc::clone(&pace)));
+    let mut opening = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&pace)));
     let mut timer = pin!(sleep_until(Instant::now() + terms.head_timeout));
     let spoken = tokio::select! {
         biased;
         spoken = poll_fn(|cx| opening.poll_spoken(cx)) => spoken,
-        () = drain.begun() => return,
+        () = drain.drain_started() => return,
         _ = pace.overdue(timer.as_mut()) => return log_late(peer),
     };
     let io = TokioIo::new(opening);
-    let attended = Attended {
+    let attended = SupervisedConnection {
         peer,
         pace: &pace,
         sending: &sending,
@@ -190,13 +190,13 @@ async fn serve_http<I>(
         timer,
     };
     match spoken {
-        Ok(Spoken::Http1) => {
+        Ok(HttpVersion::Http1) => {
             let connection = pin!(terms.http1.serve_connection(io, service).with_upgrades());
             let close = http1::UpgradeableConnection::graceful_shutdown;
             let left = poll_fn(|cx| direct.poll_left(cx));
             attended.serve(connection, close, left).await;
         }
-        Ok(Spoken::Http2) => {
+        Ok(HttpVersion::Http2) => {
             let mut connection = Box::pin(terms.http2.serve_connection(io, service));
             let close = http2::Connection::graceful_shutdown;
             attended.serve(connection.as_mut(), close, pending()).await;
@@ -206,16 +206,16 @@ async fn serve_http<I>(
 }
 
 /// What ends a connection besides itself.
-struct Attended<'a> {
+struct SupervisedConnection<'a> {
     peer: SocketAddr,
-    pace: &'a Pace,
+    pace: &'a ConnectionTimeouts,
     sending: &'a SendState,
     agent: &'a SharedSocket,
     drain: Drain,
     timer: Pin<&'a mut Sleep>,
 }
 
-impl Attended<'_> {
+impl SupervisedConnection<'_> {
     /// Serves a connection to its end, or until the agent has `left` amid an answer; `close`
     /// makes it end after what is under way.
     async fn serve<C>(
@@ -233,20 +233,20 @@ impl Attended<'_> {
                 ended = connection.as_mut() => return log_end(self.peer, ended),
                 () = &mut left => return log_end(self.peer, Err("the agent left")),
                 () = self.drain.reached(next) => match next {
-                    Stage::Cut => return self.sending.close(Closed::Drained),
+                    Stage::Terminating => return self.sending.close(CloseReason::Drained),
                     _ => {
-                        next = Stage::Cut;
+                        next = Stage::Terminating;
                         close(connection.as_mut());
                     }
                 },
                 overdue = self.pace.overdue(self.timer.as_mut()) => match overdue {
-                    Overdue::Head => return log_late(self.peer),
-                    Overdue::Send => {
-                        self.sending.close(Closed::SendTimeout);
+                    TimeoutKind::Head => return log_late(self.peer),
+                    TimeoutKind::Send => {
+                        self.sending.close(CloseReason::SendTimeout);
                         self.agent.abort();
                         return log_end(self.peer, Err("the agent takes nothing"));
                     }
-                    Overdue::Idle => {
+                    TimeoutKind::Idle => {
                         self.pace.closes(Instant::now());
                         close(connection.as_mut());
                     }
@@ -267,22 +267,22 @@ fn log_end(peer: SocketAddr, ended: Result<(), impl Display>) {
 }
 
 /// What the requests of one connection share.
-struct Shared {
+struct ConnectionService {
     server: Arc<Server>,
-    pace: Arc<Pace>,
+    pace: Arc<ConnectionTimeouts>,
     info: ConnectionInfo,
 }
 
-impl Shared {
+impl ConnectionService {
     /// The request is under way from now on: over HTTP/2 what this gives is polled in a task
     /// of its own, after the connection's time has been looked at.
     fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Counted>, Infallible>> {
+    ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> {
         self.pace
             .request_begins(request.version() == Version::HTTP_2);
-        let mut call = Call {
+        let mut call = ActiveRequest {
             pace: Arc::clone(&self.pace),
             stream: None,
             _under_way: self.server.shutdown.request(),
@@ -292,32 +292,32 @@ impl Shared {
             let stream = call.stream.as_ref();
             let response = self.server.forwarder.forward(request, &self.info, stream);
             let response = response.await;
-            Ok(response.map(|body| Counted { body, call }))
+            Ok(response.map(|body| CountedBody { body, call }))
         }
     }
 }
 
 /// A request until its response is over, however that comes.
-struct Call {
-    pace: Arc<Pace>,
+struct ActiveRequest {
+    pace: Arc<ConnectionTimeouts>,
     /// The stream it is on, over HTTP/2.
     stream: Option<Arc<SendState>>,
-    _under_way: UnderWay,
+    _under_way: RequestGuard,
 }
 
-impl Drop for Call {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.pace.request_ends(Instant::now());
     }
 }
 
 /// A response body, and with it the request that is under way as long as it lasts.
-struct Counted {
+struct CountedBody {
     body: Body,
-    call: Call,
+    call: ActiveRequest,
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = <Body as http_body::Body>::Error;
 

@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_secs(120);
 
 /// Where a connection is between requests, shared by its socket, its requests and its timer.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ConnectionTimeouts {
     head_timeout: Duration,
     state: Mutex<State>,
     sending: Arc<SendState>,
@@ -42,7 +42,7 @@ enum Phase {
 
 /// What took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overdue {
+pub(super) enum TimeoutKind {
     /// A request head did not come in time.
     Head,
     /// The connection was idle for too long.
@@ -51,13 +51,17 @@ pub(super) enum Overdue {
     Send,
 }
 
-impl Pace {
-    pub(super) fn new(now: Instant, head_timeout: Duration, sending: Arc<SendState>) -> Pace {
+impl ConnectionTimeouts {
+    pub(super) fn new(
+        now: Instant,
+        head_timeout: Duration,
+        sending: Arc<SendState>,
+    ) -> ConnectionTimeouts {
         let state = State {
             phase: Phase::Head(now),
             multiplexed: false,
         };
-        Pace {
+        ConnectionTimeouts {
             head_timeout,
             state: Mutex::new(state),
             sending,
@@ -88,7 +92,7 @@ impl Pace {
 
     /// Resolves when the agent has taken too long. The deadline moves with what the
     /// connection does, so this wants to be polled after it.
-    pub(super) async fn overdue(&self, mut sleep: Pin<&mut Sleep>) -> Overdue {
+    pub(super) async fn overdue(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
         poll_fn(|context| {
             let Some((deadline, overdue)) = self.deadline() else {
                 return Poll::Pending;
@@ -109,14 +113,14 @@ impl Pace {
         }
     }
 
-    fn deadline(&self) -> Option<(Instant, Overdue)> {
+    fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match self.state().phase {
-            Phase::Head(since) => Some((since + self.head_timeout, Overdue::Head)),
+            Phase::Head(since) => Some((since + self.head_timeout, TimeoutKind::Head)),
             Phase::Requests(_) => {
                 let deadline = self.sending.deadline()?;
-                Some((deadline.into(), Overdue::Send))
+                Some((deadline.into(), TimeoutKind::Send))
             }
-            Phase::Idle(since) => Some((since + IDLE, Overdue::Idle)),
+            Phase::Idle(since) => Some((since + IDLE, TimeoutKind::Idle)),
         }
     }
 
@@ -127,14 +131,14 @@ impl Pace {
 
 /// A socket that tells when something came, and when what is written is not taken.
 #[derive(Debug)]
-pub(super) struct Paced<I> {
+pub(super) struct TimedSocket<I> {
     io: I,
-    pace: Arc<Pace>,
+    pace: Arc<ConnectionTimeouts>,
 }
 
-impl<I> Paced<I> {
-    pub(super) fn new(io: I, pace: Arc<Pace>) -> Self {
-        Paced { io, pace }
+impl<I> TimedSocket<I> {
+    pub(super) fn new(io: I, pace: Arc<ConnectionTimeouts>) -> Self {
+        TimedSocket { io, pace }
     }
 
     fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -146,7 +150,7 @@ impl<I> Paced<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for TimedSocket<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -161,7 +165,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Paced<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -203,15 +207,15 @@ mod tests {
     #[test]
     fn a_new_connection_has_the_head_timeout_from_its_start() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
+        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
         pace.received(|| start + HEAD / 2);
-        assert_eq!(pace.deadline(), Some((start + HEAD, Overdue::Head)));
+        assert_eq!(pace.deadline(), Some((start + HEAD, TimeoutKind::Head)));
     }
 
     #[test]
     fn nothing_is_overdue_while_any_request_is_under_way() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
+        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(true);
         pace.request_begins(true);
         pace.request_ends(start);
@@ -223,12 +227,12 @@ mod tests {
     fn an_agent_that_takes_nothing_of_an_answer_is_overdue_until_it_takes_some() {
         let start = Instant::now();
         let sending = Arc::new(SendState::new());
-        let pace = Pace::new(start, HEAD, Arc::clone(&sending));
+        let pace = ConnectionTimeouts::new(start, HEAD, Arc::clone(&sending));
         pace.request_begins(false);
         assert_eq!(pace.deadline(), None);
         sending.blocks();
         let (_, overdue) = pace.deadline().expect("it is watched");
-        assert_eq!(overdue, Overdue::Send);
+        assert_eq!(overdue, TimeoutKind::Send);
         sending.takes();
         assert_eq!(pace.deadline(), None);
     }
@@ -236,24 +240,27 @@ mod tests {
     #[test]
     fn a_later_head_is_timed_from_its_first_byte() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
+        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(false);
         let over = start + Duration::from_secs(50);
         pace.request_ends(over);
-        assert_eq!(pace.deadline(), Some((over + IDLE, Overdue::Idle)));
+        assert_eq!(pace.deadline(), Some((over + IDLE, TimeoutKind::Idle)));
         let first_byte = over + Duration::from_secs(60);
         pace.received(|| first_byte);
         pace.received(|| first_byte + Duration::from_secs(20));
-        assert_eq!(pace.deadline(), Some((first_byte + HEAD, Overdue::Head)));
+        assert_eq!(
+            pace.deadline(),
+            Some((first_byte + HEAD, TimeoutKind::Head))
+        );
     }
 
     #[test]
     fn frames_between_requests_of_http2_are_not_the_start_of_a_head() {
         let start = Instant::now();
-        let pace = Pace::new(start, HEAD, Arc::new(SendState::new()));
+        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
         pace.request_begins(true);
         pace.request_ends(start);
         pace.received(|| start + HEAD);
-        assert_eq!(pace.deadline(), Some((start + IDLE, Overdue::Idle)));
+        assert_eq!(pace.deadline(), Some((start + IDLE, TimeoutKind::Idle)));
     }
 }

@@ -10,7 +10,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What is spoken over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum HttpVersion {
     Http1,
     Http2,
 }
@@ -18,16 +18,16 @@ pub(super) enum Spoken {
 /// A socket whose first bytes are looked at before anybody reads them. They come back in
 /// one read with those that follow: hyper doubles a buffer that is filled in two.
 #[derive(Debug)]
-pub(super) struct Opening<I> {
+pub(super) struct SniffedSocket<I> {
     io: I,
     first: [u8; PREFACE.len()],
     came: usize,
     given: usize,
 }
 
-impl<I: AsyncRead + Unpin> Opening<I> {
+impl<I: AsyncRead + Unpin> SniffedSocket<I> {
     pub(super) fn new(io: I) -> Self {
-        Opening {
+        SniffedSocket {
             io,
             first: [0; PREFACE.len()],
             came: 0,
@@ -36,26 +36,26 @@ impl<I: AsyncRead + Unpin> Opening<I> {
     }
 
     /// Ready when the first bytes have shown which it is.
-    pub(super) fn poll_spoken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Spoken>> {
+    pub(super) fn poll_spoken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {
             if self.first[..self.came] != PREFACE[..self.came] {
-                return Poll::Ready(Ok(Spoken::Http1));
+                return Poll::Ready(Ok(HttpVersion::Http1));
             }
             if self.came == PREFACE.len() {
-                return Poll::Ready(Ok(Spoken::Http2));
+                return Poll::Ready(Ok(HttpVersion::Http2));
             }
             let mut read = ReadBuf::new(&mut self.first[self.came..]);
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
             let length = read.filled().len();
             if length == 0 {
-                return Poll::Ready(Ok(Spoken::Http1));
+                return Poll::Ready(Ok(HttpVersion::Http1));
             }
             self.came += length;
         }
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Opening<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for SniffedSocket<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Opening<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Opening<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for SniffedSocket<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,9 +114,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     /// Sends the pieces one after the other; what is spoken, and all that can be read then.
-    async fn opened(pieces: &[&[u8]]) -> (Spoken, Vec<u8>) {
+    async fn opened(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
         let (mut agent, io) = duplex(1024);
-        let mut opening = Opening::new(io);
+        let mut opening = SniffedSocket::new(io);
         let send = async {
             for piece in pieces {
                 agent.write_all(piece).await.expect("written");
@@ -140,7 +140,7 @@ mod tests {
             let (before, after) = sent.split_at(cut);
             assert_eq!(
                 opened(&[before, after]).await,
-                (Spoken::Http2, sent.clone())
+                (HttpVersion::Http2, sent.clone())
             );
         }
     }
@@ -159,7 +159,7 @@ mod tests {
                 let (before, after) = sent.split_at(cut);
                 assert_eq!(
                     opened(&[before, after]).await,
-                    (Spoken::Http1, sent.to_vec())
+                    (HttpVersion::Http1, sent.to_vec())
                 );
             }
         }
@@ -170,7 +170,7 @@ mod tests {
         let (mut agent, io) = duplex(1024);
         let sent = [b'x'; 300];
         agent.write_all(&sent).await.expect("written");
-        let mut opening = Opening::new(io);
+        let mut opening = SniffedSocket::new(io);
         poll_fn(|cx| opening.poll_spoken(cx)).await.expect("read");
         let mut buffer = [0; 1024];
         let length = opening.read(&mut buffer).await.expect("read");

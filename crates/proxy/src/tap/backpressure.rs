@@ -8,13 +8,13 @@ const SCHEDULING: Duration = Duration::from_millis(10);
 
 /// The waits for an agent since the last frame.
 #[derive(Debug, Default)]
-pub(super) struct Blocked {
+pub(super) struct Backpressure {
     /// When the agent was first waited for.
     since: Option<Instant>,
     waited: Duration,
 }
 
-impl Blocked {
+impl Backpressure {
     /// The agent takes nothing now, if it did not before.
     pub fn begin(&mut self, now: impl Fn() -> Instant) {
         self.since.get_or_insert_with(now);
@@ -63,7 +63,7 @@ mod tests {
     fn waits_add_up_until_they_are_taken() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
-        let mut blocked = Blocked::default();
+        let mut blocked = Backpressure::default();
         blocked.begin(at(0));
         blocked.begin(at(50));
         blocked.end(at(100));
@@ -78,7 +78,7 @@ mod tests {
     fn a_server_that_asks_again_at_once_waited_for_nobody() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
-        let mut blocked = Blocked::default();
+        let mut blocked = Backpressure::default();
         blocked.gave(at(0)());
         blocked.asked(at(9));
         blocked.gave(at(20)());

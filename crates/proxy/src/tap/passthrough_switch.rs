@@ -4,15 +4,15 @@ use crate::agent_socket::{PassthroughWriter, SharedSocket};
 
 /// Waits until the server's head has left.
 #[derive(Debug)]
-pub(super) struct Handover {
+pub(super) struct PassthroughSwitch {
     agent: SharedSocket,
     /// How often the server had written when it got its last frame.
     gave: Option<u64>,
 }
 
-impl Handover {
-    pub fn new(agent: SharedSocket) -> Handover {
-        Handover { agent, gave: None }
+impl PassthroughSwitch {
+    pub fn new(agent: SharedSocket) -> PassthroughSwitch {
+        PassthroughSwitch { agent, gave: None }
     }
 
     /// The server got a frame to write, after the head where it is the first.

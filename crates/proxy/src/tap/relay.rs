@@ -1,7 +1,7 @@
 //! The short way of a chunk: from the upstream's socket to the agent's as it came, in a
 //! task that touches nothing else.
 
-use super::backpressure::Blocked;
+use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
 use super::source::with_buffer;
 use crate::agent_socket::PassthroughWriter;
@@ -9,7 +9,7 @@ use crate::body::BodyError;
 use crate::call_handle::Call;
 use crate::clock::now;
 use crate::connection::Io;
-use crate::http1::{Piece, Response};
+use crate::http1::{BodyReader, Piece};
 use crate::timer::{LazyTimer, SendTimer};
 use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
@@ -35,7 +35,7 @@ const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 /// A response on its way past the server.
 pub(super) struct Relay {
     /// `None` when it is over.
-    pub response: Option<Response<Io>>,
+    pub response: Option<BodyReader<Io>>,
     pub endpoint: Arc<Endpoint>,
     pub past: PassthroughWriter,
     pub queue: MeasureQueue,
@@ -50,7 +50,7 @@ pub(super) struct Relay {
     /// What has left is measured as soon as others have had their turn.
     pub due: bool,
     /// How long the agent takes nothing.
-    pub blocked: Blocked,
+    pub blocked: Backpressure,
 }
 
 /// What the server has to write when a relay is done.
@@ -75,11 +75,11 @@ impl Tail {
 
 /// A relay at work. It ends with this.
 #[derive(Debug)]
-pub(super) struct Relayed(JoinHandle<Result<Tail, BodyError>>);
+pub(super) struct RelayTask(JoinHandle<Result<Tail, BodyError>>);
 
-impl Relayed {
-    pub fn start(relay: Relay) -> Relayed {
-        Relayed(tokio::spawn(relay))
+impl RelayTask {
+    pub fn start(relay: Relay) -> RelayTask {
+        RelayTask(tokio::spawn(relay))
     }
 
     /// Ready when the relay is done.
@@ -89,7 +89,7 @@ impl Relayed {
     }
 }
 
-impl Drop for Relayed {
+impl Drop for RelayTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -127,13 +127,13 @@ impl Future for Relay {
             });
             match passed {
                 Poll::Pending => return self.nothing_yet(cx, at),
-                Poll::Ready(Ok(Some(Passed::Sent(came, payload)))) => {
+                Poll::Ready(Ok(Some(FrameRoute::Sent(came, payload)))) => {
                     at = Some(self.sent(came, payload));
                 }
-                Poll::Ready(Ok(Some(Passed::Left(came, payload)))) => {
+                Poll::Ready(Ok(Some(FrameRoute::Left(came, payload)))) => {
                     return self.last(came, payload);
                 }
-                Poll::Ready(Ok(Some(Passed::Lost))) => return self.agent_left(),
+                Poll::Ready(Ok(Some(FrameRoute::Lost))) => return self.agent_left(),
                 Poll::Ready(Ok(None)) => return self.done(now(), None),
                 Poll::Ready(Err(error)) => {
                     self.over(now(), End::UpstreamReset);
@@ -148,7 +148,7 @@ impl Future for Relay {
 }
 
 /// Who sees to a piece.
-enum Passed {
+enum FrameRoute {
     /// It has left.
     Sent(Instant, Bytes),
     /// The server: it can write the last piece and the end of the body at once.
@@ -163,13 +163,13 @@ fn pass(
     piece: Piece,
     buffer: &[u8],
     at: Instant,
-) -> Passed {
+) -> FrameRoute {
     if piece.last && piece.whole_chunks && !piece.payload.is_empty() {
-        return Passed::Left(at, piece.payload);
+        return FrameRoute::Left(at, piece.payload);
     }
     match past.send(cx, &buffer[piece.raw]) {
-        Ok(()) => Passed::Sent(at, piece.payload),
-        Err(_) => Passed::Lost,
+        Ok(()) => FrameRoute::Sent(at, piece.payload),
+        Err(_) => FrameRoute::Lost,
     }
 }
 
@@ -228,7 +228,7 @@ impl Relay {
 
     fn done(&mut self, at: Instant, payload: Option<Bytes>) -> Poll<Result<Tail, BodyError>> {
         let response = self.response.as_mut();
-        let trailers = response.and_then(Response::take_trailers);
+        let trailers = response.and_then(BodyReader::take_trailers);
         self.over(at, End::Complete);
         Poll::Ready(Ok(Tail { payload, trailers }))
     }
@@ -279,7 +279,7 @@ impl Relay {
     /// the last piece is not written yet.
     fn over(&mut self, at: Instant, end: End) {
         let response = self.response.take();
-        if let Some(io) = response.and_then(Response::into_reusable) {
+        if let Some(io) = response.and_then(BodyReader::into_reusable) {
             self.endpoint.give_back(io);
         }
         self.outstanding = None;

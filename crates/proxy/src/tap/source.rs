@@ -2,7 +2,7 @@
 
 use crate::body::BodyError;
 use crate::connection::{Http1, Io};
-use crate::http1::{Broken, Response};
+use crate::http1::{BodyReader, ResponseBodyError};
 use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -21,10 +21,10 @@ thread_local! {
 }
 
 /// Where a response body comes from.
-pub(crate) enum Source {
+pub(crate) enum ResponseSource {
     /// HTTP/1: the connection is read here, and returns to its pool afterwards.
     Http1 {
-        response: Box<Response<Io>>,
+        response: Box<BodyReader<Io>>,
         endpoint: Arc<Endpoint>,
     },
     /// HTTP/1 while the request is still on its way: its client moves both, and the connection
@@ -51,58 +51,61 @@ pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
 
 pub(super) type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
-impl Source {
+impl ResponseSource {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         match self {
-            Source::Http1 { response, .. } => poll_response(response, cx),
-            Source::Duplex { incoming, http1 } => poll_duplex(incoming, http1, cx),
-            Source::Http2 { incoming, .. } => {
+            ResponseSource::Http1 { response, .. } => poll_response(response, cx),
+            ResponseSource::Duplex { incoming, http1 } => poll_duplex(incoming, http1, cx),
+            ResponseSource::Http2 { incoming, .. } => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
             }
-            Source::Lost => Poll::Ready(Some(Err(Broken::Lost.into()))),
-            Source::Over => Poll::Ready(None),
+            ResponseSource::Lost => {
+                Poll::Ready(Some(Err(ResponseBodyError::ConnectionLost.into())))
+            }
+            ResponseSource::Over => Poll::Ready(None),
         }
     }
 
     pub fn is_end_stream(&self) -> bool {
         match self {
-            Source::Http1 { response, .. } => response.is_over(),
-            Source::Duplex { incoming, .. } | Source::Http2 { incoming, .. } => {
+            ResponseSource::Http1 { response, .. } => response.is_over(),
+            ResponseSource::Duplex { incoming, .. } | ResponseSource::Http2 { incoming, .. } => {
                 incoming.is_end_stream()
             }
-            Source::Lost => false,
-            Source::Over => true,
+            ResponseSource::Lost => false,
+            ResponseSource::Over => true,
         }
     }
 
     pub fn size_hint(&self) -> SizeHint {
         match self {
-            Source::Http1 { response, .. } => response
+            ResponseSource::Http1 { response, .. } => response
                 .length()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
-            Source::Duplex { incoming, .. } | Source::Http2 { incoming, .. } => {
+            ResponseSource::Duplex { incoming, .. } | ResponseSource::Http2 { incoming, .. } => {
                 incoming.size_hint()
             }
-            Source::Lost => SizeHint::default(),
-            Source::Over => SizeHint::with_exact(0),
+            ResponseSource::Lost => SizeHint::default(),
+            ResponseSource::Over => SizeHint::with_exact(0),
         }
     }
 
     /// Whether chunks may leave as they came.
     pub fn is_chunked(&self) -> bool {
-        matches!(self, Source::Http1 { response, .. } if response.is_chunked())
+        matches!(self, ResponseSource::Http1 { response, .. } if response.is_chunked())
     }
 
     /// Whether what comes next is the beginning of a chunk.
     pub fn is_between_chunks(&self) -> bool {
-        matches!(self, Source::Http1 { response, .. } if response.is_between_chunks())
+        matches!(self, ResponseSource::Http1 { response, .. } if response.is_between_chunks())
     }
 
     /// Ends what is over. A connection that was read to exactly the end of its response is
     /// given back.
     pub fn finish(&mut self) {
-        if let Source::Http1 { response, endpoint } = std::mem::replace(self, Source::Over)
+        if let ResponseSource::Http1 { response, endpoint } =
+            std::mem::replace(self, ResponseSource::Over)
             && let Some(io) = response.into_reusable()
         {
             endpoint.give_back(io);
@@ -110,7 +113,7 @@ impl Source {
     }
 }
 
-fn poll_response(response: &mut Response<Io>, cx: &mut Context<'_>) -> Polled {
+fn poll_response(response: &mut BodyReader<Io>, cx: &mut Context<'_>) -> Polled {
     let piece = with_buffer(|buffer| {
         loop {
             match ready!(response.poll_piece(cx, buffer))? {

@@ -40,7 +40,7 @@ pub(crate) struct Host {
     pub(super) connections: Arc<Connections>,
     /// It is an address: there is nothing to ask for.
     literal: bool,
-    servers: ArcSwap<Servers>,
+    servers: ArcSwap<ResolvedEndpoints>,
     /// The family that was connected to last; the resolver's first before that.
     family: AtomicU8,
     /// One question at a time, and why the last was not answered.
@@ -49,7 +49,7 @@ pub(crate) struct Host {
 }
 
 /// The servers behind a name, as of an instant.
-struct Servers {
+struct ResolvedEndpoints {
     answered: Option<Instant>,
     endpoints: Vec<Arc<Endpoint>>,
 }
@@ -76,7 +76,7 @@ impl Host {
             head_bytes,
             connections: Arc::clone(connections),
             literal: address(host).is_some(),
-            servers: ArcSwap::from_pointee(Servers {
+            servers: ArcSwap::from_pointee(ResolvedEndpoints {
                 answered: None,
                 endpoints: Vec::new(),
             }),
@@ -226,7 +226,7 @@ impl Host {
         if !addresses.iter().any(|known| family(*known) == preferred) {
             self.family.store(first, Ordering::Relaxed);
         }
-        self.servers.store(Arc::new(Servers {
+        self.servers.store(Arc::new(ResolvedEndpoints {
             answered: Some(answered),
             endpoints,
         }));
@@ -260,7 +260,7 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Descriptors;
+    use super::super::DescriptorBudget;
     use super::*;
     use crate::settings;
     use http::uri::{Authority, Scheme};
@@ -272,7 +272,7 @@ mod tests {
             base_path: String::new(),
         };
         let upstream = Arc::new(settings::Upstream::new("engine", vec![engine]));
-        let connections = Connections::new(&Descriptors::unlimited());
+        let connections = Connections::new(&DescriptorBudget::unlimited());
         Host::new(&upstream.endpoints[0], &upstream, 65_536, &connections)
     }
 

@@ -28,7 +28,7 @@ pub(super) struct IdlePool {
     max: usize,
     idle_for: Duration,
     /// The oldest first.
-    idle: Mutex<VecDeque<Idle>>,
+    idle: Mutex<VecDeque<IdleConnection>>,
     /// One stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
     /// One was closed early.
@@ -39,7 +39,7 @@ pub(super) struct IdlePool {
     unkept_until: AtomicU64,
 }
 
-struct Idle {
+struct IdleConnection {
     since: Instant,
     io: Io,
 }
@@ -78,7 +78,7 @@ impl IdlePool {
             idle.pop_front();
         }
         let since = now();
-        idle.push_back(Idle { since, io });
+        idle.push_back(IdleConnection { since, io });
         true
     }
 

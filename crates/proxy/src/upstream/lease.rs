@@ -1,8 +1,8 @@
 //! A connection for a request: one that is open, a new one, or one that has to be waited for.
 
 use super::addresses::Host;
-use super::limits::{OpenConnection, Wants};
-use super::{ConnectOptions, Endpoint, Lease, Upstream, Wire};
+use super::limits::{OpenConnection, WaitFor};
+use super::{ConnectOptions, Endpoint, Lease, LeasedConnection, Upstream};
 use crate::clock::now;
 use crate::refusal::failure;
 use std::pin::pin;
@@ -19,7 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// One request's search for a connection.
-pub(crate) struct Search<'a> {
+pub(crate) struct LeaseSearch<'a> {
     upstream: &'a Upstream,
     options: ConnectOptions,
     began: Instant,
@@ -30,7 +30,7 @@ pub(crate) struct Search<'a> {
 }
 
 /// What came of trying one server.
-pub(crate) enum Tried {
+pub(crate) enum ConnectAttempt {
     Leased(Lease),
     /// It is behind its name no longer.
     Moved,
@@ -40,9 +40,9 @@ pub(crate) enum Tried {
     Full(Failure),
 }
 
-impl<'a> Search<'a> {
-    pub fn new(upstream: &'a Upstream, options: ConnectOptions) -> Search<'a> {
-        Search {
+impl<'a> LeaseSearch<'a> {
+    pub fn new(upstream: &'a Upstream, options: ConnectOptions) -> LeaseSearch<'a> {
+        LeaseSearch {
             upstream,
             options,
             began: now(),
@@ -93,10 +93,10 @@ impl<'a> Search<'a> {
     }
 
     /// Tries one server.
-    pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> Tried {
+    pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> ConnectAttempt {
         let upstream = self.upstream;
         let held = endpoint.outstanding.take();
-        let leased = |wire, reused| Tried::Leased(Lease { wire, reused, held });
+        let leased = |wire, reused| ConnectAttempt::Leased(Lease { wire, reused, held });
         let reused = match self.options.fresh {
             true => None,
             false => upstream.reuse_at_once(endpoint, self.options),
@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
             opening = upstream.shares(endpoint).then_some(lock);
         }
         let room = match upstream.room_at_once() {
-            Some(open) => Ok(Room::Open(open)),
+            Some(open) => Ok(Capacity::Open(open)),
             None => {
                 // Others need not wait for one that waits.
                 opening = None;
@@ -133,9 +133,9 @@ impl<'a> Search<'a> {
             }
         };
         let open = match room {
-            Ok(Room::Reused(wire)) => return leased(wire, true),
-            Ok(Room::Open(open)) => open,
-            Err(failure) => return Tried::Full(failure),
+            Ok(Capacity::Reused(wire)) => return leased(wire, true),
+            Ok(Capacity::Open(open)) => open,
+            Err(failure) => return ConnectAttempt::Full(failure),
         };
         if let Err(failure) = host.resolve(within).await {
             for endpoint in host.endpoints() {
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
         }
         if !host.has(endpoint) {
             self.tried.push(Arc::clone(endpoint));
-            return Tried::Moved;
+            return ConnectAttempt::Moved;
         }
         match upstream.open(endpoint, self.options, open, within).await {
             Ok(wire) => {
@@ -158,10 +158,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> Tried {
+    fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> ConnectAttempt {
         endpoint.eject(self.upstream.settings.eject_for);
         self.tried.push(Arc::clone(endpoint));
-        Tried::Failed(failure)
+        ConnectAttempt::Failed(failure)
     }
 
     /// What is left of the time for this name.
@@ -194,14 +194,18 @@ impl<'a> Search<'a> {
 }
 
 /// What a request may go on with.
-enum Room {
-    Reused(Wire),
+enum Capacity {
+    Reused(LeasedConnection),
     Open(OpenConnection),
 }
 
 impl Upstream {
     /// A free connection or stream, unless an earlier request waits for one.
-    fn reuse_at_once(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Wire> {
+    fn reuse_at_once(
+        &self,
+        endpoint: &Endpoint,
+        options: ConnectOptions,
+    ) -> Option<LeasedConnection> {
         if self.connections.pending() == 0 {
             return endpoint.reuse(options);
         }
@@ -215,23 +219,23 @@ impl Upstream {
         self.connections.pending() > 0 || self.connections.is_full(max)
     }
 
-    /// Room for one more connection, where nobody waits for it.
+    /// Capacity for one more connection, where nobody waits for it.
     fn room_at_once(&self) -> Option<OpenConnection> {
         let free = self.connections.pending() == 0;
         free.then(|| self.try_open()).flatten()
     }
 
-    /// Room for one more connection, or one that has become free meanwhile. Who comes first
+    /// Capacity for one more connection, or one that has become free meanwhile. Who comes first
     /// goes first.
     async fn wait_for_room(
         &self,
         endpoint: &Arc<Endpoint>,
         options: ConnectOptions,
-    ) -> Result<Room, Failure> {
+    ) -> Result<Capacity, Failure> {
         let wants = if options.upgrade {
-            Wants::Connection
+            WaitFor::Connection
         } else {
-            Wants::Any
+            WaitFor::Any
         };
         let waiting = self
             .connections
@@ -255,10 +259,10 @@ impl Upstream {
         }
     }
 
-    fn room_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Room> {
+    fn room_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
         let reused = (!options.fresh).then(|| endpoint.reuse(options)).flatten();
-        let reused = reused.map(Room::Reused);
-        reused.or_else(|| self.try_open().map(Room::Open))
+        let reused = reused.map(Capacity::Reused);
+        reused.or_else(|| self.try_open().map(Capacity::Open))
     }
 
     fn try_open(&self) -> Option<OpenConnection> {

@@ -11,23 +11,23 @@ use tokio::sync::futures::Notified;
 /// Half of them are set apart in equal parts, one for each upstream, so that none can take
 /// all; the other half is for whoever comes first.
 #[derive(Debug)]
-pub(crate) struct Descriptors {
-    shares: Mutex<Shares>,
+pub(crate) struct DescriptorBudget {
+    shares: Mutex<DescriptorShares>,
     /// Requests that wait, of all upstreams.
     pending: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Shares {
+struct DescriptorShares {
     total: usize,
     members: Vec<Weak<Connections>>,
 }
 
-impl Descriptors {
+impl DescriptorBudget {
     /// As many as there may be.
-    pub fn unlimited() -> Arc<Descriptors> {
-        Arc::new(Descriptors {
-            shares: Mutex::new(Shares {
+    pub fn unlimited() -> Arc<DescriptorBudget> {
+        Arc::new(DescriptorBudget {
+            shares: Mutex::new(DescriptorShares {
                 total: usize::MAX,
                 members: Vec::new(),
             }),
@@ -40,12 +40,12 @@ impl Descriptors {
         self.shares().total = total;
     }
 
-    fn shares(&self) -> MutexGuard<'_, Shares> {
+    fn shares(&self) -> MutexGuard<'_, DescriptorShares> {
         self.shares.lock()
     }
 }
 
-impl Shares {
+impl DescriptorShares {
     /// Whether `asking` may have one more.
     fn allows(&mut self, asking: &Connections) -> bool {
         if self.total == usize::MAX {
@@ -68,7 +68,7 @@ impl Shares {
 /// The connections of one upstream.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    descriptors: Arc<Descriptors>,
+    descriptors: Arc<DescriptorBudget>,
     open: AtomicUsize,
     pending: AtomicUsize,
     /// Those of them that can use a stream of a connection, too.
@@ -82,7 +82,7 @@ pub(crate) struct Connections {
 
 /// What a request that waits can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum WaitFor {
     /// A connection, or a stream of one.
     Any,
     /// A connection of its own: it will be upgraded.
@@ -90,7 +90,7 @@ pub(crate) enum Wants {
 }
 
 impl Connections {
-    pub fn new(descriptors: &Arc<Descriptors>) -> Arc<Connections> {
+    pub fn new(descriptors: &Arc<DescriptorBudget>) -> Arc<Connections> {
         let connections = Arc::new(Connections {
             descriptors: Arc::clone(descriptors),
             open: AtomicUsize::new(0),
@@ -141,16 +141,16 @@ impl Connections {
     }
 
     /// Waits among at most `max` others.
-    pub fn try_wait(self: &Arc<Self>, max: usize, wants: Wants) -> Option<Pending> {
+    pub fn try_wait(self: &Arc<Self>, max: usize, wants: WaitFor) -> Option<PendingRequest> {
         let waits = |pending| (pending < max).then_some(pending + 1);
         let order = Ordering::Relaxed;
         let others = self.pending.fetch_update(order, order, waits).ok()?;
         self.descriptors.pending.fetch_add(1, order);
         let others = match wants {
-            Wants::Any => self.pending_for_any.fetch_add(1, order),
-            Wants::Connection => others.saturating_sub(self.pending_for_any()),
+            WaitFor::Any => self.pending_for_any.fetch_add(1, order),
+            WaitFor::Connection => others.saturating_sub(self.pending_for_any()),
         };
-        Some(Pending {
+        Some(PendingRequest {
             connections: Arc::clone(self),
             wants,
             is_first: others == 0,
@@ -162,10 +162,10 @@ impl Connections {
     }
 
     /// Resolves when there may be room for the request that waits.
-    pub fn freed(&self, wants: Wants) -> Notified<'_> {
+    pub fn freed(&self, wants: WaitFor) -> Notified<'_> {
         match wants {
-            Wants::Any => self.any_freed.notified(),
-            Wants::Connection => self.connection_freed.notified(),
+            WaitFor::Any => self.any_freed.notified(),
+            WaitFor::Connection => self.connection_freed.notified(),
         }
     }
 
@@ -210,23 +210,23 @@ impl Drop for OpenConnection {
 
 /// One request that waits.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequest {
     connections: Arc<Connections>,
-    wants: Wants,
+    wants: WaitFor,
     is_first: bool,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Whether nobody waited before it for the same.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         self.connections.pending.fetch_sub(1, Ordering::Relaxed);
-        if self.wants == Wants::Any {
+        if self.wants == WaitFor::Any {
             let any = &self.connections.pending_for_any;
             any.fetch_sub(1, Ordering::Relaxed);
         }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn one_upstream_has_all_descriptors_and_of_several_none_has() {
-        let descriptors = Descriptors::unlimited();
+        let descriptors = DescriptorBudget::unlimited();
         descriptors.limit(100);
         let greedy = Connections::new(&descriptors);
         assert_eq!(take(&greedy, 1_000).len(), 100);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_closed_connection_makes_room() {
-        let connections = Connections::new(&Descriptors::unlimited());
+        let connections = Connections::new(&DescriptorBudget::unlimited());
         let first = connections.try_open(Some(1)).expect("the first");
         assert!(connections.try_open(Some(1)).is_none());
         assert_eq!(connections.open(), 1);
@@ -281,15 +281,15 @@ mod tests {
 
     #[test]
     fn no_more_wait_than_may() {
-        let connections = Connections::new(&Descriptors::unlimited());
+        let connections = Connections::new(&DescriptorBudget::unlimited());
         let waiting = [
-            connections.try_wait(2, Wants::Any),
-            connections.try_wait(2, Wants::Any),
+            connections.try_wait(2, WaitFor::Any),
+            connections.try_wait(2, WaitFor::Any),
         ];
         assert!(waiting.iter().all(Option::is_some));
-        assert!(connections.try_wait(2, Wants::Any).is_none());
+        assert!(connections.try_wait(2, WaitFor::Any).is_none());
         drop(waiting);
         assert_eq!(connections.pending(), 0);
-        assert!(connections.try_wait(0, Wants::Any).is_none());
+        assert!(connections.try_wait(0, WaitFor::Any).is_none());
     }
 }

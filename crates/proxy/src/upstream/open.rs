@@ -1,7 +1,7 @@
 //! Opening connections: TCP, TLS, and what is spoken over them.
 
 use super::limits::OpenConnection;
-use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, Upstream, Wire};
+use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, LeasedConnection, Upstream};
 use crate::clock::now;
 use crate::connection::{Http1, Io};
 use crate::refusal::failure;
@@ -27,7 +27,7 @@ impl Upstream {
         options: ConnectOptions,
         open: OpenConnection,
         within: Duration,
-    ) -> Result<Wire, Failure> {
+    ) -> Result<LeasedConnection, Failure> {
         let started = now();
         let tcp = CountedTcp::new(self.dial(endpoint, within).await?, open);
         let host = endpoint.settings.authority.host();
@@ -97,7 +97,7 @@ impl Upstream {
         }
     }
 
-    fn open_http1(&self, io: Io) -> hyper::Result<Wire> {
-        Http1::new(io, self.head_bytes).map(|http1| Wire::Http1(Box::new(http1)))
+    fn open_http1(&self, io: Io) -> hyper::Result<LeasedConnection> {
+        Http1::new(io, self.head_bytes).map(|http1| LeasedConnection::Http1(Box::new(http1)))
     }
 }

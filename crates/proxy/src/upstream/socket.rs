@@ -1,7 +1,7 @@
 //! A TCP connection to an endpoint, counted among its upstream's while it is open.
 
 use super::limits::OpenConnection;
-use super::tls_records::Records;
+use super::tls_records::TlsRecords;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
     /// Where it is in the records of TLS, if it carries them.
-    records: Option<Records>,
+    records: Option<TlsRecords>,
     _open: OpenConnection,
 }
 
@@ -29,13 +29,13 @@ impl CountedTcp {
 
     /// Follows the records of TLS, from the first byte on.
     pub fn following_records(mut self) -> CountedTcp {
-        self.records = Some(Records::default());
+        self.records = Some(TlsRecords::default());
         self
     }
 
     /// Whether a part of a TLS record was read: the TLS library buffers it until the rest comes.
     pub fn is_amid_record(&self) -> bool {
-        self.records.as_ref().is_some_and(Records::is_amid_one)
+        self.records.as_ref().is_some_and(TlsRecords::is_amid_one)
     }
 }
 

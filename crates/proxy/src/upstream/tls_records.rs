@@ -5,14 +5,14 @@ const HEADER: usize = 5;
 
 /// How far the current record was read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Records {
+pub(super) struct TlsRecords {
     /// Bytes of its header that were read; 0 between two records.
     header: usize,
     /// Its length, as far as the header was read, and then what is still to come.
     left: usize,
 }
 
-impl Records {
+impl TlsRecords {
     /// Whether a record has begun and is not over.
     pub fn is_amid_one(&self) -> bool {
         self.header > 0
@@ -34,7 +34,7 @@ impl Records {
                 bytes = &bytes[here..];
             }
             if self.header == HEADER && self.left == 0 {
-                *self = Records::default();
+                *self = TlsRecords::default();
             }
         }
     }
@@ -62,7 +62,7 @@ mod tests {
             .collect();
         ends.insert(0, 0);
         for size in [1, 2, 7, 1_000, all.len()] {
-            let (mut records, mut read) = (Records::default(), 0);
+            let (mut records, mut read) = (TlsRecords::default(), 0);
             for piece in all.chunks(size) {
                 records.follow(piece);
                 read += piece.len();
