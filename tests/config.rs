@@ -336,21 +336,21 @@ fn gpus_have_a_price_and_a_number() {
 
 #[test]
 fn a_budget_has_defaults_and_says_what_is_wrong_with_it() {
-    use tokengauge::cost::budget::{Per, Period};
+    use tokengauge::cost::budget::{BudgetScope, Period};
     let budget = |rest: &str| format!("{GOOD}\n[[budget]]\nname = \"b\"\n{rest}\n");
     let read = |rest: &str| {
         let mut config = Config::parse(&budget(rest), "test.toml").expect("valid");
         config.budgets.remove(0)
     };
     let plain = read("usd = 5");
-    assert_eq!((plain.per, plain.usd, plain.block), (Per::All, 5.0, false));
+    assert_eq!((plain.per, plain.usd, plain.block), (BudgetScope::All, 5.0, false));
     assert_eq!(plain.warn_at, [0.5, 0.8, 1.0]);
     assert_eq!(plain.period, Period::Every(Duration::from_secs(86_400)));
     let full =
         read("usd = 5\nper = \"session\"\nperiod = \"month\"\nwarn_at = [1.0, 0.25]\nblock = true");
     assert_eq!(
         (full.per, full.period, full.block),
-        (Per::Session, Period::Month, true)
+        (BudgetScope::Session, Period::Month, true)
     );
     assert_eq!(full.warn_at, [0.25, 1.0]);
     for (rest, reason) in [

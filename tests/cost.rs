@@ -54,7 +54,7 @@ fn tokens_before_a_bad_end_cost_by_our_own_count_which_is_an_estimate() {
     assert_eq!(cost(&record), Some(tokens / 1e6));
     assert_eq!(record.tokens.source, Some(Source::Estimated));
     let now = Instant::now();
-    let scraped = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    let scraped = prometheus.render(now, &bench.meter.stats(now), Format::OpenMetrics);
     let labels = "upstream=\"upstream\",route=\"route\",model=\"m-1\",workload=\"none\",operation_class=\"generation\",source=\"estimated\",price=\"configured\"";
     let line = format!("tokengauge_cost_usd_total{{{labels}}} {}", tokens / 1e6);
     assert!(
@@ -72,7 +72,7 @@ fn a_model_without_a_price_has_no_cost_and_no_series() {
     let record = bench.end(&*call, 300, End::Complete);
     assert_eq!((record.cost_usd, record.cost_source), (None, None));
     let now = Instant::now();
-    let scraped = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    let scraped = prometheus.render(now, &bench.meter.stats(now), Format::OpenMetrics);
     assert!(!scraped.contains("cost_usd_total{"));
 }
 

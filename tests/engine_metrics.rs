@@ -80,7 +80,7 @@ impl Watched {
 
     fn value(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let now = Instant::now();
-        let figures = self.bench.meter.figures(now);
+        let figures = self.bench.meter.stats(now);
         let text = self.prometheus.render(now, &figures, Format::Classic);
         value(&text, name, labels)
     }

@@ -96,7 +96,7 @@ fn a_panic_behind_the_tap_costs_one_call_its_measurement_and_is_counted() {
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Unparsed));
     assert_eq!(record.tokens.normalised.output, None);
     assert_eq!(record.outcome, Outcome::Complete);
-    assert!(bench.meter.figures(Instant::now()).panics > 0);
+    assert!(bench.meter.stats(Instant::now()).panics > 0);
     assert_eq!(bench.meter.streams(bench.start, 10), []);
 }
 
@@ -119,7 +119,7 @@ fn a_body_over_the_bound_is_lagged_and_its_memory_given_back() {
         (record.streamed, record.bytes.response),
         (Some(false), 200_000)
     );
-    let figures = bench.meter.figures(Instant::now());
+    let figures = bench.meter.stats(Instant::now());
     assert!(figures.skipped_bodies > 0 && figures.lagged_frames > 0);
     assert_eq!(figures.held_bytes, 0);
 }
@@ -136,15 +136,15 @@ fn all_calls_together_hold_no_more_than_the_memory_they_are_given() {
         .collect();
     for call in &calls {
         call.request_frame(&Bytes::from(vec![b' '; 100_000]));
-        assert!(bench.meter.figures(Instant::now()).held_bytes <= 1 << 20);
+        assert!(bench.meter.stats(Instant::now()).held_bytes <= 1 << 20);
     }
-    assert!(bench.meter.figures(Instant::now()).skipped_bodies >= 40);
+    assert!(bench.meter.stats(Instant::now()).skipped_bodies >= 40);
     calls
         .iter()
         .for_each(|call| call.ended(bench.at(10), End::ClientCancelled));
     drop(calls);
     assert_eq!(bench.finished_calls().len(), 50);
-    assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn an_event_without_end_is_held_within_the_memory_and_no_longer() {
     bench.frame(&*call, 100, "data: {\"choices\":\"");
     for frame in 0..40 {
         bench.frame(&*call, 101 + frame, vec![b'x'; 50_000]);
-        assert!(bench.meter.figures(Instant::now()).held_bytes <= 1 << 20);
+        assert!(bench.meter.stats(Instant::now()).held_bytes <= 1 << 20);
     }
     let record = bench.end(&*call, 400, End::ClientCancelled);
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Lagged));
-    assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn the_prompt_is_freed_as_soon_as_the_provider_reports_its_tokens() {
     );
     bench.answer(&*call, 200, "text/event-stream");
     bench.frame(&*call, 100, words(1));
-    assert!(bench.meter.figures(Instant::now()).held_bytes > 0);
+    assert!(bench.meter.stats(Instant::now()).held_bytes > 0);
     bench.frame(&*call, 200, finish(Some(1)));
-    assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
     bench.frame(&*call, 300, DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(
@@ -200,7 +200,7 @@ fn a_long_prompt_is_read_and_counted_in_the_background() {
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(record.model_requested.as_deref(), Some("far-behind"));
     assert_eq!(record.tokens.normalised.input, Some(50_000));
-    assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
     for (frame, piece) in body.chunks(70_000).enumerate() {
         bench.frame(&*call, 1000 + frame as u64 * 1000, piece);
     }
-    assert!(bench.meter.figures(Instant::now()).held_bytes >= body.len());
+    assert!(bench.meter.stats(Instant::now()).held_bytes >= body.len());
     let record = bench.end(&*call, 900_000, End::Complete);
     assert_eq!(record.tokens.normalised.output, Some(60_000));
     assert_eq!(record.seconds.ttft, Some(1.0));
     assert_eq!(record.seconds.longest_gap, Some(1.0));
-    assert_eq!(bench.meter.figures(Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
 /// Holds the subscribers' thread until it is let go.
@@ -271,7 +271,7 @@ fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
         .expect("the subscriber is held");
     let calls = 9_000;
     (0..calls).for_each(|_| end());
-    let dropped = bench.meter.figures(Instant::now()).dropped_calls;
+    let dropped = bench.meter.stats(Instant::now()).dropped_calls;
     assert_eq!(dropped, calls - 8192);
     drop(release);
     assert_eq!(bench.finished_calls().len() as u64, 1 + calls - dropped);
@@ -309,7 +309,7 @@ fn streams_in_flight_return_to_zero_however_calls_end() {
     let in_flight = || {
         bench
             .meter
-            .figures(Instant::now())
+            .stats(Instant::now())
             .in_flight
             .first()
             .map_or(0, |lane| lane.2)

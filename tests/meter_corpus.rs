@@ -86,7 +86,7 @@ fn play(path: &Path, dialect: Dialect) -> (CallRecord, usize) {
     }
     let record = bench.end(&*call, 10_000_000, End::Complete);
     assert_eq!(
-        bench.meter.figures(std::time::Instant::now()).held_bytes,
+        bench.meter.stats(std::time::Instant::now()).held_bytes,
         0,
         "{path:?}"
     );
@@ -211,7 +211,7 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
     assert!(
         bench
             .meter
-            .figures(std::time::Instant::now())
+            .stats(std::time::Instant::now())
             .in_flight
             .iter()
             .all(|(.., streams)| *streams == 0)

@@ -167,5 +167,5 @@ fn a_body_that_came_whole_has_a_total_and_a_duration_and_no_ttft() {
         (None, None, 0)
     );
     assert_eq!(record.finish_reasons, ["stop"]);
-    assert_eq!(bench.meter.figures(std::time::Instant::now()).held_bytes, 0);
+    assert_eq!(bench.meter.stats(std::time::Instant::now()).held_bytes, 0);
 }

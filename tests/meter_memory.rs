@@ -93,7 +93,7 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     };
     let render = || {
         let now = Instant::now();
-        prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics)
+        prometheus.render(now, &bench.meter.stats(now), Format::OpenMetrics)
     };
     flood(0..NAMES / 10);
     let early = render().lines().count();

@@ -238,7 +238,7 @@ fn only_responses_are_streams_in_flight() {
         socket
             .bench
             .meter
-            .figures(std::time::Instant::now())
+            .stats(std::time::Instant::now())
             .in_flight[0]
             .2
     };

@@ -24,7 +24,7 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     bench.frame(&*call, 100, words(3) + DONE);
     call.ended(bench.at(200), End::Complete);
     let template = FinishedCall::clone(&bench.finished_calls()[0]);
-    let figures = bench.meter.figures(Instant::now());
+    let figures = bench.meter.stats(Instant::now());
     let finished = |range: std::ops::Range<usize>| {
         for model in range {
             let mut finished_call = template.clone();

@@ -249,7 +249,7 @@ fn a_response_that_waits_is_in_flight_and_fails_with_its_connection() {
     let socket = Socket::responses();
     let in_flight = || {
         let now = std::time::Instant::now();
-        socket.bench.meter.figures(now).in_flight[0].2
+        socket.bench.meter.stats(now).in_flight[0].2
     };
     assert_eq!(in_flight(), 0, "an idle connection is none");
     socket.agent(100, r#"{"type":"response.create","model":"m"}"#);
@@ -423,7 +423,7 @@ fn a_long_request_over_a_socket_is_timed_without_being_parsed() {
     let socket = Socket::responses();
     let skipped = |socket: &Socket| {
         let now = std::time::Instant::now();
-        socket.bench.meter.figures(now).skipped_bodies
+        socket.bench.meter.stats(now).skipped_bodies
     };
     let input = "a".repeat(1 << 20);
     let long = format!(r#"{{"type": "response.create","model":"long","input":"{input}"}}"#);

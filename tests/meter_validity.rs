@@ -152,7 +152,7 @@ fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
         "what was not shown counts"
     );
     assert_eq!(
-        bench.meter.figures(std::time::Instant::now()).lagged_frames,
+        bench.meter.stats(std::time::Instant::now()).lagged_frames,
         3
     );
 }

@@ -120,7 +120,7 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
         (None, "complete")
     );
     let now = Instant::now();
-    let text = prometheus.render(now, &bench.meter.figures(now), Format::OpenMetrics);
+    let text = prometheus.render(now, &bench.meter.stats(now), Format::OpenMetrics);
     let counted = text
         .lines()
         .filter(|line| line.starts_with("tokengauge_tokens_total"));

@@ -52,7 +52,7 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
     }
     assert!(bench.meter.flush(TIMEOUT));
     let now = Instant::now();
-    let text = series.render(now, &bench.meter.figures(now), Format::Classic);
+    let text = series.render(now, &bench.meter.stats(now), Format::Classic);
     let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
     assert!(shutdown.await.expect("no panic"));
     assert!(lost.lock().unwrap().is_empty(), "{lost:?}");

@@ -183,7 +183,7 @@ fn bench() -> (Bench, Arc<Prometheus>) {
 }
 
 fn text(prometheus: &Prometheus, meter: &Meter, now: Instant) -> String {
-    prometheus.render(now, &meter.figures(now), Format::Classic)
+    prometheus.render(now, &meter.stats(now), Format::Classic)
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn fifty_pairs_are_scraped_within_fifty_milliseconds_and_five_megabytes() {
     for format in [Format::Classic, Format::OpenMetrics] {
         let times = (0..25).map(|_| {
             let began = Instant::now();
-            let text = prometheus.render(began, &bench.meter.figures(began), format);
+            let text = prometheus.render(began, &bench.meter.stats(began), format);
             (began.elapsed(), text.len(), text.lines().count())
         });
         // The fastest: the others tell how busy the machine is.

@@ -226,7 +226,7 @@ fn whole_answers_are_spread_over_their_time_and_kept_apart() {
         history.take(bench.tick(millis));
         seen.insert(
             millis / 1000,
-            (rates(bench, millis), bench.meter.figures(bench.at(millis))),
+            (rates(bench, millis), bench.meter.stats(bench.at(millis))),
         );
     });
     let seconds = by_second(&history);

@@ -39,7 +39,7 @@ pub(super) fn router(admin: Admin, gate: &Arc<blocking::HandlerLimits>, guard: G
 pub(super) async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let exposition = accept::exposition(&headers);
     let now = (admin.clock)();
-    let stats = admin.meter.figures(now);
+    let stats = admin.meter.stats(now);
     let body = match exposition {
         Exposition::Text(format) => admin.prometheus.render(now, &stats, format).into_bytes(),
         Exposition::Protobuf => admin.prometheus.render_protobuf(now, &stats),

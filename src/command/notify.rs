@@ -133,7 +133,7 @@ impl Channel {
             let mut firing = self.watch.step(now(), &statuses);
             firing.extend(
                 self.budgets
-                    .notices(whole_seconds_since_1970(SystemTime::now())),
+                    .notifications(whole_seconds_since_1970(SystemTime::now())),
             );
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
             self.send_alerts(&firing).await;

@@ -114,7 +114,7 @@ impl Objectives {
                 objectives.tick(now, SystemTime::now(), &meter);
                 let quotas = &meter.accounting().quotas;
                 if !quotas.is_empty() {
-                    quotas.follow(&objectives.paging(now));
+                    quotas.refresh(&objectives.paging(now));
                 }
             });
         });

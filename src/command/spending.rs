@@ -36,7 +36,7 @@ impl Spending {
             })
         });
         let store = store.transpose()?;
-        if store.as_ref().is_some_and(Store::is_others) && !budgets.is_empty() {
+        if store.as_ref().is_some_and(Store::is_locked_elsewhere) && !budgets.is_empty() {
             tracing::warn!(
                 "another process writes spending.json in this state_dir: what is spent here counts in this \
                  process alone until that one ends; give each its own state_dir"

@@ -3,7 +3,7 @@
 use super::file;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
-use crate::attribution::{GivenName, Places, Rules, check_key};
+use crate::attribution::{AgentNameRule, NameSources, Rules, check_key};
 use crate::wire::JsonPath;
 use http::HeaderName;
 
@@ -22,10 +22,10 @@ const SECRET: &[&str] = &[
 pub(super) fn rules(
     hash_users: Option<bool>,
     written: file::Attribution,
-    given: Vec<GivenName>,
+    given: Vec<AgentNameRule>,
     problems: &mut Problems<'_>,
 ) -> Rules {
-    let mut places = |headers: &[_], paths: &[_]| Places {
+    let mut places = |headers: &[_], paths: &[_]| NameSources {
         headers: each(headers, header, problems),
         paths: each(paths, JsonPath::parse, problems),
     };
@@ -35,7 +35,7 @@ pub(super) fn rules(
         user: places(&written.user_headers, &written.user_paths),
         hash_users: hash_users.unwrap_or(true),
         guess_sessions: written.guess_sessions,
-        given,
+        agent_names: given,
         default_agent: None,
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn given(
     written: Vec<Spanned<file::Agent>>,
     ports: Option<&[u16]>,
     problems: &mut Problems<'_>,
-) -> Vec<GivenName> {
+) -> Vec<AgentNameRule> {
     let named = written.into_iter().map(|spanned| {
         let span = spanned.span();
         let agent = spanned.into_inner();
@@ -70,7 +70,7 @@ pub(super) fn given(
         {
             problems.at(key, reason);
         }
-        GivenName {
+        AgentNameRule {
             name: agent.name.into_inner().into(),
             port: agent.port.map(Spanned::into_inner),
             path: agent.path.map(Spanned::into_inner),

@@ -354,7 +354,7 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
             before = if number == 0 { alive() } else { before };
         }
         assert_eq!(alive(), before, "tasks");
-        let figures = meter.figures(Instant::now());
+        let figures = meter.stats(Instant::now());
         assert_eq!((figures.held_bytes, figures.in_flight[0].2), (0, 0));
         let records = recent.newest(10);
         assert_eq!(records.len(), 5, "{live}");

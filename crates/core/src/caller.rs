@@ -66,21 +66,23 @@ pub struct Charge {
 
 /// Who has a limit of their own.
 #[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
+pub enum LimitKey<'a> {
     /// Whoever has this name, which no body decides.
-    One(&'a str),
+    Fixed(&'a str),
     /// Whoever has this name.
     Name(KnownName<'a>),
     /// Each of these.
-    Each(&'a [String]),
+    EachOf(&'a [String]),
 }
 
-impl<'a> Scope<'a> {
+impl<'a> LimitKey<'a> {
     /// The names under which a call counts whose body cannot be read.
     pub fn without_body(self) -> Vec<&'a str> {
         match self {
-            Scope::One(name) | Scope::Name(KnownName::Named(name)) => vec![name],
-            Scope::Each(names) | Scope::Name(KnownName::Several(names)) if !names.is_empty() => {
+            LimitKey::Fixed(name) | LimitKey::Name(KnownName::Named(name)) => vec![name],
+            LimitKey::EachOf(names) | LimitKey::Name(KnownName::Several(names))
+                if !names.is_empty() =>
+            {
                 names.iter().map(String::as_str).collect()
             }
             _ => vec![SHARED],
@@ -103,16 +105,18 @@ impl<'a> Caller<'a> {
     /// What a limit of calls like `select`, one for each of `scope`, is to this call. One
     /// without a body that does not name itself, such as a probe, falls under no limit that
     /// is for each name; any other falls under [`SHARED`].
-    pub fn limit_match(&self, select: &Selector, scope: Scope<'a>) -> LimitMatch<'a> {
+    pub fn limit_match(&self, select: &Selector, scope: LimitKey<'a>) -> LimitMatch<'a> {
         let Some(certain) = self.selected(select) else {
             return LimitMatch::Excluded;
         };
         let names = match scope {
-            Scope::One(name) | Scope::Name(KnownName::Named(name)) => vec![name],
-            Scope::Each(names) | Scope::Name(KnownName::Several(names)) if !names.is_empty() => {
+            LimitKey::Fixed(name) | LimitKey::Name(KnownName::Named(name)) => vec![name],
+            LimitKey::EachOf(names) | LimitKey::Name(KnownName::Several(names))
+                if !names.is_empty() =>
+            {
                 names.iter().map(String::as_str).collect()
             }
-            Scope::Name(KnownName::Unread) => return LimitMatch::DependsOnBody,
+            LimitKey::Name(KnownName::Unread) => return LimitMatch::DependsOnBody,
             _ if self.bodiless => return LimitMatch::Excluded,
             _ => vec![SHARED],
         };
@@ -251,11 +255,11 @@ mod tests {
             ..caller()
         };
         assert_eq!(
-            caller().limit_match(&big, Scope::One("all")),
+            caller().limit_match(&big, LimitKey::Fixed("all")),
             LimitMatch::Names(vec!["all"])
         );
         assert_eq!(
-            unread.limit_match(&big, Scope::One("all")),
+            unread.limit_match(&big, LimitKey::Fixed("all")),
             LimitMatch::DependsOnBody
         );
         let elsewhere = Selector {
@@ -263,7 +267,7 @@ mod tests {
             ..big.clone()
         };
         assert_eq!(
-            unread.limit_match(&elsewhere, Scope::One("all")),
+            unread.limit_match(&elsewhere, LimitKey::Fixed("all")),
             LimitMatch::Excluded
         );
         let of_agent = Selector {
@@ -271,10 +275,10 @@ mod tests {
             ..big
         };
         assert_eq!(
-            unread.limit_match(&of_agent, Scope::One("all")),
+            unread.limit_match(&of_agent, LimitKey::Fixed("all")),
             LimitMatch::Excluded
         );
-        let by_model = Scope::Name(unread.model);
+        let by_model = LimitKey::Name(unread.model);
         assert_eq!(
             unread.limit_match(&Selector::default(), by_model),
             LimitMatch::DependsOnBody
@@ -289,7 +293,7 @@ mod tests {
             ..caller()
         };
         let all = Selector::default();
-        for scope in [Scope::Name(KnownName::Absent), Scope::Each(&[])] {
+        for scope in [LimitKey::Name(KnownName::Absent), LimitKey::EachOf(&[])] {
             assert_eq!(
                 caller().limit_match(&all, scope),
                 LimitMatch::Names(vec![SHARED])
@@ -297,7 +301,7 @@ mod tests {
             assert_eq!(probe.limit_match(&all, scope), LimitMatch::Excluded);
         }
         let keys = ["one".to_owned(), "two".to_owned()];
-        let each = probe.limit_match(&all, Scope::Each(&keys));
+        let each = probe.limit_match(&all, LimitKey::EachOf(&keys));
         assert_eq!(each, LimitMatch::Names(vec!["one", "two"]));
     }
 }

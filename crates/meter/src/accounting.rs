@@ -32,9 +32,9 @@ impl Accounting {
     pub fn reload(&self, prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
         self.budgets.change(budgets);
         Accounting {
-            prices: Prices::new(prices).after(&self.prices),
+            prices: Prices::new(prices).carry_over(&self.prices),
             budgets: Arc::clone(&self.budgets),
-            quotas: Quotas::new(quotas).after(&self.quotas),
+            quotas: Quotas::new(quotas).carry_over(&self.quotas),
         }
     }
 

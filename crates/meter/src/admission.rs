@@ -1,8 +1,8 @@
 //! Whether a call may go on, by what is left of the budgets and quotas.
 
-use super::context::{CallContext, Limited};
-use super::request::{self, Strict};
-use crate::attribution::{Attribution, Places};
+use super::context::{CallContext, LimitContext};
+use super::request::{self, StrictFacts};
+use crate::attribution::{Attribution, NameSources};
 use crate::cost::budget::AdmissionStage;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, Un
 use tokengauge_core::time::whole_seconds_since_1970;
 
 /// What a body says, as far as it is known.
-struct Read {
+struct BodyFacts {
     facts: Option<RequestFacts>,
     /// What a name is that was not found in it.
-    absent: KnownName<'static>,
+    missing_name: KnownName<'static>,
     /// The models that it names, where that is known.
     models: Option<Vec<String>>,
     unread: Option<UnreadableBody>,
     bodiless: bool,
 }
 
-impl Read {
-    fn nothing(absent: KnownName<'static>, unread: Option<UnreadableBody>) -> Read {
-        Read {
+impl BodyFacts {
+    fn unknown(missing_name: KnownName<'static>, unread: Option<UnreadableBody>) -> BodyFacts {
+        BodyFacts {
             facts: None,
-            absent,
+            missing_name,
             models: None,
             unread,
             bodiless: false,
@@ -50,11 +50,13 @@ impl CallContext {
         let who = Attribution::merged(self.attribution.as_deref(), read.facts.as_ref(), rules);
         let workloads = self.workloads(models.as_deref());
         // What the body could say otherwise is not known without it.
-        let certain = |places: &Places| read.absent == KnownName::Absent || places.paths.is_empty();
+        let certain = |places: &NameSources| {
+            read.missing_name == KnownName::Absent || places.paths.is_empty()
+        };
         let session = who.session.as_deref();
         let session = session.filter(|_| {
             certain(&rules.session)
-                && (read.absent == KnownName::Absent || who.session_guess.is_none())
+                && (read.missing_name == KnownName::Absent || who.session_guess.is_none())
         });
         let user = who.user.as_deref().filter(|_| certain(&rules.user));
         let caller = Caller {
@@ -66,19 +68,19 @@ impl CallContext {
                 true => KnownName::from(who.agent.as_deref()),
                 false => KnownName::Unread,
             },
-            session: session.map_or(read.absent, KnownName::Named),
-            user: user.map_or(read.absent, KnownName::Named),
+            session: session.map_or(read.missing_name, KnownName::Named),
+            user: user.map_or(read.missing_name, KnownName::Named),
             keys: &limited.keys,
             bodiless: read.bodiless,
             unread: read.unread,
         };
-        self.ask(limited, &caller, stage)
+        self.check_limits(limited, &caller, stage)
     }
 
     /// All models that the call names, in lower case; `None` where the body may name another
     /// one, or servers read the path differently. A call counts for each of them: which of
     /// them an upstream serves is its own affair.
-    fn models(&self, limited: &Limited, read: &mut Read) -> Option<Vec<String>> {
+    fn models(&self, limited: &LimitContext, read: &mut BodyFacts) -> Option<Vec<String>> {
         let head = &limited.models;
         let path_model = self.path_model.as_deref();
         let mut models: Vec<_> = path_model.map(str::to_owned).into_iter().collect();
@@ -124,20 +126,22 @@ impl CallContext {
         Some(names)
     }
 
-    fn read(&self, limited: &Limited, body: RequestBody<'_>) -> Read {
+    fn read(&self, limited: &LimitContext, body: RequestBody<'_>) -> BodyFacts {
         let body = match body {
-            RequestBody::Pending => return Read::nothing(KnownName::Unread, None),
+            RequestBody::Pending => return BodyFacts::unknown(KnownName::Unread, None),
             RequestBody::Whole([]) => {
-                return Read {
+                return BodyFacts {
                     bodiless: true,
-                    ..Read::nothing(KnownName::Absent, None)
+                    ..BodyFacts::unknown(KnownName::Absent, None)
                 };
             }
             // Messages name a model at most: nobody reads them for anything else.
             RequestBody::Unread(UnreadableBody::Upgraded) => {
-                return Read::nothing(KnownName::Absent, Some(UnreadableBody::Upgraded));
+                return BodyFacts::unknown(KnownName::Absent, Some(UnreadableBody::Upgraded));
             }
-            RequestBody::Unread(unread) => return Read::nothing(KnownName::Unread, Some(unread)),
+            RequestBody::Unread(unread) => {
+                return BodyFacts::unknown(KnownName::Unread, Some(unread));
+            }
             RequestBody::Whole(body) => body,
         };
         let rules = &self.measure.attribution;
@@ -149,7 +153,7 @@ impl CallContext {
             found = (limited.body).read(body, &memory.small, limit, strictly);
         }
         match found {
-            Ok(Strict {
+            Ok(StrictFacts {
                 mut facts,
                 models,
                 unread,
@@ -157,17 +161,22 @@ impl CallContext {
                 if unread.is_some() {
                     facts.model = None;
                 }
-                Read {
+                BodyFacts {
                     facts: Some(facts),
                     models: Some(models).filter(|_| unread.is_none()),
-                    ..Read::nothing(KnownName::Absent, unread)
+                    ..BodyFacts::unknown(KnownName::Absent, unread)
                 }
             }
-            Err(unread) => Read::nothing(KnownName::Unread, Some(unread)),
+            Err(unread) => BodyFacts::unknown(KnownName::Unread, Some(unread)),
         }
     }
 
-    fn ask(&self, limited: &Limited, caller: &Caller<'_>, stage: AdmissionStage) -> Admission {
+    fn check_limits(
+        &self,
+        limited: &LimitContext,
+        caller: &Caller<'_>,
+        stage: AdmissionStage,
+    ) -> Admission {
         let (budgets, quotas) = (&self.accounting.budgets, &self.accounting.quotas);
         let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
         let by_body = depends && stage == AdmissionStage::Early;

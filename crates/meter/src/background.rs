@@ -9,10 +9,10 @@ const MAX_KNOWN: usize = 10_000;
 
 /// The responses whose usage nobody has counted yet, by the provider's id.
 #[derive(Debug, Default)]
-pub(crate) struct BackgroundResponses(Mutex<Known>);
+pub(crate) struct BackgroundResponses(Mutex<PendingIds>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct PendingIds {
     ids: HashSet<Box<str>>,
     order: VecDeque<Box<str>>,
 }

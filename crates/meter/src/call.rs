@@ -50,7 +50,7 @@ impl Call {
         if let Some(state) = self.state().as_mut()
             && guarded(|| act(&self.context, state)).is_none()
         {
-            self.context.shared.tally.panicked();
+            self.context.shared.counters.panicked();
             state.give_up();
         }
     }
@@ -77,7 +77,7 @@ impl CallObserver for Call {
         self.with(|context, state| {
             state.bytes.request += bytes.len() as u64;
             if !context.request().push(bytes) {
-                context.shared.tally.body_skipped();
+                context.shared.counters.body_skipped();
             }
         });
     }
@@ -92,13 +92,13 @@ impl CallObserver for Call {
     }
 
     fn refused(&self) {
-        self.with(|context, _| context.leave_quotas());
+        self.with(|context, _| context.release_quota_slots());
     }
 
     fn unsent_frame(&self, bytes: &Bytes) {
         self.with(|context, _| {
             if !context.request().push(bytes) {
-                context.shared.tally.body_skipped();
+                context.shared.counters.body_skipped();
             }
         });
     }
@@ -165,7 +165,7 @@ impl CallObserver for Call {
                 return;
             };
             if guarded(|| turns.frame(context, state, from, &frame)).is_none() {
-                context.shared.tally.panicked();
+                context.shared.counters.panicked();
                 state.broken = true;
                 turns.give_up();
             }
@@ -221,8 +221,8 @@ impl CallPolicy for Call {
         let hop = self.context.hop.as_ref()?;
         trace.propagates.then(|| UpstreamTrace {
             traceparent: trace.upstream().header(),
-            hop: hop.passed(trace).header(),
-            member: hop.passed(trace).member(),
+            hop: hop.propagated(trace).header(),
+            member: hop.propagated(trace).member(),
             keeps_state: trace.continues(),
         })
     }

@@ -6,7 +6,7 @@ use super::live_generation::LiveGeneration;
 use super::reading::Reading;
 use super::realtime_turns::RealtimeTurns;
 use super::shared::limits;
-use crate::cost::Share as GpuShare;
+use crate::cost::GpuShare;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,12 +108,12 @@ impl CallState {
         let shared = &context.shared;
         let length = frame.bytes.len();
         self.reading
-            .before(length, &shared.memory, context.measure.body_bytes);
-        if matches!(self.reading, Reading::Later { .. }) {
+            .prepare(length, &shared.memory, context.measure.body_bytes);
+        if matches!(self.reading, Reading::Deferred { .. }) {
             self.unseen();
         }
-        if !self.reading.keep(frame.at, &frame.bytes) {
-            shared.tally.body_skipped();
+        if !self.reading.buffer(frame.at, &frame.bytes) {
+            shared.counters.body_skipped();
             self.lag(context, 1);
         }
         let accepted = self.accepted();
@@ -179,7 +179,7 @@ impl CallState {
 
     /// So many frames were not measured, nor is what follows them.
     pub(crate) fn lag(&mut self, context: &CallContext, frames: u64) {
-        context.shared.tally.lagged(frames);
+        context.shared.counters.lagged(frames);
         self.lagged = true;
         self.stop_reading();
     }

@@ -1,12 +1,12 @@
 //! A call from its request head on.
 
 use super::accounting::Accounting;
-use super::nesting::Hop;
+use super::nesting::ProxyHop;
 use super::operation;
 use super::request::Request;
 use super::route_stats::RouteStats;
 use super::shared::Shared;
-use super::worker::RunsOn;
+use super::worker::Executor;
 use super::workload::Assignment;
 use crate::attribution::{Attribution, HeaderAttribution};
 use crate::quota::{self, Permit};
@@ -54,14 +54,14 @@ pub(crate) struct CallContext {
     /// Tells the agent from others, where sessions are guessed by what calls begin with.
     conversation: Option<u64>,
     /// What quotas and budgets know of the call, where there are any.
-    pub(super) limited: Option<Box<Limited>>,
+    pub(super) limited: Option<Box<LimitContext>>,
     /// Whether it asks for a WebSocket.
     pub(super) is_socket: bool,
     /// The session of a connection with several answers, where the agent names none.
     pub(super) session: OnceLock<Box<str>>,
     pub(crate) trace: Option<Box<CallTrace>>,
     /// Where it stands among calls within each other, where the trace tells.
-    pub(crate) hop: Option<Hop>,
+    pub(crate) hop: Option<ProxyHop>,
     /// The agent's `tracestate`, where its trace goes on and is recorded.
     pub(crate) trace_state: Option<Box<str>>,
     /// Locked by the worker for as long as it reads: others must only try.
@@ -69,7 +69,7 @@ pub(crate) struct CallContext {
 }
 
 /// What quotas and budgets know of a call.
-pub(super) struct Limited {
+pub(super) struct LimitContext {
     /// What stands for the provider's keys.
     pub(super) keys: Vec<String>,
     /// How the body is written.
@@ -82,14 +82,14 @@ pub(super) struct Limited {
     pub(super) charges: OnceLock<Arc<[Charge]>>,
 }
 
-impl Limited {
-    fn new(accounting: &Accounting, start: &CallStart<'_>) -> Option<Box<Limited>> {
+impl LimitContext {
+    fn new(accounting: &Accounting, start: &CallStart<'_>) -> Option<Box<LimitContext>> {
         if accounting.admits_all() {
             return None;
         }
-        let asks = accounting.quotas.ask_for_keys();
+        let asks = accounting.quotas.need_keys();
         let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
-        Some(Box::new(Limited {
+        Some(Box::new(LimitContext {
             keys: keys.unwrap_or_default(),
             body: BodyHead::of(start.headers, wire::reads_forms_as_json(start.uri)),
             models: HeadModels::of(start.method, start.uri, start.headers),
@@ -113,15 +113,15 @@ impl CallContext {
         let rules = &measure.attribution;
         let attribution = HeaderAttribution::of_call(start.headers, start.uri, start.port, rules);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
-        let limited = Limited::new(&accounting, start);
+        let limited = LimitContext::new(&accounting, start);
         let limit = copied(start.headers, measure.body_bytes);
         let encoding = wire::content_encoding(start.headers);
         let request = Request::new(dialect, &shared.memory, limit);
         let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
         let tracer = shared.tracer.as_ref();
-        let passed = tracer.and_then(|_| PropagatedTrace::of_headers(start.headers));
+        let propagated = tracer.and_then(|_| PropagatedTrace::of_headers(start.headers));
         let parent = TraceContext::of_headers(start.headers);
-        let parent = parent.or_else(|| passed.map(|passed| passed.request));
+        let parent = parent.or_else(|| propagated.map(|propagated| propagated.request));
         let trace = tracer.map(|tracer| Box::new(tracer(parent)));
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
@@ -129,7 +129,7 @@ impl CallContext {
         let generates = operation::generates(start.method, detected.operation, is_socket);
         let class = detected.operation.class();
         let answers = generates && (class == OperationClass::Generation || start.dialect.is_some());
-        let hop = propagating.map(|trace| shared.spans.enter(trace, passed, answers));
+        let hop = propagating.map(|trace| shared.spans.enter(trace, propagated, answers));
         let continued = sampled.filter(|trace| trace.continues());
         let from_headers = attribution.as_deref();
         let converses = generates && class != OperationClass::Embedding;
@@ -177,10 +177,10 @@ impl CallContext {
     }
 
     /// Gives back the places that the call has of quotas on concurrent calls.
-    pub(super) fn leave_quotas(&self) {
+    pub(super) fn release_quota_slots(&self) {
         let limited = self.limited.as_ref();
         if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {
-            permit.leave();
+            permit.release_slots();
         }
     }
 
@@ -282,15 +282,15 @@ impl CallContext {
         }
         drop(request);
         let context = Arc::clone(self);
-        let read = move |runs_on| {
-            let read = runs_on == RunsOn::Background;
+        let read = move |executor| {
+            let read = executor == Executor::Background;
             if read && !context.read_facts(&mut context.request()) {
-                context.shared.tally.body_skipped();
+                context.shared.counters.body_skipped();
             }
         };
         if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
-            refused(RunsOn::Traffic);
-            self.shared.tally.body_skipped();
+            refused(Executor::Traffic);
+            self.shared.counters.body_skipped();
             self.request().release();
         }
     }

@@ -16,11 +16,11 @@ const MIN_ADDED: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Conversations {
     salt: RandomState,
-    known: Mutex<Known>,
+    known: Mutex<ConversationIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ConversationIndex {
     /// By the hash of all texts of a call: its session, and when it came.
     sessions: HashMap<u64, (Arc<str>, u64)>,
     order: VecDeque<(u64, u64)>,
@@ -74,7 +74,7 @@ impl Conversations {
     }
 }
 
-impl Known {
+impl ConversationIndex {
     fn remember(&mut self, hash: u64, session: &Arc<str>) {
         self.calls += 1;
         self.sessions

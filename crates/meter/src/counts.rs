@@ -36,22 +36,22 @@ impl ByChannel {
 }
 
 /// One text under way.
-struct Open {
+struct OpenText {
     segment: Segment,
     counter: Counter,
-    /// What `counter` said when it was asked last.
+    /// What `counter` counted last.
     counted: u64,
-    /// What of it was certain then.
+    /// The part of it that was certain then.
     settled: u64,
-    /// Whether text came since.
-    touched: bool,
+    /// Whether text came since then.
+    changed: bool,
     /// The frame that touched it last.
     frame: u32,
 }
 
-/// What one frame brought.
+/// What one frame carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Brought {
+pub(crate) struct FrameContent {
     /// Generated text on any channel.
     pub(crate) text: bool,
     /// Generated text on a channel other than reasoning.
@@ -61,14 +61,14 @@ pub(crate) struct Brought {
 /// The counters of one generation.
 #[derive(Default)]
 pub(crate) struct Counts {
-    open: Vec<Open>,
+    open: Vec<OpenText>,
     /// Where in `open` text came last.
     current: usize,
     /// Running counts, exact for the text so far.
     running: ByChannel,
     /// What of `running` no continuation can change.
     settled: ByChannel,
-    brought: Brought,
+    content: FrameContent,
     frame: u32,
     first_choice: Option<u32>,
     /// Whether more than one choice carried text.
@@ -80,29 +80,29 @@ pub(crate) struct Counts {
 impl Counts {
     /// More of one text came.
     pub(crate) fn push(&mut self, segment: Segment, text: &str) {
-        self.brought.text = true;
-        self.brought.answer |= segment.channel != Channel::Reasoning;
+        self.content.text = true;
+        self.content.answer |= segment.channel != Channel::Reasoning;
         let first = *self.first_choice.get_or_insert(segment.choice);
         self.several_choices |= first != segment.choice;
         let at = self.position(segment);
         let open = &mut self.open[at];
         open.counter.push(text);
         self.scripts.push(text);
-        open.touched = true;
+        open.changed = true;
         open.frame = self.frame;
     }
 
-    /// The frame is over: counts what it touched and says what it brought.
-    pub(crate) fn frame(&mut self) -> Brought {
-        let brought = std::mem::take(&mut self.brought);
-        if brought.text {
+    /// The frame is over: counts the texts it changed and says what it carried.
+    pub(crate) fn frame(&mut self) -> FrameContent {
+        let content = std::mem::take(&mut self.content);
+        if content.text {
             self.frame = self.frame.wrapping_add(1);
-            for open in self.open.iter_mut().filter(|open| open.touched) {
+            for open in self.open.iter_mut().filter(|open| open.changed) {
                 let (counted, settled) = (open.counter.count(), open.counter.settled());
-                account(&mut self.running, &mut self.settled, open, counted, settled);
+                update_counts(&mut self.running, &mut self.settled, open, counted, settled);
             }
         }
-        brought
+        content
     }
 
     /// In which scripts the text is.
@@ -133,9 +133,9 @@ impl Counts {
         self.current = 0;
     }
 
-    fn close(&mut self, open: &mut Open) {
+    fn close(&mut self, open: &mut OpenText) {
         let count = open.counter.finish();
-        account(&mut self.running, &mut self.settled, open, count, count);
+        update_counts(&mut self.running, &mut self.settled, open, count, count);
     }
 
     fn position(&mut self, segment: Segment) -> usize {
@@ -151,12 +151,12 @@ impl Counts {
         if segment.channel == Channel::ToolCall {
             self.tool_calls = self.tool_calls.saturating_add(1);
         }
-        let fresh = Open {
+        let fresh = OpenText {
             segment,
             counter: Counter::new(),
             counted: 0,
             settled: 0,
-            touched: false,
+            changed: false,
             frame: self.frame,
         };
         if self.open.len() < MAX_OPEN {
@@ -180,10 +180,10 @@ impl Counts {
 }
 
 /// Brings the sums up to what one text counts now.
-fn account(
+fn update_counts(
     running: &mut ByChannel,
     settled: &mut ByChannel,
-    open: &mut Open,
+    open: &mut OpenText,
     counted: u64,
     certain: u64,
 ) {
@@ -192,7 +192,7 @@ fn account(
     *settled.of(open.segment.channel) += certain.saturating_sub(open.settled);
     open.counted = counted;
     open.settled = certain.max(open.settled);
-    open.touched = false;
+    open.changed = false;
 }
 
 #[cfg(test)]
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn a_frame_without_text_brings_nothing() {
         let mut counts = Counts::default();
-        assert_eq!(counts.frame(), Brought::default());
+        assert_eq!(counts.frame(), FrameContent::default());
         counts.push(segment(0, Channel::Reasoning), "so");
-        let brought = counts.frame();
-        assert!(brought.text && !brought.answer);
-        assert_eq!(counts.frame(), Brought::default());
+        let content = counts.frame();
+        assert!(content.text && !content.answer);
+        assert_eq!(counts.frame(), FrameContent::default());
     }
 }

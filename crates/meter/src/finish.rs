@@ -7,7 +7,7 @@ use super::guard;
 use super::reading::Reading;
 use super::record::{self, RecordInput};
 use super::verdict;
-use super::worker::RunsOn;
+use super::worker::Executor;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::background::yield_now;
@@ -18,7 +18,7 @@ use tokengauge_wire::Broken;
 /// The call is over: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
     if let Some(live) = &state.run.live {
-        live.over();
+        live.mark_ended();
     }
     state.settle(at);
     if let Some(mut turns) = state.turns.take() {
@@ -33,10 +33,10 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
         return;
     }
     let owned = Arc::clone(context);
-    let job = move |runs_on| later(&owned, state, at, &end, runs_on);
+    let job = move |executor| finish_deferred(&owned, state, at, &end, executor);
     if let Err(refused) = context.shared.worker.queue(Box::new(job)) {
-        context.shared.tally.body_skipped();
-        refused(RunsOn::Traffic);
+        context.shared.counters.body_skipped();
+        refused(Executor::Traffic);
     }
 }
 
@@ -69,7 +69,7 @@ fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool
         .reading
         .decoder()
         .is_some_and(|decoder| !decoder.is_stream());
-    let later = matches!(state.reading, Reading::Later { .. });
+    let later = matches!(state.reading, Reading::Deferred { .. });
     let request = context.request.try_lock();
     let busy = request.is_none();
     let reported = state.run.generation.usage().input.is_some();
@@ -92,15 +92,21 @@ fn is_refused(state: &CallState, end: &End) -> bool {
     }
 }
 
-fn later(context: &CallContext, mut state: CallState, at: Instant, end: &End, runs_on: RunsOn) {
-    if runs_on == RunsOn::Traffic {
-        let unread = matches!(state.reading, Reading::Later { .. })
+fn finish_deferred(
+    context: &CallContext,
+    mut state: CallState,
+    at: Instant,
+    end: &End,
+    executor: Executor,
+) {
+    if executor == Executor::Traffic {
+        let unread = matches!(state.reading, Reading::Deferred { .. })
             || state
                 .reading
                 .decoder()
                 .is_some_and(|decoder| !decoder.is_stream());
         if unread {
-            context.shared.tally.lagged(1);
+            context.shared.counters.lagged(1);
             state.lagged = true;
         }
         conclude(context, state, at, end, None);
@@ -121,7 +127,7 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
         Reading::Nothing => return,
         Reading::Inline { decoder, .. } => (decoder, None),
-        Reading::Later { decoder, backlog } => (decoder, Some(backlog)),
+        Reading::Deferred { decoder, backlog } => (decoder, Some(backlog)),
     };
     let run = &mut state.run;
     let mut read = Ok(());
@@ -191,7 +197,7 @@ fn conclude(
 /// A panic costs the call its measurement, and nothing else.
 fn guarded(context: &CallContext, state: &mut CallState, act: impl FnOnce(&mut CallState)) {
     if guard::guarded(|| act(state)).is_none() {
-        context.shared.tally.panicked();
+        context.shared.counters.panicked();
         state.give_up();
     }
 }

@@ -87,17 +87,17 @@ impl Generation {
     /// The frame whose events were given is over; it came at `at`. Says whether it
     /// carried generated text.
     pub(crate) fn frame(&mut self, at: Instant, stall_threshold: Duration) -> bool {
-        let brought = self.counts.frame();
-        if brought.text {
+        let content = self.counts.frame();
+        if content.text {
             let running = self.counts.running();
             let running = Running {
                 all: running.all(),
                 answer: running.answered(),
-                answered: brought.answer,
+                answered: content.answer,
             };
             self.timeline.frame(at, running, stall_threshold);
         }
-        brought.text
+        content.text
     }
 
     /// The turn is over. An error that came amid it, of which the connection recovered,

@@ -1,7 +1,7 @@
 //! Whether a model generated more than it streamed: then no speed of it is known.
 
-use super::bands::{Band, Bands};
 use super::generation::Generation;
+use super::token_ratios::{RatioBound, TokenRatios};
 use tokengauge_core::call::{Dialect, Outcome};
 use tokengauge_wire::{BeyondText, DIALECTS};
 
@@ -21,8 +21,12 @@ const WITHIN_ANSWER: f64 = 0.7;
 /// Whether more was generated than streamed. Where the provider tells its reasoning
 /// tokens, they are held against the reasoning that was streamed; else all reported tokens
 /// against all that were streamed. How many tokens the provider's tokenizer makes of one
-/// of ours is taken from the answer of the same call, else from `bands`.
-pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -> bool {
+/// of ours is taken from the answer of the same call, else from `token_ratios`.
+pub(crate) fn hidden(
+    dialect: Dialect,
+    generation: &Generation,
+    token_ratios: &TokenRatios,
+) -> bool {
     let usage = generation.usage();
     let streamed = generation.tokens();
     // Speech and pictures are tokens without text.
@@ -37,18 +41,18 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -
     };
     let model = generation.model.as_deref().unwrap_or_default();
     let script = generation.counts.scripts().widest();
-    let band = bands.band(model, script);
-    let summary = streamed.reasoning > 0 && dialect.summarises_reasoning && !band.learned;
+    let bound = token_ratios.bound(model, script);
+    let summary = streamed.reasoning > 0 && dialect.summarises_reasoning && !bound.learned;
     // A summary hides less than a wide band would let pass.
     let widest = if summary {
         (1.0 + script.most_tokens()) / 2.0
     } else {
-        band.high
+        bound.high
     };
     match usage.reasoning {
         Some(0) => false,
         Some(reasoning) if !within_answer(generation, output, reasoning) => {
-            let expected = by_answer(generation, output, reasoning, band).unwrap_or(widest);
+            let expected = by_answer(generation, output, reasoning, bound).unwrap_or(widest);
             reasoning as f64 > streamed.reasoning as f64 * expected + SLACK
         }
         _ => {
@@ -61,7 +65,7 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation, bands: &Bands) -
 }
 
 /// A complete call without reasoning shows how the provider counts.
-pub(crate) fn learn(outcome: Outcome, generation: &Generation, bands: &Bands) {
+pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &TokenRatios) {
     let usage = generation.usage();
     let streamed = generation.tokens();
     let plain = outcome == Outcome::Complete
@@ -71,7 +75,7 @@ pub(crate) fn learn(outcome: Outcome, generation: &Generation, bands: &Bands) {
     if let (true, Some(output)) = (plain, usage.output) {
         let model = generation.model.as_deref().unwrap_or_default();
         let script = generation.counts.scripts().widest();
-        bands.learn(model, script, output, streamed.all());
+        token_ratios.learn(model, script, output, streamed.all());
     }
 }
 
@@ -89,7 +93,12 @@ fn within_answer(generation: &Generation, output: u64, reasoning: u64) -> bool {
 }
 
 /// The most tokens reported for each of ours, by the answer of the same call.
-fn by_answer(generation: &Generation, output: u64, reasoning: u64, band: Band) -> Option<f64> {
+fn by_answer(
+    generation: &Generation,
+    output: u64,
+    reasoning: u64,
+    bound: RatioBound,
+) -> Option<f64> {
     let ratio = of_answer(generation, output, reasoning)?;
-    Some(ratio.clamp(1.0, band.high) * MARGIN)
+    Some(ratio.clamp(1.0, bound.high) * MARGIN)
 }

@@ -7,7 +7,6 @@ mod admission;
 pub mod attribution;
 mod background;
 mod backlog;
-mod bands;
 mod call;
 mod call_state;
 mod context;
@@ -34,6 +33,7 @@ pub mod settings;
 mod shared;
 mod subscriber;
 mod timeline;
+mod token_ratios;
 mod verdict;
 mod worker;
 mod workload;
@@ -120,8 +120,8 @@ impl Meter {
             background: background::BackgroundResponses::default(),
             spans: Arc::default(),
             conversations: Conversations::default(),
-            bands: bands::Bands::default(),
-            tally: shared::Counters::default(),
+            token_ratios: token_ratios::TokenRatios::default(),
+            counters: shared::Counters::default(),
             tracer,
         };
         Arc::new(Meter {
@@ -196,7 +196,7 @@ impl Meter {
     }
 
     /// Figures on measuring itself, as they are at `now`.
-    pub fn figures(&self, now: Instant) -> MeterStats {
+    pub fn stats(&self, now: Instant) -> MeterStats {
         let measure = self.shared.measure.load();
         let threshold = measure.stall_threshold;
         let mut stalled = self.shared.registry.stalled(now, threshold);
@@ -214,10 +214,10 @@ impl Meter {
             stalled,
             warming: self.shared.route_stats.warming(now, &measure),
             throughput: self.shared.throughput.streamed(now),
-            lagged_frames: self.shared.tally.lagged_frames(),
-            skipped_bodies: self.shared.tally.skipped_bodies(),
+            lagged_frames: self.shared.counters.lagged_frames(),
+            skipped_bodies: self.shared.counters.skipped_bodies(),
             dropped_calls: self.shared.subscribers.dropped(),
-            panics: self.shared.tally.panics(),
+            panics: self.shared.counters.panics(),
             held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),
         }
     }

@@ -18,13 +18,13 @@ use uuid::Uuid;
 /// Streams listed at a time; more are measured all the same.
 const MAX_LISTED: usize = 20_000;
 /// Streams looked at while the list is held: none that begins or ends waits for long.
-const AT_ONCE: usize = 256;
+const LOCK_BATCH: usize = 256;
 /// How much of the recent past the current speed is taken over.
 const WINDOW: Duration = Duration::from_secs(5);
-/// How far the marks of what had come by when lie apart at least.
-const MARK_EVERY: Duration = Duration::from_secs(1);
-/// Marks that cover the window.
-const MARKS: usize = 7;
+/// The shortest time between two samples of the token count.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Samples that cover the window.
+const SAMPLES: usize = 7;
 
 /// A stream in flight, as the API gives it. Times are seconds.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -110,13 +110,13 @@ pub struct Progress {
     /// Tokens of all channels.
     pub tokens: u64,
     /// When the oldest frame came that is not measured yet.
-    pub waits_since: Option<Instant>,
+    pub unmeasured_since: Option<Instant>,
     /// Whether tokens come that are not seen while it runs.
     pub unseen: bool,
 }
 
 /// It has ended: its record is being made, or is.
-const OVER: u8 = 1;
+const ENDED: u8 = 1;
 const WARM_UP: u8 = 2;
 const STREAM: u8 = 4;
 const BODY: u8 = 8;
@@ -130,13 +130,13 @@ pub(crate) struct LiveCall {
     context: Arc<CallContext>,
     flags: AtomicU8,
     flight: InFlight,
-    now: Mutex<Now>,
+    now: Mutex<LiveState>,
     registry: Weak<Registry>,
 }
 
 /// What changes while the call is under way.
 #[derive(Debug, Default)]
-struct Now {
+struct LiveState {
     model: Option<Box<str>>,
     tokens: ByChannel,
     /// The first frame with tokens, and how many came in it.
@@ -144,7 +144,7 @@ struct Now {
     /// The last two frames with tokens.
     frames: [Option<Instant>; 2],
     /// What had come by when, the oldest first: as much as the window needs.
-    marks: Marks,
+    samples: TokenSamples,
 }
 
 impl LiveCall {
@@ -157,13 +157,13 @@ impl LiveCall {
         self.flight.stats()
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn now(&self) -> MutexGuard<'_, LiveState> {
         self.now.lock()
     }
 
     /// Nobody shall judge it any more while it runs.
-    pub(crate) fn over(&self) {
-        self.flags.fetch_or(OVER, Ordering::Relaxed);
+    pub(crate) fn mark_ended(&self) {
+        self.flags.fetch_or(ENDED, Ordering::Relaxed);
     }
 
     /// Whether the upstream had just come up.
@@ -186,7 +186,7 @@ impl LiveCall {
     /// Where it stands; `None` once it is over.
     fn progress(&self) -> Option<Progress> {
         let flags = self.flags.load(Ordering::Relaxed);
-        if flags & OVER != 0 {
+        if flags & ENDED != 0 {
             return None;
         }
         let (asked, several_choices) = self.context.asked();
@@ -195,7 +195,7 @@ impl LiveCall {
             flag => Some(flag & STREAM != 0),
         };
         let who = self.context.who();
-        let waits_since = self
+        let unmeasured_since = self
             .context
             .unmeasured_frames
             .frames()
@@ -220,7 +220,7 @@ impl LiveCall {
             answered: now.tokens.answered() > 0,
             last: now.frames[1],
             tokens: now.tokens.all(),
-            waits_since,
+            unmeasured_since,
             unseen: flags & UNSEEN != 0,
         })
     }
@@ -239,7 +239,7 @@ impl LiveCall {
         now.tokens = tokens;
         now.first.get_or_insert((at, tokens.all()));
         now.frames = [now.frames[1], Some(at)];
-        now.marks.add(at, tokens.all());
+        now.samples.add(at, tokens.all());
     }
 
     /// When the last frame came once tokens had come, measured or not.
@@ -289,7 +289,7 @@ impl LiveCall {
     }
 }
 
-impl Now {
+impl LiveState {
     /// Tokens over the window that ends where measuring has got to: with the last frame that
     /// is measured, or where that is longer ago than a frame may wait, then.
     fn speed(&self, at: Instant) -> Option<f64> {
@@ -299,7 +299,9 @@ impl Now {
         if last + WINDOW <= end {
             return Some(0.0);
         }
-        let (since, before) = self.marks.before(end.checked_sub(WINDOW).unwrap_or(end))?;
+        let (since, before) = self
+            .samples
+            .before(end.checked_sub(WINDOW).unwrap_or(end))?;
         let elapsed = end.saturating_duration_since(since);
         let new = self.tokens.all().saturating_sub(before);
         (elapsed > Duration::ZERO).then(|| new as f64 / elapsed.as_secs_f64())
@@ -308,44 +310,44 @@ impl Now {
 
 /// What had come by when.
 #[derive(Debug, Default)]
-struct Marks {
+struct TokenSamples {
     /// The first of all.
     base: Option<Instant>,
     /// Milliseconds since then, and tokens by then.
-    all: [(u32, u32); MARKS],
+    all: [(u32, u32); SAMPLES],
     /// As many as there were so far.
     count: u32,
 }
 
-impl Marks {
+impl TokenSamples {
     /// So many tokens had come by `at`.
     fn add(&mut self, at: Instant, tokens: u64) {
         let base = *self.base.get_or_insert(at);
         let millis = at.saturating_duration_since(base).as_millis();
-        let mark = (
+        let sample = (
             u32::try_from(millis).unwrap_or(u32::MAX),
             tokens.min(u64::from(u32::MAX)) as u32,
         );
-        let every = MARK_EVERY.as_millis() as u32;
+        let every = SAMPLE_INTERVAL.as_millis() as u32;
         let last = self
             .count
             .checked_sub(1)
-            .map(|last| self.all[last as usize % MARKS]);
-        if last.is_none_or(|(last, _)| mark.0 - last.min(mark.0) >= every) {
-            self.all[self.count as usize % MARKS] = mark;
+            .map(|last| self.all[last as usize % SAMPLES]);
+        if last.is_none_or(|(last, _)| sample.0 - last.min(sample.0) >= every) {
+            self.all[self.count as usize % SAMPLES] = sample;
             self.count += 1;
         }
     }
 
-    /// The newest mark of `at` or before, else the oldest of all.
+    /// The newest sample of `at` or before, else the oldest of all.
     fn before(&self, at: Instant) -> Option<(Instant, u64)> {
         let base = self.base?;
-        let marks = || self.all.iter().take(self.count as usize);
-        let instant = |mark: &(u32, u32)| base + Duration::from_millis(u64::from(mark.0));
-        let before = marks().filter(|mark| instant(mark) <= at);
-        let newest = before.max_by_key(|mark| mark.0);
-        let mark = newest.or_else(|| marks().min_by_key(|mark| mark.0))?;
-        Some((instant(mark), u64::from(mark.1)))
+        let samples = || self.all.iter().take(self.count as usize);
+        let instant = |sample: &(u32, u32)| base + Duration::from_millis(u64::from(sample.0));
+        let before = samples().filter(|sample| instant(sample) <= at);
+        let newest = before.max_by_key(|sample| sample.0);
+        let sample = newest.or_else(|| samples().min_by_key(|sample| sample.0))?;
+        Some((instant(sample), u64::from(sample.1)))
     }
 }
 
@@ -403,8 +405,8 @@ impl Registry {
         self.each(|live| {
             if live.stalled(at, threshold) {
                 let stats = live.stats();
-                let place = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
-                *stalled.entry(place).or_default() += 1;
+                let key = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
+                *stalled.entry(key).or_default() += 1;
             }
         });
         stalled
@@ -439,7 +441,7 @@ impl Registry {
         loop {
             let some: Vec<_> = {
                 let streams = self.streams();
-                let next = streams.range((from, Bound::Unbounded)).take(AT_ONCE);
+                let next = streams.range((from, Bound::Unbounded)).take(LOCK_BATCH);
                 next.map(|(id, live)| (*id, live.clone())).collect()
             };
             let Some((last, _)) = some.last() else {
@@ -459,7 +461,7 @@ impl Registry {
             let some: Vec<_> = {
                 let streams = self.streams();
                 let next = streams.range((Bound::Unbounded, before)).rev();
-                let next = next.take(AT_ONCE.min(limit - newest.len()));
+                let next = next.take(LOCK_BATCH.min(limit - newest.len()));
                 next.map(|(id, live)| (*id, live.clone())).collect()
             };
             let Some((last, _)) = some.last() else {
@@ -541,7 +543,7 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let second = Duration::from_secs(1);
         let meter = Meter::new(Measure::default(), Vec::new());
-        let lives: Vec<_> = (0..3 * AT_ONCE)
+        let lives: Vec<_> = (0..3 * LOCK_BATCH)
             .map(|_| begin_of(&meter, &registry, start))
             .collect();
         assert!(
@@ -553,11 +555,11 @@ mod tests {
             .for_each(|live| live.frame(at(9000), tokens(1)));
         assert!(registry.stalled(at(10_000), second).is_empty());
         let stalled = registry.stalled(at(10_001), second);
-        let place = (Arc::from("r"), Arc::from("u"));
-        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32)));
+        let key = (Arc::from("r"), Arc::from("u"));
+        assert_eq!(stalled.get(&key), Some(&(3 * LOCK_BATCH as u32)));
         lives[0].frame(at(10_001), tokens(2));
         let stalled = registry.stalled(at(10_002), second);
-        assert_eq!(stalled.get(&place), Some(&(3 * AT_ONCE as u32 - 1)));
+        assert_eq!(stalled.get(&key), Some(&(3 * LOCK_BATCH as u32 - 1)));
         drop(lives);
         assert!(registry.stalled(at(20_000), second).is_empty());
     }

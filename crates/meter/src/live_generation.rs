@@ -15,11 +15,11 @@ use tokengauge_core::throughput::{FinishedGeneration, GenerationThroughput};
 pub(crate) struct LiveGeneration {
     pub(crate) generation: Generation,
     pub(crate) live: Option<Arc<LiveCall>>,
-    watches: Option<Box<[Box<dyn TokenObserver>]>>,
-    /// Tokens that the watches know of.
+    observers: Option<Box<[Box<dyn TokenObserver>]>>,
+    /// Tokens that the observers know of.
     reported: ByChannel,
     /// What it adds to the throughput of all.
-    flow: GenerationThroughput,
+    throughput: GenerationThroughput,
     /// Whether it came as one body.
     whole: bool,
 }
@@ -33,7 +33,7 @@ impl LiveGeneration {
     }
 
     /// A run on a connection whose generation has not begun.
-    pub(crate) fn behind(generation: Generation) -> LiveGeneration {
+    pub(crate) fn continuing(generation: Generation) -> LiveGeneration {
         LiveGeneration {
             generation,
             ..LiveGeneration::default()
@@ -48,7 +48,7 @@ impl LiveGeneration {
             return;
         }
         if self.generation.frame(at, context.stall_threshold()) {
-            self.show(context, at, accepted);
+            self.publish(context, at, accepted);
         }
     }
 
@@ -56,7 +56,7 @@ impl LiveGeneration {
     pub(crate) fn whole(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.whole = true;
         if self.generation.counts.frame().text {
-            self.show(context, at, accepted);
+            self.publish(context, at, accepted);
         }
     }
 
@@ -67,13 +67,13 @@ impl LiveGeneration {
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);
         if self.generation.tokens().all() > 0 {
-            self.tell(context, at, accepted);
+            self.notify(context, at, accepted);
         }
     }
 
     /// Its request had left.
     pub(crate) fn sent(&mut self, at: Instant) {
-        self.flow.counted = Some(at);
+        self.throughput.counted = Some(at);
     }
 
     /// Its record has been made: what it adds to the throughput is certain.
@@ -87,15 +87,15 @@ impl LiveGeneration {
             return;
         }
         if ended.tokens > Some(0) {
-            self.count_at(context, accepted);
+            self.ensure_series(context, accepted);
         }
-        self.flow.end(&context.shared.throughput, ended);
+        self.throughput.end(&context.shared.throughput, ended);
     }
 
     /// Where its tokens are counted.
-    fn count_at(&mut self, context: &CallContext, accepted: bool) {
+    fn ensure_series(&mut self, context: &CallContext, accepted: bool) {
         let answered = self.generation.model.as_deref();
-        self.flow.series(|| {
+        self.throughput.series(|| {
             let requested = answered
                 .is_none()
                 .then(|| context.model_requested())
@@ -107,24 +107,24 @@ impl LiveGeneration {
         });
     }
 
-    fn show(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+    fn publish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         if let Some(live) = &self.live {
             if let Some(model) = &self.generation.model {
                 live.model(model);
             }
             live.frame(at, self.generation.tokens());
         }
-        self.tell(context, at, accepted);
+        self.notify(context, at, accepted);
     }
 
-    /// Tells the watches what they do not know yet.
-    fn tell(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+    /// Tells the observers what they do not know yet.
+    fn notify(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         // What is stored was counted when it was generated.
         if !context.generates {
             return;
         }
-        if self.watches.is_none() {
-            self.watches = Some(self.watch(context, accepted));
+        if self.observers.is_none() {
+            self.observers = Some(self.watch(context, accepted));
         }
         let before = self.reported.all();
         let mut settled = self.generation.counts.settled();
@@ -134,16 +134,16 @@ impl LiveGeneration {
             if new > 0 {
                 *reported = settled;
                 context.charge(new);
-                let watches = self.watches.iter_mut().flatten();
-                watches.for_each(|watch| watch.tokens(at, channel, new));
+                let observers = self.observers.iter_mut().flatten();
+                observers.for_each(|watch| watch.tokens(at, channel, new));
             }
         }
         if !self.whole {
-            self.count_at(context, accepted);
+            self.ensure_series(context, accepted);
             let new = self.reported.all().saturating_sub(before);
             let tokens = (new, self.generation.tokens().all());
             let throughput = &context.shared.throughput;
-            self.flow
+            self.throughput
                 .frame(throughput, at, tokens, context.measure.buffered_above);
         }
     }

@@ -9,19 +9,19 @@ use tokengauge_core::trace::{CallTrace, PropagatedTrace, TraceContext};
 
 /// The calls under way whose upstream knows their span, by trace and that span.
 #[derive(Debug, Default)]
-pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), Outer>>);
+pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), EnclosingCall>>);
 
 /// A call under way, as those within it need it.
 #[derive(Clone, Copy, Debug)]
-struct Outer {
+struct EnclosingCall {
     hop: u32,
     /// Whether the next generation within it is the same generation, as behind a gateway, which
     /// makes one call of one. An agent makes several: all but the first count for themselves.
-    stands_for_one: bool,
+    absorbs_next_generation: bool,
 }
 
 impl OpenSpans {
-    fn open(&self) -> MutexGuard<'_, HashMap<(u128, u64), Outer>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<(u128, u64), EnclosingCall>> {
         self.0.lock()
     }
 
@@ -30,32 +30,33 @@ impl OpenSpans {
     pub(crate) fn enter(
         self: &Arc<Self>,
         trace: &CallTrace,
-        passed: Option<PropagatedTrace>,
+        propagated: Option<PropagatedTrace>,
         generates: bool,
-    ) -> Hop {
+    ) -> ProxyHop {
         let mut open = self.open();
         let key = |at: TraceContext| (at.trace_id, at.span_id);
         let known = |at: TraceContext| open.contains_key(&key(at)).then_some(key(at));
         // A gateway may have put a span of its own between, and handed the state on; or have
         // handed on the parent alone.
-        let by_state = passed.and_then(|passed| known(passed.request));
+        let by_state = propagated.and_then(|propagated| known(propagated.request));
         let outer = by_state.or_else(|| trace.parent.and_then(known));
         let outer = outer.and_then(|span| open.get_mut(&span));
-        let nested = (outer.as_ref()).is_some_and(|outer| outer.stands_for_one && generates);
+        let nested =
+            (outer.as_ref()).is_some_and(|outer| outer.absorbs_next_generation && generates);
         let before = outer.map(|outer| {
-            outer.stands_for_one &= !nested;
+            outer.absorbs_next_generation &= !nested;
             outer.hop
         });
-        let before = before.or(passed.map(|passed| passed.hop));
+        let before = before.or(propagated.map(|propagated| propagated.hop));
         let number = before.map_or(0, |before| before.saturating_add(1));
         let own = (trace.server.trace_id, trace.client);
-        let itself = Outer {
+        let itself = EnclosingCall {
             hop: number,
-            stands_for_one: generates,
+            absorbs_next_generation: generates,
         };
         open.insert(own, itself);
         drop(open);
-        Hop {
+        ProxyHop {
             number,
             nested,
             own,
@@ -66,7 +67,7 @@ impl OpenSpans {
 
 /// Where a call stands among those of its kind. It is under way for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Hop {
+pub(crate) struct ProxyHop {
     /// How many proxies of this kind it had passed before.
     pub(crate) number: u32,
     /// Whether a call of this process is around it, which counts for it in the session.
@@ -75,9 +76,9 @@ pub(crate) struct Hop {
     spans: Arc<OpenSpans>,
 }
 
-impl Hop {
+impl ProxyHop {
     /// What the next proxy is sent.
-    pub(crate) fn passed(&self, trace: &CallTrace) -> PropagatedTrace {
+    pub(crate) fn propagated(&self, trace: &CallTrace) -> PropagatedTrace {
         PropagatedTrace {
             hop: self.number,
             request: trace.upstream(),
@@ -85,7 +86,7 @@ impl Hop {
     }
 }
 
-impl Drop for Hop {
+impl Drop for ProxyHop {
     fn drop(&mut self) {
         self.spans.open().remove(&self.own);
     }
@@ -114,8 +115,8 @@ mod tests {
         let spans = Arc::<OpenSpans>::default();
         let outer = spans.enter(&trace(Some(1), 10), None, true);
         assert_eq!((outer.number, outer.nested), (0, false));
-        let passed = outer.passed(&trace(Some(1), 10));
-        let by_state = spans.enter(&trace(Some(55), 11), Some(passed), true);
+        let propagated = outer.propagated(&trace(Some(1), 10));
+        let by_state = spans.enter(&trace(Some(55), 11), Some(propagated), true);
         assert_eq!((by_state.number, by_state.nested), (1, true));
         let other = spans.enter(&trace(Some(1), 20), None, true);
         assert!(!other.nested);
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!((by_parent.number, by_parent.nested), (1, true));
         let third = spans.enter(
             &trace(Some(66), 13),
-            Some(by_state.passed(&trace(None, 11))),
+            Some(by_state.propagated(&trace(None, 11))),
             true,
         );
         assert_eq!((third.number, third.nested), (2, true));
@@ -135,7 +136,7 @@ mod tests {
         let agent = spans.enter(&trace(Some(1), 10), None, false);
         let inner = spans.enter(
             &trace(Some(10), 11),
-            Some(agent.passed(&trace(None, 10))),
+            Some(agent.propagated(&trace(None, 10))),
             true,
         );
         assert_eq!((inner.number, inner.nested), (1, false));
@@ -143,17 +144,17 @@ mod tests {
         let model = spans.enter(&trace(Some(1), 20), None, true);
         let embeds = spans.enter(
             &trace(Some(20), 21),
-            Some(model.passed(&trace(None, 20))),
+            Some(model.propagated(&trace(None, 20))),
             false,
         );
         let first = spans.enter(
             &trace(Some(20), 22),
-            Some(model.passed(&trace(None, 20))),
+            Some(model.propagated(&trace(None, 20))),
             true,
         );
         let second = spans.enter(
             &trace(Some(20), 23),
-            Some(model.passed(&trace(None, 20))),
+            Some(model.propagated(&trace(None, 20))),
             true,
         );
         assert_eq!(
@@ -179,9 +180,9 @@ mod tests {
         };
         let inner = spans.enter(&trace(Some(99), 10), Some(elsewhere), true);
         assert_eq!((inner.number, inner.nested), (2, false));
-        let passed = inner.passed(&trace(None, 10));
+        let propagated = inner.propagated(&trace(None, 10));
         drop(inner);
-        let late = spans.enter(&trace(Some(10), 11), Some(passed), true);
+        let late = spans.enter(&trace(Some(10), 11), Some(propagated), true);
         assert_eq!((late.number, late.nested), (3, false));
         drop(late);
         assert!(spans.open().is_empty());

@@ -27,7 +27,7 @@ pub(crate) enum Reading {
         fresh: bool,
     },
     /// Everything from here on waits for the end.
-    Later {
+    Deferred {
         decoder: Box<Decoder>,
         backlog: Box<Backlog>,
     },
@@ -45,12 +45,12 @@ impl Reading {
     pub(crate) fn decoder(&self) -> Option<&Decoder> {
         match self {
             Reading::Nothing => None,
-            Reading::Inline { decoder, .. } | Reading::Later { decoder, .. } => Some(decoder),
+            Reading::Inline { decoder, .. } | Reading::Deferred { decoder, .. } => Some(decoder),
         }
     }
 
     /// Puts the body off where a piece of `length` must not be read inline.
-    pub(crate) fn before(&mut self, length: usize, memory: &Arc<Memory>, limit: usize) {
+    pub(crate) fn prepare(&mut self, length: usize, memory: &Arc<Memory>, limit: usize) {
         if let Reading::Inline {
             decoder,
             compressed,
@@ -61,14 +61,14 @@ impl Reading {
             let sniffed = *fresh && length <= SNIFF;
             *fresh = false;
             if bulk || !(decoder.is_stream() || sniffed) {
-                self.put_off(memory, limit);
+                self.defer(memory, limit);
             }
         }
     }
 
-    fn put_off(&mut self, memory: &Arc<Memory>, limit: usize) {
+    fn defer(&mut self, memory: &Arc<Memory>, limit: usize) {
         if let Reading::Inline { decoder, .. } = std::mem::take(self) {
-            *self = Reading::Later {
+            *self = Reading::Deferred {
                 decoder,
                 backlog: Box::new(Backlog::new(memory, limit)),
             };
@@ -77,9 +77,9 @@ impl Reading {
 
     /// Keeps a frame, where frames are kept for later; `false` where there is no room.
     #[must_use]
-    pub(crate) fn keep(&mut self, at: Instant, bytes: &[u8]) -> bool {
+    pub(crate) fn buffer(&mut self, at: Instant, bytes: &[u8]) -> bool {
         match self {
-            Reading::Later { backlog, .. } => backlog.push(at, bytes),
+            Reading::Deferred { backlog, .. } => backlog.push(at, bytes),
             Reading::Nothing | Reading::Inline { .. } => true,
         }
     }

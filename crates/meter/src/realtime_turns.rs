@@ -20,10 +20,10 @@ use tokengauge_wire::{Broken, DIALECTS, Decoder, Framing, Limits, SocketRequest,
 use uuid::Uuid;
 
 /// Requests for an answer that wait for one.
-const MAX_ASKED: usize = 16;
+const MAX_PENDING: usize = 16;
 
 /// How long a request may wait that the server need not answer: a later turn is not its answer.
-const PERHAPS_WITHIN: Duration = Duration::from_secs(10);
+const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Characters kept of the server's id of a session.
 const MAX_SESSION: usize = 200;
@@ -36,14 +36,14 @@ pub(crate) struct RealtimeTurns {
     /// `None` while it reads.
     requests: Option<Box<SocketRequests>>,
     /// What the agent asked for and has not begun.
-    asked: VecDeque<PendingAnswer>,
+    pending: VecDeque<PendingAnswer>,
     turn: Option<Turn>,
     /// Answers that run at once: their turn is over with the last of them.
     depth: u32,
     /// Turns that were recorded.
     recorded: u64,
     /// Who said first that nothing more comes.
-    left: Option<Side>,
+    closed_by: Option<Side>,
 }
 
 /// A request for an answer.
@@ -57,7 +57,7 @@ struct PendingAnswer {
 }
 
 impl PendingAnswer {
-    fn plainly(at: Instant, is_certain: bool) -> PendingAnswer {
+    fn new(at: Instant, is_certain: bool) -> PendingAnswer {
         PendingAnswer {
             at,
             request: None,
@@ -95,18 +95,18 @@ impl RealtimeTurns {
                 dialect,
                 decoder: Some(Box::new(decoder)),
                 requests: Some(Box::new(requests)),
-                asked: VecDeque::new(),
+                pending: VecDeque::new(),
                 turn: None,
                 depth: 0,
                 recorded: 0,
-                left: None,
+                closed_by: None,
             }
         })
     }
 
     /// One side sends nothing more.
     pub(crate) fn over(&mut self, from: Side) {
-        self.left.get_or_insert(from);
+        self.closed_by.get_or_insert(from);
     }
 
     /// Bytes came from one side.
@@ -126,7 +126,7 @@ impl RealtimeTurns {
                 let mut each = |request: SocketRequest<'_>| self.ask(context, frame.at, request);
                 let read = requests.push(&frame.bytes, &mut each);
                 if read.is_err() {
-                    context.shared.tally.body_skipped();
+                    context.shared.counters.body_skipped();
                 }
                 self.requests = read.is_ok().then_some(requests);
                 self.next(context, state);
@@ -148,25 +148,23 @@ impl RealtimeTurns {
                 PendingAnswer {
                     request: self.request(context, message).map(Box::new),
                     prepares: prepares(message),
-                    ..PendingAnswer::plainly(at, true)
+                    ..PendingAnswer::new(at, true)
                 }
             }
             // Realtime refuses with an error that may be of something else.
-            SocketRequest::Answer(_) => {
-                PendingAnswer::plainly(at, self.dialect == Dialect::GeminiLive)
-            }
-            SocketRequest::Perhaps => PendingAnswer::plainly(at, false),
+            SocketRequest::Answer(_) => PendingAnswer::new(at, self.dialect == Dialect::GeminiLive),
+            SocketRequest::Perhaps => PendingAnswer::new(at, false),
             SocketRequest::Long => {
-                context.shared.tally.body_skipped();
-                PendingAnswer::plainly(at, self.dialect != Dialect::OpenaiRealtime)
+                context.shared.counters.body_skipped();
+                PendingAnswer::new(at, self.dialect != Dialect::OpenaiRealtime)
             }
         };
         if self.dialect == Dialect::GeminiLive {
             // What is said now takes the place of what was asked before.
-            self.asked.clear();
+            self.pending.clear();
         }
-        if self.asked.len() < MAX_ASKED {
-            self.asked.push_back(asked);
+        if self.pending.len() < MAX_PENDING {
+            self.pending.push_back(asked);
         }
     }
 
@@ -246,8 +244,8 @@ impl RealtimeTurns {
             Event::Error(_) if self.turn.is_none() => {
                 // The error may be about something else. TTFT that begins too late is then less
                 // wrong than TTFT from a request that was refused.
-                if self.asked.front().is_some_and(|asked| !asked.is_certain) {
-                    self.asked.pop_front();
+                if self.pending.front().is_some_and(|asked| !asked.is_certain) {
+                    self.pending.pop_front();
                 }
                 state.run.generation.event(event);
             }
@@ -260,7 +258,7 @@ impl RealtimeTurns {
     fn next(&mut self, context: &Arc<CallContext>, state: &mut CallState) {
         let read = self.decoder.is_some() || self.recorded == 0;
         let begins = |asked: &&PendingAnswer| asked.is_certain && self.turn.is_none() && read;
-        if let Some(asked) = self.asked.front().filter(begins) {
+        if let Some(asked) = self.pending.front().filter(begins) {
             let at = asked.at;
             self.begin(context, state, at);
         }
@@ -273,11 +271,11 @@ impl RealtimeTurns {
         }
         if self.dialect == Dialect::GeminiLive {
             let stale = |asked: &PendingAnswer| {
-                !asked.is_certain && at.saturating_duration_since(asked.at) > PERHAPS_WITHIN
+                !asked.is_certain && at.saturating_duration_since(asked.at) > UNCERTAIN_TIMEOUT
             };
-            self.asked.retain(|asked| !stale(asked));
+            self.pending.retain(|asked| !stale(asked));
         }
-        let asked = self.asked.pop_front();
+        let asked = self.pending.pop_front();
         let received = asked.as_ref().map_or(at, |asked| asked.at);
         let prepares = asked.as_ref().is_some_and(|asked| asked.prepares);
         let is_asked = asked.is_some();
@@ -315,7 +313,7 @@ impl RealtimeTurns {
             return;
         };
         if let Some(live) = &state.run.live {
-            live.over();
+            live.mark_ended();
         }
         self.depth = 0;
         self.recorded += 1;
@@ -339,7 +337,7 @@ impl RealtimeTurns {
         state
             .run
             .conclude(context, finished_call.throughput(), true);
-        state.run = LiveGeneration::behind(state.run.generation.next());
+        state.run = LiveGeneration::continuing(state.run.generation.next());
         state.bytes = Bytes::default();
         context.shared.subscribers.finished(finished_call);
     }
@@ -365,7 +363,7 @@ impl RealtimeTurns {
     ) {
         if self.turn.is_some() {
             // An upstream closes when the agent has: that broke nothing off.
-            let end = match (self.left, end) {
+            let end = match (self.closed_by, end) {
                 (Some(Side::Agent), End::Complete | End::UpstreamReset) => &End::ClientCancelled,
                 _ => end,
             };

@@ -9,7 +9,7 @@ use super::operation;
 use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
 use crate::attribution::Attribution;
-use crate::cost::{Known, Prices};
+use crate::cost::{DirectCosts, Prices};
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::{
     CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
@@ -85,8 +85,8 @@ pub(crate) fn finished_call(
         .as_ref()
         .and_then(|request| request.facts.as_deref());
     let readable = !state.broken && !generation.unparsed;
-    let bands = &context.shared.bands;
-    let judged = readable && !state.lagged;
+    let token_ratios = &context.shared.token_ratios;
+    let is_whole = readable && !state.lagged;
     let facts = Facts {
         dialect: closing.dialect,
         status: state.status,
@@ -94,11 +94,11 @@ pub(crate) fn finished_call(
         readable,
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
-        hidden: judged && hidden::hidden(closing.dialect, generation, bands),
+        hidden: is_whole && hidden::hidden(closing.dialect, generation, token_ratios),
     };
     let outcome = verdict::outcome(closing.end, &facts, generation);
-    if judged {
-        hidden::learn(outcome, generation, bands);
+    if is_whole {
+        hidden::learn(outcome, generation, token_ratios);
     }
     let answered = state.bytes.response > 0;
     let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
@@ -122,14 +122,14 @@ pub(crate) fn finished_call(
     });
     drop(request);
     let guessed_session = who.session_guess.is_some();
-    let judged = Judged {
+    let verdict = CallVerdict {
         facts,
         outcome,
         unavailable,
     };
-    let refused = judged.outcome == Outcome::HttpError;
+    let refused = verdict.outcome == Outcome::HttpError;
     let reported_cost = generation.cost_usd.filter(|_| !refused);
-    let mut record = record(context, state, &closing, &judged, who);
+    let mut record = record(context, state, &closing, &verdict, who);
     record.service_tier = service_tier;
     if generation.is_queued()
         && let Some(id) = generation.response_id.as_deref()
@@ -146,7 +146,7 @@ pub(crate) fn finished_call(
     let decode = generation.timeline.all;
     let decode = decode.filter(|_| unavailable.is_none() && context.generates);
     let response_id = generation.response_id.clone();
-    let known = Known {
+    let known = DirectCosts {
         reported: reported_cost,
         gpu: state.gpu_cost(closing.ended),
     };
@@ -160,7 +160,7 @@ pub(crate) fn finished_call(
         id: closing.id,
         trace_id,
         failure: match closing.end {
-            End::Failed(kind) if judged.outcome != Outcome::Complete => Some(*kind),
+            End::Failed(kind) if verdict.outcome != Outcome::Complete => Some(*kind),
             _ => None,
         },
         sampled: closing.trace.map_or_else(
@@ -182,7 +182,7 @@ pub(crate) fn finished_call(
 }
 
 /// What became of a call.
-struct Judged {
+struct CallVerdict {
     facts: Facts,
     outcome: Outcome,
     unavailable: Option<TpsUnavailable>,
@@ -193,7 +193,7 @@ fn record(
     context: &CallContext,
     state: &CallState,
     closing: &RecordInput<'_>,
-    judged: &Judged,
+    verdict: &CallVerdict,
     who: Attribution,
 ) -> CallRecord {
     let workload = context.workload().map(|name| name.to_string());
@@ -220,8 +220,8 @@ fn record(
         model: generation.model.as_deref().map(str::to_owned),
         streamed: closing.streamed,
         status: status(state.status, closing.end),
-        outcome: judged.outcome,
-        error_type: error_type(judged.outcome, state.status, closing.end, generation),
+        outcome: verdict.outcome,
+        error_type: error_type(verdict.outcome, state.status, closing.end, generation),
         finish_reasons: generation.finish_reasons(),
         session: who.session,
         session_guess: who.session_guess,
@@ -236,18 +236,18 @@ fn record(
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,
         warm_up: state.warm_up,
-        tokens: tokens(context, generation, judged, closing.input),
+        tokens: tokens(context, generation, verdict, closing.input),
         seconds: durations(closing, generation, state.status),
         tps: speeds(
             context,
             closing,
-            &judged.facts,
+            &verdict.facts,
             generation,
-            judged.unavailable,
+            verdict.unavailable,
         ),
         frames: generation.timeline.all.map_or(0, |span| span.frames),
         stalls: generation.timeline.stalls,
-        segments: match judged.unavailable {
+        segments: match verdict.unavailable {
             None => generation.timeline.segments(generation.tokens().all()),
             Some(_) => Vec::new(),
         },
@@ -261,7 +261,7 @@ fn record(
 
 /// Says what the call costs, where that is known. Tokens that nobody but us counted are
 /// an estimate of those that are billed.
-fn price(record: &mut CallRecord, prices: &Prices, known: Known) {
+fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     let Some((usd, source)) = prices.cost(record, known) else {
         return;
     };
@@ -327,10 +327,10 @@ fn counts_now(context: &CallContext, generation: &Generation) -> bool {
 fn tokens(
     context: &CallContext,
     generation: &Generation,
-    judged: &Judged,
+    verdict: &CallVerdict,
     input: Option<u64>,
 ) -> Tokens {
-    let facts = &judged.facts;
+    let facts = &verdict.facts;
     if !context.generates && !counts_now(context, generation) {
         return Tokens::default();
     }
@@ -339,7 +339,7 @@ fn tokens(
     let queued = generation.is_queued();
     let known = facts.readable && !facts.lagged && dialect.generates && accepted;
     let of_text = context.operation.class() == OperationClass::Generation;
-    let unread = generation.is_unread() && of_text && judged.outcome == Outcome::Complete;
+    let unread = generation.is_unread() && of_text && verdict.outcome == Outcome::Complete;
     let counted = generation.tokens();
     // What is generated may be pictures, sounds or bare ids of tokens.
     let textless = dialect.beyond_text == BeyondText::WholeAnswers && counted.all() == 0;
@@ -352,7 +352,7 @@ fn tokens(
         input: input.filter(|_| !queued),
     };
     // An error in place of an answer is not billed, whatever usage a gateway writes into it.
-    let reported = match judged.outcome {
+    let reported = match verdict.outcome {
         Outcome::HttpError => Usage::default(),
         _ => generation.usage(),
     };

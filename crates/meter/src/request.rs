@@ -14,7 +14,7 @@ use tokengauge_wire as wire;
 /// A request body up to this is read on the spot; a longer one by the worker.
 pub(crate) const INLINE_BYTES: usize = 64 * 1024;
 /// Bytes of a prompt that are counted at a stretch: 50 µs or so.
-const TURN_BYTES: usize = 4 * 1024;
+const SLICE_BYTES: usize = 4 * 1024;
 
 /// What is kept of a request.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Request {
     dialect: Dialect,
     copy: Option<Buffer>,
     /// How the copy is encoded, until it has been decoded.
-    encoded: Option<Box<Encoded>>,
+    encoded: Option<Box<EncodedBody>>,
     complete: bool,
     /// Whether the facts have been looked for.
     read: bool,
@@ -57,7 +57,7 @@ impl Request {
         memory: &Arc<Memory>,
         limit: usize,
     ) -> Request {
-        let encoded = names.map(|names| Encoded {
+        let encoded = names.map(|names| EncodedBody {
             names,
             memory: Arc::clone(memory),
             limit,
@@ -191,7 +191,7 @@ impl Request {
         let _scratch = scratch(copy);
         let mut total = 0;
         wire::request_texts(self.dialect, copy.as_slice(), &mut |text| {
-            total += count_giving_way(text);
+            total += count_yielding(text);
         });
         Some(total).filter(|total| *total > 0)
     }
@@ -199,14 +199,14 @@ impl Request {
 
 /// How a body is encoded.
 #[derive(Debug)]
-struct Encoded {
+struct EncodedBody {
     names: Box<str>,
     memory: Arc<Memory>,
     /// Bytes that may come out of it.
     limit: usize,
 }
 
-impl Encoded {
+impl EncodedBody {
     fn decode(&self, body: &[u8]) -> Option<Buffer> {
         wire::decoded(&self.names, body, &self.memory, self.limit).ok()
     }
@@ -224,11 +224,11 @@ fn scratch(body: &Buffer) -> Option<Share> {
 
 /// The tokens of a text as one string. A prompt may be megabytes: traffic goes first every
 /// few kilobytes of it.
-fn count_giving_way(text: &str) -> u64 {
+fn count_yielding(text: &str) -> u64 {
     let mut counter = tokens::Counter::new();
-    for piece in text.as_bytes().chunks(TURN_BYTES) {
+    for piece in text.as_bytes().chunks(SLICE_BYTES) {
         counter.push_bytes(piece);
-        if piece.len() == TURN_BYTES {
+        if piece.len() == SLICE_BYTES {
             yield_now();
         }
     }
@@ -243,7 +243,7 @@ pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Requ
 }
 
 /// What a body says that decides on a limit.
-pub(crate) struct Strict {
+pub(crate) struct StrictFacts {
     pub(crate) facts: RequestFacts,
     /// All models that it names.
     pub(crate) models: Vec<String>,
@@ -259,7 +259,7 @@ pub(crate) fn strict_facts(
     dialect: Dialect,
     rules: &Rules,
     body: &[u8],
-) -> Result<Strict, UnreadableBody> {
+) -> Result<StrictFacts, UnreadableBody> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths = kinds.iter().flat_map(|kind| &kind.paths);
     let configured: Vec<_> = paths.map(|path| path.first()).collect();
@@ -279,7 +279,7 @@ pub(crate) fn strict_facts(
     } else {
         nameless.then_some(UnreadableBody::NoModel)
     };
-    Ok(Strict {
+    Ok(StrictFacts {
         facts,
         models,
         unread,
@@ -354,17 +354,17 @@ mod tests {
     #[test]
     fn a_long_text_is_counted_as_one_however_it_is_cut() {
         for sign in ["a", "é", "語", "🙂", " word", "\n\n  x1"] {
-            let text = sign.repeat(3 * TURN_BYTES / sign.len() + 1);
+            let text = sign.repeat(3 * SLICE_BYTES / sign.len() + 1);
             for text in [
                 &text[..],
                 &format!("x{text}"),
                 &format!("xy{text}"),
                 &format!("xyz{text}"),
             ] {
-                assert_eq!(count_giving_way(text), tokens::count(text), "{sign:?}");
+                assert_eq!(count_yielding(text), tokens::count(text), "{sign:?}");
             }
         }
-        assert_eq!(count_giving_way(""), 0);
+        assert_eq!(count_yielding(""), 0);
     }
 
     #[test]

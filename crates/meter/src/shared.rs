@@ -2,12 +2,12 @@
 
 use super::accounting::Accounting;
 use super::background::BackgroundResponses;
-use super::bands::Bands;
 use super::conversations::Conversations;
 use super::live::Registry;
 use super::nesting::OpenSpans;
 use super::route_stats::AllRouteStats;
 use super::subscriber::Subscribers;
+use super::token_ratios::TokenRatios;
 use super::worker::Worker;
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
@@ -42,8 +42,8 @@ pub(crate) struct Shared {
     /// What calls have sent, where sessions are guessed by it.
     pub(crate) conversations: Conversations,
     /// How models count their tokens.
-    pub(crate) bands: Bands,
-    pub(crate) tally: Counters,
+    pub(crate) token_ratios: TokenRatios,
+    pub(crate) counters: Counters,
     /// Gives calls their spans, where somebody traces.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }

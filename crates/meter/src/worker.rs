@@ -12,11 +12,11 @@ use tokengauge_core::memory::{Memory, Reclaim};
 const QUEUE: usize = 4096;
 
 /// Something to do in the background.
-pub(crate) type Job = Box<dyn FnOnce(RunsOn) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
 
 /// Where a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RunsOn {
+pub(crate) enum Executor {
     /// On the background thread: it may take its time.
     Background,
     /// On a traffic thread, the background being full: only what costs nothing.
@@ -75,7 +75,7 @@ fn work(jobs: &Receiver<Message>, mut reclaim: Reclaim) {
     loop {
         match jobs.recv_timeout(Reclaim::EVERY) {
             Ok(Message::Job(job)) => {
-                let _ = guarded(|| job(RunsOn::Background));
+                let _ = guarded(|| job(Executor::Background));
             }
             Ok(Message::Flush(done)) => {
                 let _ = done.send(());

@@ -381,7 +381,7 @@ fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Part
     // has been measured.
     let in_time = |since| since <= progress.received + most;
     let by_tokens = !matches!(sli, Sli::Duration(_));
-    if by_tokens && (progress.unseen || progress.waits_since.is_some_and(in_time)) {
+    if by_tokens && (progress.unseen || progress.unmeasured_since.is_some_and(in_time)) {
         return None;
     }
     let events = Events {

@@ -6,7 +6,7 @@ use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::objectives::Select;
 use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::{MAX_WARNINGS, Per};
+use crate::cost::budget::{MAX_WARNINGS, BudgetScope};
 use crate::quota;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,8 +55,8 @@ pub(in crate::config) struct Budget {
     pub(in crate::config) name: Spanned<String>,
     /// Who has a budget of their own.
     #[serde(default)]
-    #[schemars(with = "EnumNames<Per>", extend("default" = "all"))]
-    pub(in crate::config) per: Per,
+    #[schemars(with = "EnumNames<BudgetScope>", extend("default" = "all"))]
+    pub(in crate::config) per: BudgetScope,
     /// The calls that it is for; all by default.
     #[serde(default)]
     pub(in crate::config) select: Select,
@@ -101,8 +101,8 @@ pub(in crate::config) struct Quota {
     pub(in crate::config) name: Spanned<String>,
     /// Who has a quota of their own.
     #[serde(default)]
-    #[schemars(with = "EnumNames<quota::Per>", extend("default" = "all"))]
-    pub(in crate::config) per: quota::Per,
+    #[schemars(with = "EnumNames<quota::QuotaScope>", extend("default" = "all"))]
+    pub(in crate::config) per: quota::QuotaScope,
     /// The calls that it is for; all by default.
     #[serde(default)]
     pub(in crate::config) select: Select,

@@ -6,7 +6,7 @@ use super::super::scalar::{Size, Span};
 use super::super::schema::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::address::Written;
-use crate::attribution::{MAX_GIVEN, MAX_PLACES};
+use crate::attribution::{MAX_AGENT_NAMES, MAX_SOURCES};
 use crate::meter::settings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -155,22 +155,22 @@ pub(in crate::config) struct Attribution {
     /// goes on with its session.
     pub(in crate::config) guess_sessions: bool,
     /// Headers with the session.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) session_headers: Vec<Spanned<String>>,
     /// Where a request's JSON body has the session: the names of objects, with dots between them.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) session_paths: Vec<Spanned<String>>,
     /// Headers with the agent.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) agent_headers: Vec<Spanned<String>>,
     /// Where a request's JSON body has the agent.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) agent_paths: Vec<Spanned<String>>,
     /// Headers with the user; hashed in records, unless `hash_users` is false.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) user_headers: Vec<Spanned<String>>,
     /// Where a request's JSON body has the user.
-    #[schemars(extend("maxItems" = MAX_PLACES))]
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) user_paths: Vec<Spanned<String>>,
 }
 
@@ -192,7 +192,7 @@ pub(in crate::config) struct Agent {
 }
 
 /// How many `[[agent]]` there may be.
-pub(in crate::config) const MAX_AGENTS: usize = MAX_GIVEN;
+pub(in crate::config) const MAX_AGENTS: usize = MAX_AGENT_NAMES;
 
 /// Finished calls and their sessions are kept in an SQLite file where `path` is named, or a `state_dir`
 /// ([ledger](ledger.md)).

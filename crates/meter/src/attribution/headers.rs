@@ -1,8 +1,8 @@
 //! What the headers of a request say, before its body is known.
 
-use super::rules::{Places, Rules};
-use super::value::{Best, clean, known_as, product, without_version};
-use super::{codex, given};
+use super::rules::{NameSources, Rules};
+use super::value::{RankedValue, clean, product, pseudonym, without_version};
+use super::{agent_names, codex};
 use crate::quota;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, Uri};
@@ -20,7 +20,7 @@ pub struct HeaderAttribution {
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
     /// By port, path or key.
-    pub(super) given_agent: Option<String>,
+    pub(super) assigned_agent: Option<String>,
     pub(super) known_agent: Option<String>,
     pub(super) parent_agent: Option<String>,
     pub(super) user: Option<String>,
@@ -75,9 +75,9 @@ impl HeaderAttribution {
         rules: &Rules,
     ) -> Option<Box<HeaderAttribution>> {
         let keys = || quota::keys_of(headers, uri);
-        let given = given::name_of(&rules.given, port, uri.path(), keys);
+        let given = agent_names::name_of(&rules.agent_names, port, uri.path(), keys);
         let attribution = HeaderAttribution {
-            given_agent: given.map(|name| name.to_string()),
+            assigned_agent: given.map(|name| name.to_string()),
             ..HeaderAttribution::read(headers, rules)
         };
         (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
@@ -102,7 +102,7 @@ impl HeaderAttribution {
             (attribution.experiment, attribution.variant) = split(&experiment);
         }
         attribution.baggage(headers);
-        let hashed = |user: String| known_as(user, rules.hash_users);
+        let hashed = |user: String| pseudonym(user, rules.hash_users);
         attribution.user = attribution.user.map(hashed);
         attribution.known_user = attribution.known_user.map(hashed);
         attribution
@@ -110,7 +110,7 @@ impl HeaderAttribution {
 
     /// The agent, as far as the headers tell.
     pub fn agent(&self) -> Option<&str> {
-        let agent = self.agent.as_deref().or(self.given_agent.as_deref());
+        let agent = self.agent.as_deref().or(self.assigned_agent.as_deref());
         agent.or(self.known_agent.as_deref())
     }
 
@@ -145,13 +145,13 @@ fn value(headers: &HeaderMap, name: &str) -> Option<String> {
     texts.find_map(clean)
 }
 
-fn explicit(headers: &HeaderMap, ours: &str, places: &Places) -> Option<String> {
+fn explicit(headers: &HeaderMap, ours: &str, places: &NameSources) -> Option<String> {
     let configured = || places.headers.iter().map(HeaderName::as_str);
     value(headers, ours).or_else(|| configured().find_map(|name| value(headers, name)))
 }
 
 fn known_session(headers: &HeaderMap) -> Option<String> {
-    let mut session = Best::default();
+    let mut session = RankedValue::default();
     let codex = codex::is(headers);
     for (name, value) in headers {
         if let Some(rank) = session_rank(name, codex)

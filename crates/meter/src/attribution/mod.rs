@@ -9,8 +9,8 @@
 //! the process was given, the user agent. User: our own header,
 //! configured headers and paths, the body, known headers, baggage.
 
+mod agent_names;
 mod codex;
-mod given;
 mod headers;
 mod rules;
 #[cfg(test)]
@@ -18,12 +18,12 @@ mod tests;
 mod value;
 
 use tokengauge_core::call::{BodyNames, RequestFacts, SessionGuess};
-use value::{clean, known_as};
+use value::{clean, pseudonym};
 
-pub use given::check_key;
-pub use given::{GivenName, MAX_GIVEN};
+pub use agent_names::check_key;
+pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use headers::HeaderAttribution;
-pub use rules::{MAX_PLACES, Places, Rules};
+pub use rules::{MAX_SOURCES, NameSources, Rules};
 
 /// Who made a call, as far as the request says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Attribution {
         let configured = facts.configured.as_deref().unwrap_or(&unnamed);
         let of_body = |value: &Option<String>| value.as_deref().and_then(clean);
         let hashed =
-            |value: &Option<String>| of_body(value).map(|user| known_as(user, rules.hash_users));
+            |value: &Option<String>| of_body(value).map(|user| pseudonym(user, rules.hash_users));
         let session = headers
             .session
             .or_else(|| of_body(&configured.session))
@@ -77,7 +77,7 @@ impl Attribution {
             agent: headers
                 .agent
                 .or_else(|| of_body(&configured.agent))
-                .or(headers.given_agent)
+                .or(headers.assigned_agent)
                 .or(headers.known_agent),
             parent_agent: headers.parent_agent,
             user: headers

@@ -1,12 +1,12 @@
 //! Where an operator says that session, agent and user are written.
 
-use super::given::GivenName;
+use super::agent_names::AgentNameRule;
 use super::value::clean;
 use http::HeaderName;
 use tokengauge_wire::JsonPath;
 
 /// Headers, or paths, that may be configured for one of the three.
-pub const MAX_PLACES: usize = 16;
+pub const MAX_SOURCES: usize = 16;
 
 /// What is configured of attribution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub struct Rules {
     /// Whether sessions that nobody names are guessed by what calls begin with.
     pub guess_sessions: bool,
     /// Where the session is written.
-    pub session: Places,
+    pub session: NameSources,
     /// Where the agent's name is written.
-    pub agent: Places,
+    pub agent: NameSources,
     /// Where the user is written.
-    pub user: Places,
+    pub user: NameSources,
     /// Names of agents by where they connect and what they show.
-    pub given: Vec<GivenName>,
+    pub agent_names: Vec<AgentNameRule>,
     /// The name of those that say nothing but their user agent.
     pub default_agent: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Rules {
 
 /// Headers and members of the body that are looked at before those that are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct NameSources {
     /// The first that is sent wins.
     pub headers: Vec<HeaderName>,
     /// The first that is there wins.
@@ -49,10 +49,10 @@ impl Default for Rules {
         Rules {
             hash_users: true,
             guess_sessions: false,
-            session: Places::default(),
-            agent: Places::default(),
-            user: Places::default(),
-            given: Vec::new(),
+            session: NameSources::default(),
+            agent: NameSources::default(),
+            user: NameSources::default(),
+            agent_names: Vec::new(),
             default_agent: None,
         }
     }

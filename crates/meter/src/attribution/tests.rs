@@ -38,7 +38,7 @@ const CODEX: (&str, &str) = (
 #[test]
 fn the_session_of_the_first_place_in_rank_wins_whatever_the_order() {
     let rules = Rules {
-        session: Places {
+        session: NameSources {
             headers: vec![HeaderName::from_static("x-thread")],
             paths: vec![JsonPath::parse("metadata.thread").expect("a path")],
         },

@@ -7,9 +7,9 @@ pub(super) const MAX_VALUE: usize = 200;
 
 /// A value and how much it weighs against others of its kind: the lowest rank wins.
 #[derive(Debug, Default)]
-pub(super) struct Best(Option<(usize, String)>);
+pub(super) struct RankedValue(Option<(usize, String)>);
 
-impl Best {
+impl RankedValue {
     /// Takes `value` where it weighs more than what there is, and is one.
     pub(super) fn offer(&mut self, rank: usize, value: &str) {
         if self.0.as_ref().is_none_or(|(best, _)| rank < *best)
@@ -58,7 +58,7 @@ pub(super) fn without_version(product: &str) -> &str {
 /// the name, stable over restarts and pods so that calls of one user belong together.
 /// It hides names from readers of records; it does not stop who guesses a name and
 /// hashes it.
-pub(super) fn known_as(user: String, hashed: bool) -> String {
+pub(super) fn pseudonym(user: String, hashed: bool) -> String {
     if !hashed {
         return user;
     }

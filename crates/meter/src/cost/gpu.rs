@@ -62,11 +62,11 @@ impl Gpus {
     }
 
     /// A call has reached the upstream.
-    pub fn begin(self: &Arc<Self>, now: Instant) -> Share {
+    pub fn begin(self: &Arc<Self>, now: Instant) -> GpuShare {
         let mut shared = self.shared();
         shared.follow(now);
         shared.under_way += 1;
-        Share {
+        GpuShare {
             gpus: Arc::clone(self),
             paid: shared.each,
         }
@@ -79,12 +79,12 @@ impl Gpus {
 
 /// One call's share. It is under way until this is dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct GpuShare {
     gpus: Arc<Gpus>,
     paid: f64,
 }
 
-impl Share {
+impl GpuShare {
     /// What it costs since it began, or was asked last, in US dollars.
     pub fn take(&mut self, now: Instant) -> f64 {
         let mut shared = self.gpus.shared();
@@ -95,7 +95,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for GpuShare {
     fn drop(&mut self) {
         let mut shared = self.gpus.shared();
         shared.under_way = shared.under_way.saturating_sub(1);
@@ -143,7 +143,7 @@ mod tests {
         let start = Instant::now();
         let at = |tenth: u64| start + Duration::from_millis(tenth * 100);
         let calls: [(u64, u64); 5] = [(0, 50), (3, 20), (7, 90), (20, 60), (88, 95)];
-        let mut shares: [Option<Share>; 5] = Default::default();
+        let mut shares: [Option<GpuShare>; 5] = Default::default();
         let mut total = 0.0;
         for now in 0..=95 {
             for (share, (begin, end)) in shares.iter_mut().zip(calls) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokengauge_core::call::{CallRecord, CostSource, Dialect, Outcome, Usage};
 use tokengauge_core::pattern::Pattern;
 
-pub use gpu::{GpuPrice, Gpus, Share};
+pub use gpu::{GpuPrice, GpuShare, Gpus};
 pub use shipped::TABLE;
 pub use tariff::{Tariff, Tier};
 
@@ -31,7 +31,7 @@ pub struct Price {
 
 /// What is known of a call's cost without a price per token, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct DirectCosts {
     /// What the provider says in the response.
     pub reported: Option<f64>,
     /// The call's share of own GPUs.
@@ -97,7 +97,7 @@ impl Prices {
 
     /// These prices in the place of `before`: GPUs that cost what they did go on, so that
     /// calls under way and those to come still share their time.
-    pub fn after(&self, before: &Prices) -> Arc<Prices> {
+    pub fn carry_over(&self, before: &Prices) -> Arc<Prices> {
         let mut prices = self.clone();
         for (upstream, gpus) in &mut prices.gpus {
             let known = before.gpus.get(upstream);
@@ -111,7 +111,7 @@ impl Prices {
 
     /// What the call costs in the service tier of its record, in US dollars, and by whose
     /// price; `None` where nobody knows.
-    pub fn cost(&self, record: &CallRecord, known: Known) -> Option<(f64, CostSource)> {
+    pub fn cost(&self, record: &CallRecord, known: DirectCosts) -> Option<(f64, CostSource)> {
         let tier = Tier::of(record.service_tier.as_deref());
         let tokens = billed(record);
         let models = [record.model.as_deref(), record.model_requested.as_deref()];
@@ -152,7 +152,8 @@ fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     let hour = shipped::utc_hour(&record.started_at);
     let lines = shipped::lines_for(host, model);
-    let matches = |line: &&&shipped::Listed| line.is_at(hour) && long_enough(line.above, tokens);
+    let matches =
+        |line: &&&shipped::PriceEntry| line.is_at(hour) && long_enough(line.above, tokens);
     lines.iter().find(matches).map(|line| line.tariff)
 }
 

@@ -12,7 +12,7 @@ pub const TABLE: &str = include_str!("prices.toml");
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Listed {
+pub(super) struct PriceEntry {
     /// Hosts that it is for; any where there are none.
     hosts: Vec<String>,
     /// How gateways write the provider before a model's name.
@@ -28,7 +28,7 @@ pub(super) struct Listed {
 /// The gateway that sells under its vendors' list prices.
 const GATEWAY: &str = "openrouter.ai";
 
-impl Listed {
+impl PriceEntry {
     /// Whether it is for a model of that name behind that host.
     fn is_for(&self, host: &str, model: &str) -> bool {
         let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
@@ -96,12 +96,12 @@ struct ListedPrice {
 }
 
 /// Every line, in the order of the table.
-pub(super) fn listed() -> &'static [Listed] {
-    static LISTED: LazyLock<Vec<Listed>> = LazyLock::new(|| {
+pub(super) fn listed() -> &'static [PriceEntry] {
+    static LISTED: LazyLock<Vec<PriceEntry>> = LazyLock::new(|| {
         let table: Table = toml::from_str(TABLE).expect("a test reads the table");
         let lines = table.provider.into_iter().flat_map(|provider| {
             let (hosts, vendor) = (provider.hosts, provider.vendor);
-            let listed = move |line: ListedPrice| Listed {
+            let listed = move |line: ListedPrice| PriceEntry {
                 hosts: hosts.clone(),
                 vendor: vendor.clone(),
                 utc_hours: line.utc_hours,
@@ -125,7 +125,7 @@ pub(super) fn listed() -> &'static [Listed] {
 }
 
 /// The lines for one model behind one host, in the order of the table.
-type Lines = Arc<[&'static Listed]>;
+type Lines = Arc<[&'static PriceEntry]>;
 
 /// Pairs of a host and a model whose lines are remembered; agents name models, so there must be
 /// an end to them.
@@ -182,7 +182,7 @@ mod tests {
             assert!(cheaper(line.tariff.cached_input), "{line:?}");
             for model in &line.models {
                 let name = model.as_str().replace('*', "26-01-01");
-                let hides = |earlier: &&Listed| {
+                let hides = |earlier: &&PriceEntry| {
                     let same_hosts = earlier.hosts.is_empty() || earlier.hosts == line.hosts;
                     let always = earlier.utc_hours.is_empty();
                     same_hosts

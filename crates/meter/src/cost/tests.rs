@@ -26,7 +26,7 @@ fn price(model: &str, upstream: Option<&str>, input: f64) -> Price {
 }
 
 fn cost(prices: &Prices, record: &CallRecord) -> Option<(f64, CostSource)> {
-    let found = prices.cost(record, Known::default());
+    let found = prices.cost(record, DirectCosts::default());
     found.map(|(cost, source)| ((cost * 1e9).round() / 1e9, source))
 }
 
@@ -106,7 +106,7 @@ fn own_gpus_go_before_the_list_and_behind_what_is_configured() {
         ..Prices::default()
     };
     let call = record("gpt-4.1", 1_000_000, 0);
-    let with_gpu = Known {
+    let with_gpu = DirectCosts {
         gpu: Some(0.25),
         reported: Some(9.0),
     };
@@ -145,7 +145,7 @@ fn vectors_cost_their_input_alone() {
 #[test]
 fn what_the_provider_says_goes_before_the_list_and_behind_what_is_configured() {
     let call = record("gpt-4.1", 1_000_000, 0);
-    let said = Known {
+    let said = DirectCosts {
         reported: Some(0.125),
         gpu: None,
     };

@@ -6,17 +6,17 @@
 //! refused. Time is an argument but to `governor`.
 
 mod key;
-mod line;
+mod state;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
 pub use key::keys_of;
-use line::QuotaState;
+use state::QuotaState;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tokengauge_core::caller::{
-    Caller, LimitMatch, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
+    Caller, LimitKey, LimitMatch, Mode, OnUnreadable, Refusal, depends_on_bodies,
 };
 use tokengauge_core::selector::Selector;
 
@@ -31,7 +31,7 @@ pub struct Quota {
     /// Its name; the `quota` label.
     pub name: Arc<str>,
     /// Who has as much of their own.
-    pub per: Per,
+    pub per: QuotaScope,
     /// Which calls count.
     pub select: Selector,
     /// Requests, at once or spread over a minute.
@@ -52,7 +52,7 @@ pub struct Quota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-pub enum Per {
+pub enum QuotaScope {
     /// Nobody: it is for all calls together.
     #[default]
     All,
@@ -72,22 +72,22 @@ pub enum Per {
     Key,
 }
 
-impl Per {
+impl QuotaScope {
     /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
+    fn limit_key<'a>(self, caller: &Caller<'a>) -> LimitKey<'a> {
         match self {
-            Per::All => Scope::One("all"),
-            Per::Route => Scope::One(caller.route),
-            Per::Workload => Scope::Name(caller.workload),
-            Per::Session => Scope::Name(caller.session),
-            Per::Agent => Scope::Name(caller.agent),
-            Per::User => Scope::Name(caller.user),
-            Per::Model => Scope::Name(caller.model),
-            Per::Key => Scope::Each(caller.keys),
+            QuotaScope::All => LimitKey::Fixed("all"),
+            QuotaScope::Route => LimitKey::Fixed(caller.route),
+            QuotaScope::Workload => LimitKey::Name(caller.workload),
+            QuotaScope::Session => LimitKey::Name(caller.session),
+            QuotaScope::Agent => LimitKey::Name(caller.agent),
+            QuotaScope::User => LimitKey::Name(caller.user),
+            QuotaScope::Model => LimitKey::Name(caller.model),
+            QuotaScope::Key => LimitKey::EachOf(caller.keys),
         }
     }
 }
@@ -124,7 +124,7 @@ impl Resource {
 /// Why calls counted together with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Sharing {
+pub enum SharedReason {
     /// They named nobody.
     Nameless,
     /// Too many names were known.
@@ -133,12 +133,12 @@ pub enum Sharing {
     UnreadableBody,
 }
 
-impl Sharing {
+impl SharedReason {
     /// All reasons.
-    pub const ALL: [Sharing; 3] = [
-        Sharing::Nameless,
-        Sharing::TooManyNames,
-        Sharing::UnreadableBody,
+    pub const ALL: [SharedReason; 3] = [
+        SharedReason::Nameless,
+        SharedReason::TooManyNames,
+        SharedReason::UnreadableBody,
     ];
 
     /// The word used in labels.
@@ -153,13 +153,13 @@ pub struct QuotaStatus {
     /// Its name.
     pub name: Arc<str>,
     /// Whether it holds just now.
-    pub holds: bool,
+    pub active: bool,
     /// Calls refused, by what they lacked.
     pub refused: [(Resource, u64); 4],
     /// Calls that would have been refused if it were not in shadow mode.
     pub shadow_refused: [(Resource, u64); 4],
     /// Calls that counted under the name that all share who have none of their own.
-    pub shared: [(Sharing, u64); 3],
+    pub shared: [(SharedReason, u64); 3],
 }
 
 /// All quotas with what was taken of them.
@@ -167,26 +167,26 @@ pub struct QuotaStatus {
 pub struct Quotas(Vec<Arc<QuotaState>>);
 
 impl Quotas {
-    /// Quotas of which nothing is taken.
+    /// Quotas of which nothing is usage.
     pub fn new(quotas: &[Quota]) -> Arc<Quotas> {
-        let lines = quotas.iter().map(|quota| Arc::new(QuotaState::new(quota)));
-        Arc::new(Quotas(lines.collect()))
+        let states = quotas.iter().map(|quota| Arc::new(QuotaState::new(quota)));
+        Arc::new(Quotas(states.collect()))
     }
 
     /// The same where others held until now: those of which as much may be taken keep what
     /// was, whether they refuse or not.
-    pub fn after(&self, known: &Quotas) -> Arc<Quotas> {
-        let lines = self.0.iter().map(|line| {
-            let kept = known.0.iter().find(|known| known.takes_as(line));
-            let kept = kept.map(|kept| Arc::new(kept.under(&line.quota)));
-            kept.unwrap_or_else(|| Arc::clone(line))
+    pub fn carry_over(&self, known: &Quotas) -> Arc<Quotas> {
+        let states = self.0.iter().map(|state| {
+            let kept = known.0.iter().find(|known| known.shares_usage_with(state));
+            let kept = kept.map(|kept| Arc::new(kept.reconfigured(&state.quota)));
+            kept.unwrap_or_else(|| Arc::clone(state))
         });
-        Arc::new(Quotas(lines.collect()))
+        Arc::new(Quotas(states.collect()))
     }
 
     /// What each of them allows.
     pub fn all(&self) -> impl Iterator<Item = &Quota> {
-        self.0.iter().map(|line| &line.quota)
+        self.0.iter().map(|state| &state.quota)
     }
 
     /// Whether there are none.
@@ -195,22 +195,27 @@ impl Quotas {
     }
 
     /// Whether any is for each key.
-    pub fn ask_for_keys(&self) -> bool {
-        self.0.iter().any(|line| line.quota.per == Per::Key)
+    pub fn need_keys(&self) -> bool {
+        self.0
+            .iter()
+            .any(|state| state.quota.per == QuotaScope::Key)
     }
 
     /// Whether some of them may depend on bodies of calls.
     pub fn may_depend_on_bodies(&self) -> bool {
         self.all().any(|quota| {
-            let of_head = matches!(quota.per, Per::All | Per::Route | Per::Key);
+            let of_head = matches!(
+                quota.per,
+                QuotaScope::All | QuotaScope::Route | QuotaScope::Key
+            );
             !of_head || depends_on_bodies(&quota.select)
         })
     }
 
     /// Whether the body decides what some of them are to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
-        let mut lines = self.0.iter();
-        lines.any(|line| line.limit_match(caller) == LimitMatch::DependsOnBody)
+        let mut states = self.0.iter();
+        states.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
     /// Takes a request and a place of every quota that the call falls under. What is not
@@ -221,27 +226,27 @@ impl Quotas {
     /// When one of them has none left, or refuses what it cannot read.
     pub fn admit(&self, caller: &Caller<'_>) -> Result<Permit, Refusal> {
         let mut permit = Permit::default();
-        for line in &self.0 {
-            line.admit(caller, &mut permit.0)?;
+        for state in &self.0 {
+            state.admit(caller, &mut permit.0)?;
         }
         Ok(permit)
     }
 
     /// Once a second: `burning` objectives switch the quotas that are bound to them on and
     /// off, and whoever took nothing for a while is forgotten.
-    pub fn follow(&self, burning: &[Arc<str>]) {
-        self.0.iter().for_each(|line| line.follow(burning));
+    pub fn refresh(&self, burning: &[Arc<str>]) {
+        self.0.iter().for_each(|state| state.refresh(burning));
     }
 
     /// The status of each quota.
-    pub fn standings(&self) -> Vec<QuotaStatus> {
-        self.0.iter().map(|line| line.standing()).collect()
+    pub fn statuses(&self) -> Vec<QuotaStatus> {
+        self.0.iter().map(|state| state.status()).collect()
     }
 }
 
 /// What one call has of the quotas. Gives its places back when it is dropped.
 #[derive(Debug, Default)]
-pub struct Permit(Vec<line::Held>);
+pub struct Permit(Vec<state::QuotaLease>);
 
 impl Permit {
     /// So many tokens more came for it.
@@ -250,7 +255,7 @@ impl Permit {
     }
 
     /// Gives its places back before the record of the call is written.
-    pub fn leave(&self) {
-        self.0.iter().for_each(line::Held::leave);
+    pub fn release_slots(&self) {
+        self.0.iter().for_each(state::QuotaLease::release_slot);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use std::time::Duration;
 use tokengauge_core::caller::KnownName;
 
-fn quota(per: Per) -> Quota {
+fn quota(per: QuotaScope) -> Quota {
     Quota {
         name: "l".into(),
         per,
@@ -41,7 +41,7 @@ fn wait(refusal: &Refusal) -> Duration {
 fn each_session_has_its_own_requests() {
     let quotas = Quotas::new(&[Quota {
         requests_per_minute: NonZeroU32::new(2),
-        ..quota(Per::Session)
+        ..quota(QuotaScope::Session)
     }]);
     for session in ["a", "b"] {
         assert!(quotas.admit(&caller(session)).is_ok());
@@ -60,14 +60,14 @@ fn each_session_has_its_own_requests() {
         let seconds = wait(&refusal).as_secs_f64();
         assert!((25.0..=30.0).contains(&seconds), "half a minute: {seconds}");
     }
-    assert_eq!(quotas.standings()[0].refused[0], (Resource::Requests, 2));
+    assert_eq!(quotas.statuses()[0].refused[0], (Resource::Requests, 2));
 }
 
 #[test]
 fn places_are_given_back_when_calls_end() {
     let quotas = Quotas::new(&[Quota {
         concurrent: Some(2),
-        ..quota(Per::All)
+        ..quota(QuotaScope::All)
     }]);
     let one = quotas.admit(&caller("a"));
     let two = quotas.admit(&caller("b"));
@@ -75,14 +75,14 @@ fn places_are_given_back_when_calls_end() {
     assert!(quotas.admit(&caller("c")).is_err());
     drop(one);
     assert!(quotas.admit(&caller("c")).is_ok());
-    assert_eq!(quotas.standings()[0].refused[2], (Resource::Concurrent, 1));
+    assert_eq!(quotas.statuses()[0].refused[2], (Resource::Concurrent, 1));
 }
 
 #[test]
 fn a_call_may_take_more_tokens_than_there_are_and_the_next_one_waits_for_them() {
     let quotas = Quotas::new(&[Quota {
         tokens_per_minute: NonZeroU32::new(6_000),
-        ..quota(Per::Session)
+        ..quota(QuotaScope::Session)
     }]);
     let permit = quotas.admit(&caller("a")).expect("nothing was taken");
     (0..900).for_each(|_| permit.charge(20));
@@ -104,7 +104,7 @@ fn a_call_may_take_more_tokens_than_there_are_and_the_next_one_waits_for_them() 
 fn a_debt_is_paid_with_time() {
     let quotas = Quotas::new(&[Quota {
         tokens_per_minute: NonZeroU32::new(60_000),
-        ..quota(Per::Session)
+        ..quota(QuotaScope::Session)
     }]);
     let permit = quotas.admit(&caller("a")).expect("nothing was taken");
     permit.charge(60_050);
@@ -119,17 +119,17 @@ fn a_limit_bound_to_an_objective_holds_only_while_it_burns() {
     let quotas = Quotas::new(&[Quota {
         concurrent: Some(0),
         while_burning: Some("voice".into()),
-        ..quota(Per::All)
+        ..quota(QuotaScope::All)
     }]);
     assert!(quotas.admit(&caller("a")).is_ok());
-    quotas.follow(&["other".into(), "voice".into()]);
+    quotas.refresh(&["other".into(), "voice".into()]);
     let refusal = quotas.admit(&caller("a")).expect_err("it burns");
     assert!(
         refusal.message.contains("while objective voice is missed"),
         "{refusal:?}"
     );
-    assert!(quotas.standings()[0].holds);
-    quotas.follow(&["other".into()]);
+    assert!(quotas.statuses()[0].active);
+    quotas.refresh(&["other".into()]);
     assert!(quotas.admit(&caller("a")).is_ok());
 }
 
@@ -142,10 +142,10 @@ fn who_is_not_selected_is_not_limited_and_who_names_nobody_shares() {
     let quotas = Quotas::new(&[Quota {
         concurrent: Some(0),
         select: batch,
-        ..quota(Per::All)
+        ..quota(QuotaScope::All)
     }]);
     assert!(quotas.admit(&caller("a")).is_ok());
-    for per in [Per::User, Per::Key, Per::Agent] {
+    for per in [QuotaScope::User, QuotaScope::Key, QuotaScope::Agent] {
         let quotas = Quotas::new(&[Quota {
             requests_per_minute: NonZeroU32::new(1),
             ..quota(per)
@@ -159,8 +159,8 @@ fn who_is_not_selected_is_not_limited_and_who_names_nobody_shares() {
             ..caller("a")
         };
         assert!(quotas.admit(&probe).is_ok(), "it asks for nothing");
-        let standing = &quotas.standings()[0];
-        assert_eq!(standing.shared[0], (Sharing::Nameless, 2));
+        let standing = &quotas.statuses()[0];
+        assert_eq!(standing.shared[0], (SharedReason::Nameless, 2));
     }
 }
 
@@ -168,7 +168,7 @@ fn who_is_not_selected_is_not_limited_and_who_names_nobody_shares() {
 fn a_call_counts_for_each_key_that_it_carries() {
     let quotas = Quotas::new(&[Quota {
         requests_per_minute: NonZeroU32::new(1),
-        ..quota(Per::Key)
+        ..quota(QuotaScope::Key)
     }]);
     let admitted = |keys: &[&str]| {
         let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
@@ -203,29 +203,26 @@ fn a_body_that_cannot_be_read_is_refused_or_counts_as_what_the_limit_is_for() {
             ..quota(per)
         }])
     };
-    let quotas = of_model("big", Per::All, OnUnreadable::Refuse);
+    let quotas = of_model("big", QuotaScope::All, OnUnreadable::Refuse);
     assert!(quotas.depend_on_body(&unread));
     let refusal = quotas.admit(&unread).expect_err("it cannot be read");
     assert_eq!(refusal.retry_after, None);
     assert!(refusal.message.contains("strict JSON"), "{refusal:?}");
-    assert_eq!(
-        quotas.standings()[0].refused[3],
-        (Resource::ReadableBody, 1)
-    );
-    let quotas = of_model("big", Per::All, OnUnreadable::Count);
+    assert_eq!(quotas.statuses()[0].refused[3], (Resource::ReadableBody, 1));
+    let quotas = of_model("big", QuotaScope::All, OnUnreadable::Count);
     assert!(quotas.admit(&unread).is_ok());
     let big = Caller {
         model: KnownName::Named("big"),
         ..caller("b")
     };
     assert!(quotas.admit(&big).is_err(), "it counted as one of these");
-    let quotas = of_model("*", Per::Model, OnUnreadable::Count);
+    let quotas = of_model("*", QuotaScope::Model, OnUnreadable::Count);
     assert!(quotas.admit(&unread).is_ok());
     assert!(quotas.admit(&big).is_ok());
     assert!(quotas.admit(&unread).is_err(), "all of them count together");
     assert_eq!(
-        quotas.standings()[0].shared[2],
-        (Sharing::UnreadableBody, 2)
+        quotas.statuses()[0].shared[2],
+        (SharedReason::UnreadableBody, 2)
     );
 }
 
@@ -234,25 +231,25 @@ fn shadow_mode_refuses_nothing_and_counts_what_it_would_have() {
     let shadow = Quota {
         requests_per_minute: NonZeroU32::new(2),
         mode: Mode::Shadow,
-        ..quota(Per::Session)
+        ..quota(QuotaScope::Session)
     };
     let quotas = Quotas::new(std::slice::from_ref(&shadow));
     for _ in 0..5 {
         assert!(quotas.admit(&caller("a")).is_ok());
     }
-    let standing = &quotas.standings()[0];
+    let standing = &quotas.statuses()[0];
     assert_eq!(standing.shadow_refused[0], (Resource::Requests, 3));
     assert_eq!(standing.refused[0], (Resource::Requests, 0));
     let enforced = Quotas::new(&[Quota {
         mode: Mode::Enforce,
         ..shadow
     }]);
-    let enforced = enforced.after(&quotas);
+    let enforced = enforced.carry_over(&quotas);
     assert!(
         enforced.admit(&caller("a")).is_err(),
         "what was taken stays"
     );
-    let standing = &enforced.standings()[0];
+    let standing = &enforced.statuses()[0];
     assert_eq!(standing.shadow_refused[0], (Resource::Requests, 3));
     assert_eq!(standing.refused[0], (Resource::Requests, 1));
 }
@@ -262,7 +259,7 @@ fn names_are_bounded_and_who_comes_beyond_shares() {
     let quotas = Quotas::new(&[Quota {
         requests_per_minute: NonZeroU32::new(1),
         tokens_per_minute: NonZeroU32::new(10),
-        ..quota(Per::Session)
+        ..quota(QuotaScope::Session)
     }]);
     for number in 0..MAX_NAMES {
         let session = format!("session-{number}");
@@ -277,10 +274,10 @@ fn names_are_bounded_and_who_comes_beyond_shares() {
     for beyond in ["another", "and another"] {
         assert!(quotas.admit(&caller(beyond)).is_err(), "{beyond}");
     }
-    let standing = &quotas.standings()[0];
-    assert_eq!(standing.shared[1], (Sharing::TooManyNames, 3));
+    let standing = &quotas.statuses()[0];
+    assert_eq!(standing.shared[1], (SharedReason::TooManyNames, 3));
     // Two minutes later there is room, but nobody got rid of a debt.
-    (0..200).for_each(|_| quotas.follow(&[]));
+    (0..200).for_each(|_| quotas.refresh(&[]));
     assert!(quotas.admit(&caller("another")).is_ok());
     assert!(
         quotas.admit(&caller("another")).is_err(),
@@ -296,19 +293,19 @@ fn names_are_bounded_and_who_comes_beyond_shares() {
 fn what_did_not_change_keeps_what_was_taken() {
     let one = Quota {
         requests_per_minute: NonZeroU32::new(1),
-        ..quota(Per::All)
+        ..quota(QuotaScope::All)
     };
     let quotas = Quotas::new(std::slice::from_ref(&one));
     assert!(quotas.admit(&caller("a")).is_ok());
     let other = Quota {
         name: "other".into(),
-        ..quota(Per::All)
+        ..quota(QuotaScope::All)
     };
-    let next = Quotas::new(&[other, one.clone()]).after(&quotas);
+    let next = Quotas::new(&[other, one.clone()]).carry_over(&quotas);
     assert!(next.admit(&caller("a")).is_err());
     let next = Quotas::new(&[Quota {
         requests_per_minute: NonZeroU32::new(5),
         ..one
     }]);
-    assert!(next.after(&quotas).admit(&caller("a")).is_ok());
+    assert!(next.carry_over(&quotas).admit(&caller("a")).is_ok());
 }

@@ -1,7 +1,7 @@
 //! Tokens a minute, charged after the fact: what streams is not known before. Whoever took
 //! more than there was owes it, and gets nothing until it is paid.
 
-use super::line::Rate;
+use super::state::Rate;
 use governor::clock::{Clock, DefaultClock};
 use governor::{Quota as Pace, RateLimiter};
 use parking_lot::{Mutex, MutexGuard};

@@ -103,20 +103,20 @@ pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
 /// Brings the series of the budgets up to `now`, seconds since 1970: all of them are
 /// there from the start.
 pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
-    for standing in budgets.standings(now) {
-        let name = &*standing.name;
+    for status in budgets.statuses(now) {
+        let name = &*status.name;
         let labels = labels::Budget { budget: name };
         let ratio = registry.series(&names::BUDGET_SPENT_RATIO, &labels);
-        ratio.set(standing.spent_ratio);
+        ratio.set(status.spent_ratio);
         let spent = registry.series(&names::BUDGET_SPENT_USD, &labels);
-        spent.absolute(standing.usd);
+        spent.absolute(status.usd);
         let count =
             |metric: &Family<Counter, _>, value| registry.series(metric, &labels).absolute(value);
-        count(&names::BUDGET_BLOCKED, standing.blocked);
-        count(&names::BUDGET_SHADOW_BLOCKED, standing.shadow_blocked);
-        count(&names::BUDGET_UNREADABLE, standing.unreadable);
-        count(&names::BUDGET_FORGOTTEN, standing.forgotten);
-        for (threshold, count) in &standing.warnings {
+        count(&names::BUDGET_BLOCKED, status.blocked);
+        count(&names::BUDGET_SHADOW_BLOCKED, status.shadow_blocked);
+        count(&names::BUDGET_UNREADABLE, status.unreadable);
+        count(&names::BUDGET_FORGOTTEN, status.forgotten);
+        for (threshold, count) in &status.warnings {
             let labels = labels::BudgetThreshold {
                 budget: name,
                 threshold: &threshold.to_string(),

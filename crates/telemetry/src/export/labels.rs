@@ -1,7 +1,7 @@
 //! The sets of labels that metrics have: names and values are fields, so that neither is mixed up.
 
 use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
-use tokengauge_meter::quota::{Resource, Sharing};
+use tokengauge_meter::quota::{Resource, SharedReason};
 
 /// A set of labels, and the values of one series.
 pub trait LabelSet {
@@ -39,7 +39,13 @@ macro_rules! typed_values {
     };
 }
 
-typed_values!(Outcome, OperationClass, TpsUnavailable, Resource, Sharing);
+typed_values!(
+    Outcome,
+    OperationClass,
+    TpsUnavailable,
+    Resource,
+    SharedReason
+);
 
 /// A metric without labels has one series.
 impl LabelSet for () {
@@ -123,7 +129,7 @@ label_sets! {
     /// What a quota bounds.
     QuotaResource { quota: &'a str, resource: Resource }
     /// Why callers share a bucket of a quota.
-    QuotaReason { quota: &'a str, reason: Sharing }
+    QuotaReason { quota: &'a str, reason: SharedReason }
     /// A part of forwarding.
     Phase { phase: &'a str }
     /// What an exporter could not deliver.

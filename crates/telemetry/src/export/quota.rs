@@ -2,7 +2,7 @@
 
 use super::registry::Registry;
 use super::{labels, names};
-use tokengauge_meter::quota::{Quota, Quotas, Resource, Sharing};
+use tokengauge_meter::quota::{Quota, Quotas, Resource, SharedReason};
 
 /// Removes the series of quotas that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
@@ -17,7 +17,7 @@ pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
             registry.forget(&names::QUOTA_REFUSED, &labels);
             registry.forget(&names::QUOTA_SHADOW_REFUSED, &labels);
         }
-        for reason in Sharing::ALL {
+        for reason in SharedReason::ALL {
             registry.forget(&names::QUOTA_SHARED, &labels::QuotaReason { quota, reason });
         }
     }
@@ -25,20 +25,20 @@ pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
 
 /// Brings the series up to now: all of them are there from the start.
 pub fn quotas(registry: &Registry, quotas: &Quotas) {
-    for standing in quotas.standings() {
-        let quota = &*standing.name;
+    for status in quotas.statuses() {
+        let quota = &*status.name;
         let holds = registry.series(&names::QUOTA_HOLDS, &labels::Quota { quota });
-        holds.set(f64::from(u8::from(standing.holds)));
+        holds.set(f64::from(u8::from(status.active)));
         for (metric, counts) in [
-            (&names::QUOTA_REFUSED, standing.refused),
-            (&names::QUOTA_SHADOW_REFUSED, standing.shadow_refused),
+            (&names::QUOTA_REFUSED, status.refused),
+            (&names::QUOTA_SHADOW_REFUSED, status.shadow_refused),
         ] {
             for (resource, count) in counts {
                 let series = registry.series(metric, &labels::QuotaResource { quota, resource });
                 series.absolute(count);
             }
         }
-        for (reason, count) in standing.shared {
+        for (reason, count) in status.shared {
             let labels = labels::QuotaReason { quota, reason };
             let series = registry.series(&names::QUOTA_SHARED, &labels);
             series.absolute(count);

@@ -12,14 +12,14 @@ mod tests;
 use crate::{FinishedCall, Subscriber};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use spent::Spent;
+use spent::Spending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::caller::{
-    Caller, Charge, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, Scope, depends_on_bodies,
+    Caller, Charge, KnownName, LimitKey, LimitMatch, Mode, OnUnreadable, Refusal, depends_on_bodies,
 };
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::whole_seconds_since_1970;
@@ -40,7 +40,7 @@ pub struct Budget {
     /// Its name; the `budget` label.
     pub name: Arc<str>,
     /// Who has one of their own.
-    pub per: Per,
+    pub per: BudgetScope,
     /// Which calls count.
     pub select: Selector,
     /// What may be spent in a period, in US dollars.
@@ -61,7 +61,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-pub enum Per {
+pub enum BudgetScope {
     /// Nobody: it is for all calls together.
     #[default]
     All,
@@ -77,20 +77,20 @@ pub enum Per {
     Model,
 }
 
-impl Per {
+impl BudgetScope {
     /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    fn scope<'a>(self, caller: &Caller<'a>) -> Scope<'a> {
+    fn limit_key<'a>(self, caller: &Caller<'a>) -> LimitKey<'a> {
         match self {
-            Per::All => Scope::One("all"),
-            Per::Session => Scope::Name(caller.session),
-            Per::Agent => Scope::Name(caller.agent),
-            Per::User => Scope::Name(caller.user),
-            Per::Workload => Scope::Name(caller.workload),
-            Per::Model => Scope::Name(caller.model),
+            BudgetScope::All => LimitKey::Fixed("all"),
+            BudgetScope::Session => LimitKey::Name(caller.session),
+            BudgetScope::Agent => LimitKey::Name(caller.agent),
+            BudgetScope::User => LimitKey::Name(caller.user),
+            BudgetScope::Workload => LimitKey::Name(caller.workload),
+            BudgetScope::Model => LimitKey::Name(caller.model),
         }
     }
 }
@@ -137,15 +137,15 @@ pub struct BudgetStatus {
 /// All budgets with what was spent of them.
 #[derive(Debug, Default)]
 pub struct Budgets {
-    lines: ArcSwap<Vec<Arc<BudgetState>>>,
+    states: ArcSwap<Vec<Arc<BudgetState>>>,
 }
 
 #[derive(Debug)]
 struct BudgetState {
     budget: Budget,
-    spent: Mutex<Spent>,
+    spent: Mutex<Spending>,
     /// Micro-dollars since the start of the process.
-    ever: AtomicU64,
+    total_micros: AtomicU64,
     warnings: Vec<AtomicU64>,
     counts: Counts,
 }
@@ -172,28 +172,28 @@ impl BudgetState {
         BudgetState {
             budget: budget.clone(),
             spent: Mutex::default(),
-            ever: AtomicU64::new(0),
+            total_micros: AtomicU64::new(0),
             warnings: budget.warn_at.iter().map(|_| AtomicU64::new(0)).collect(),
             counts: Counts::default(),
         }
     }
 
     /// Whether money spent of one is money spent of the other.
-    fn is(&self, budget: &Budget) -> bool {
+    fn is_same(&self, budget: &Budget) -> bool {
         let own = &self.budget;
         (&own.name, own.per, own.period) == (&budget.name, budget.per, budget.period)
             && own.select == budget.select
     }
 
     /// What was spent in the period of `now`.
-    fn spent(&self, now: u64) -> MutexGuard<'_, Spent> {
+    fn spent(&self, now: u64) -> MutexGuard<'_, Spending> {
         let mut spent = self.spent.lock();
-        spent.follow(self.budget.period.around(now));
+        spent.roll_over(self.budget.period.bounds(now));
         spent
     }
 
     fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
-        caller.limit_match(&self.budget.select, self.budget.per.scope(caller))
+        caller.limit_match(&self.budget.select, self.budget.per.limit_key(caller))
     }
 
     /// A call is over that was charged under a name before, or counts as its record says.
@@ -201,19 +201,19 @@ impl BudgetState {
         let charged = charges.iter().filter(|to| to.budget == self.budget.name);
         let mut charged = charged.map(|charge| &*charge.name).peekable();
         if charged.peek().is_some() {
-            self.spent_once(usd);
+            self.add_to_total(usd);
             return charged.for_each(|name| self.add(name, usd, now));
         }
         if let LimitMatch::Names(names) = self.limit_match(&caller(record)) {
-            self.spent_once(usd);
+            self.add_to_total(usd);
             names
                 .into_iter()
-                .for_each(|name| self.add(&in_one_case(self.budget.per, name), usd, now));
+                .for_each(|name| self.add(&normalized_name(self.budget.per, name), usd, now));
         }
     }
 
-    fn spent_once(&self, usd: f64) {
-        self.ever
+    fn add_to_total(&self, usd: f64) {
+        self.total_micros
             .fetch_add((usd * 1e6).round() as u64, Ordering::Relaxed);
     }
 
@@ -249,10 +249,13 @@ impl BudgetState {
                     let what = format!("budget {}", self.budget.name);
                     self.refuse(stage, || Refusal::unreadable(&what, caller.unread))?;
                     // In shadow mode it goes on, and what it costs is spent.
-                    let scope = self.budget.per.scope(caller);
+                    let scope = self.budget.per.limit_key(caller);
                     return Ok(charges(scope.without_body()));
                 }
-                (self.budget.per.scope(caller).without_body(), caller.unread)
+                (
+                    self.budget.per.limit_key(caller).without_body(),
+                    caller.unread,
+                )
             }
         };
         let charges: Vec<Charge> = charges(names);
@@ -264,7 +267,7 @@ impl BudgetState {
     fn charge(&self, name: &str) -> Charge {
         Charge {
             budget: Arc::clone(&self.budget.name),
-            name: in_one_case(self.budget.per, name).into(),
+            name: normalized_name(self.budget.per, name).into(),
         }
     }
 
@@ -304,13 +307,13 @@ impl BudgetState {
 
     fn refusal(&self, used: f64, seconds: u64) -> Refusal {
         let budget = &self.budget;
-        let of_whom = match budget.per {
-            Per::All => String::new(),
+        let subject = match budget.per {
+            BudgetScope::All => String::new(),
             per => format!(" of this {}", per.as_str()),
         };
         Refusal {
             message: format!(
-                "budget {}{of_whom} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                "budget {}{subject} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
                 budget.name, budget.usd,
             ),
             retry_after: Some(Duration::from_secs(seconds)),
@@ -318,7 +321,7 @@ impl BudgetState {
         }
     }
 
-    fn standing(&self, now: u64) -> BudgetStatus {
+    fn status(&self, now: u64) -> BudgetStatus {
         let spent = self.spent(now);
         let most = spent.names().map(|(_, usd)| usd).fold(0.0, f64::max);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -326,7 +329,7 @@ impl BudgetState {
         BudgetStatus {
             name: Arc::clone(&self.budget.name),
             spent_ratio: most / self.budget.usd,
-            usd: self.ever.load(Ordering::Relaxed) as f64 / 1e6,
+            usd: self.total_micros.load(Ordering::Relaxed) as f64 / 1e6,
             warnings: self.budget.warn_at.iter().copied().zip(warnings).collect(),
             blocked: count(&self.counts.blocked),
             shadow_blocked: count(&self.counts.shadow_blocked),
@@ -337,7 +340,7 @@ impl BudgetState {
 
     /// One notice for all who passed the first threshold; a page where the last one is
     /// passed and calls are refused.
-    fn notice(&self, now: u64) -> Option<AlertNotification> {
+    fn notification(&self, now: u64) -> Option<AlertNotification> {
         let budget = &self.budget;
         let first = budget.warn_at.first()? * budget.usd;
         let spent = self.spent(now);
@@ -387,7 +390,7 @@ impl BudgetState {
 }
 
 impl Counts {
-    fn goes_on_from(&self, known: &Counts) {
+    fn copy_from(&self, known: &Counts) {
         let pairs = [
             (&self.blocked, &known.blocked),
             (&self.shadow_blocked, &known.shadow_blocked),
@@ -400,9 +403,9 @@ impl Counts {
 }
 
 /// Models in any case are one: some upstreams take them so.
-fn in_one_case(per: Per, name: &str) -> String {
+fn normalized_name(per: BudgetScope, name: &str) -> String {
     match per {
-        Per::Model => name.to_ascii_lowercase(),
+        BudgetScope::Model => name.to_ascii_lowercase(),
         _ => name.to_owned(),
     }
 }
@@ -410,37 +413,37 @@ fn in_one_case(per: Per, name: &str) -> String {
 impl Budgets {
     /// Nothing spent of any of `budgets`.
     pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
-        let lines = budgets
+        let states = budgets
             .iter()
             .map(|budget| Arc::new(BudgetState::new(budget)));
         Arc::new(Budgets {
-            lines: ArcSwap::from_pointee(lines.collect()),
+            states: ArcSwap::from_pointee(states.collect()),
         })
     }
 
     /// Other budgets from now on. Those that stay go on, and one with another limit has
     /// spent what it had.
     pub fn change(&self, budgets: &[Budget]) {
-        let now = self.lines.load();
-        let lines = budgets.iter().map(|budget| {
-            if let Some(same) = now.iter().find(|line| line.budget == *budget) {
+        let now = self.states.load();
+        let states = budgets.iter().map(|budget| {
+            if let Some(same) = now.iter().find(|state| state.budget == *budget) {
                 return Arc::clone(same);
             }
-            let line = BudgetState::new(budget);
-            if let Some(known) = now.iter().find(|line| line.is(budget)) {
+            let state = BudgetState::new(budget);
+            if let Some(known) = now.iter().find(|state| state.is_same(budget)) {
                 let spent = known.spent.lock();
-                *line.spent.lock() = spent.clone();
+                *state.spent.lock() = spent.clone();
                 drop(spent);
-                line.counts.goes_on_from(&known.counts);
+                state.counts.copy_from(&known.counts);
             }
-            Arc::new(line)
+            Arc::new(state)
         });
-        self.lines.store(Arc::new(lines.collect()));
+        self.states.store(Arc::new(states.collect()));
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.lines.load().is_empty()
+        self.states.load().is_empty()
     }
 
     /// A call is over at `now`, seconds since 1970: it counts as `charges` say, else as its
@@ -449,9 +452,9 @@ impl Budgets {
         let Some(usd) = record.cost_usd.filter(|usd| *usd > 0.0) else {
             return;
         };
-        let lines = self.lines.load();
-        let spend = |line: &Arc<BudgetState>| line.spend(record, charges, usd, now);
-        lines.iter().for_each(spend);
+        let states = self.states.load();
+        let spend = |state: &Arc<BudgetState>| state.spend(record, charges, usd, now);
+        states.iter().for_each(spend);
     }
 
     /// Under which names of the budgets that block a call counts that begins at `now`.
@@ -464,41 +467,44 @@ impl Budgets {
         stage: AdmissionStage,
         now: u64,
     ) -> Result<Vec<Charge>, Refusal> {
-        let lines = self.lines.load();
-        let blocking = lines.iter().filter(|line| line.budget.block);
+        let states = self.states.load();
+        let blocking = states.iter().filter(|state| state.budget.block);
         let mut charges = Vec::new();
-        for line in blocking {
-            charges.append(&mut line.admit(caller, stage, now)?);
+        for state in blocking {
+            charges.append(&mut state.admit(caller, stage, now)?);
         }
         Ok(charges)
     }
 
     /// Whether some of those that block may depend on bodies of calls.
     pub fn may_depend_on_bodies(&self) -> bool {
-        let lines = self.lines.load();
-        lines.iter().any(|line| {
-            let Budget { per, select, .. } = &line.budget;
-            line.budget.block && (*per != Per::All || depends_on_bodies(select))
+        let states = self.states.load();
+        states.iter().any(|state| {
+            let Budget { per, select, .. } = &state.budget;
+            state.budget.block && (*per != BudgetScope::All || depends_on_bodies(select))
         })
     }
 
     /// Whether the body decides what some of those that block are to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
-        let lines = self.lines.load();
-        let mut blocking = lines.iter().filter(|line| line.budget.block);
-        blocking.any(|line| line.limit_match(caller) == LimitMatch::DependsOnBody)
+        let states = self.states.load();
+        let mut blocking = states.iter().filter(|state| state.budget.block);
+        blocking.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
     /// How each stands at `now`.
-    pub fn standings(&self, now: u64) -> Vec<BudgetStatus> {
-        let lines = self.lines.load();
-        lines.iter().map(|line| line.standing(now)).collect()
+    pub fn statuses(&self, now: u64) -> Vec<BudgetStatus> {
+        let states = self.states.load();
+        states.iter().map(|state| state.status(now)).collect()
     }
 
     /// What receivers are to be sent at `now`.
-    pub fn notices(&self, now: u64) -> Vec<AlertNotification> {
-        let lines = self.lines.load();
-        lines.iter().filter_map(|line| line.notice(now)).collect()
+    pub fn notifications(&self, now: u64) -> Vec<AlertNotification> {
+        let states = self.states.load();
+        states
+            .iter()
+            .filter_map(|state| state.notification(now))
+            .collect()
     }
 }
 

@@ -15,7 +15,7 @@ pub enum Period {
 
 impl Period {
     /// Beginning and end, in seconds since 1970, of the period in which `now` is.
-    pub fn around(self, now: u64) -> (u64, u64) {
+    pub fn bounds(self, now: u64) -> (u64, u64) {
         match self {
             Period::Every(span) => {
                 let span = span.as_secs().max(1);
@@ -95,7 +95,7 @@ mod tests {
         let day = Period::Every(Duration::from_secs(DAY));
         let now = at("2026-11-21T13:14:15Z");
         assert_eq!(
-            day.around(now),
+            day.bounds(now),
             (at("2026-11-21T00:00:00Z"), at("2026-11-22T00:00:00Z"))
         );
         for (now, start, end) in [
@@ -125,7 +125,7 @@ mod tests {
                 "1970-02-01T00:00:00Z",
             ),
         ] {
-            assert_eq!(Period::Month.around(at(now)), (at(start), at(end)), "{now}");
+            assert_eq!(Period::Month.bounds(at(now)), (at(start), at(end)), "{now}");
         }
     }
 }

@@ -12,10 +12,10 @@ const FILE: &str = "spending.json";
 
 /// What was spent, by budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SavedSpending(BTreeMap<String, OfBudget>);
+pub struct SavedSpending(BTreeMap<String, SavedBudget>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct OfBudget {
+struct SavedBudget {
     /// The beginning of the period, in seconds since 1970.
     period: u64,
     spent: BTreeMap<String, f64>,
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Whether another process writes the file.
-    pub fn is_others(&self) -> bool {
+    pub fn is_locked_elsewhere(&self) -> bool {
         !self.file.is_locked()
     }
 
@@ -61,14 +61,14 @@ impl Store {
     /// # Errors
     /// Where the disk refuses.
     pub fn save(&mut self, budgets: &Budgets, now: u64) -> io::Result<bool> {
-        if self.is_others() {
+        if self.is_locked_elsewhere() {
             if !self.file.lock()? {
                 return Ok(false);
             }
             let saved: SavedSpending = self.file.read()?.unwrap_or_default();
             budgets.resume(&saved.since(&self.read), now);
         }
-        self.file.write(&budgets.kept(now))
+        self.file.write(&budgets.saved(now))
     }
 }
 
@@ -90,11 +90,11 @@ impl SavedSpending {
 
 impl Budgets {
     /// What is to be kept at `now`.
-    pub fn kept(&self, now: u64) -> SavedSpending {
-        let lines = self.lines.load();
-        let of = lines.iter().map(|line| {
-            let spent = line.spent(now);
-            let of = OfBudget {
+    pub fn saved(&self, now: u64) -> SavedSpending {
+        let states = self.states.load();
+        let of = states.iter().map(|state| {
+            let spent = state.spent(now);
+            let of = SavedBudget {
                 period: spent.period.0,
                 spent: spent
                     .names()
@@ -102,16 +102,16 @@ impl Budgets {
                     .collect(),
                 floor: spent.floor,
             };
-            (line.budget.name.to_string(), of)
+            (state.budget.name.to_string(), of)
         });
         SavedSpending(of.collect())
     }
 
     /// Takes over what was kept, as far as its period goes on at `now`.
     pub fn resume(&self, kept: &SavedSpending, now: u64) {
-        for line in self.lines.load().iter() {
-            let mut spent = line.spent(now);
-            let of = kept.0.get(&*line.budget.name);
+        for state in self.states.load().iter() {
+            let mut spent = state.spent(now);
+            let of = kept.0.get(&*state.budget.name);
             if let Some(of) = of.filter(|of| of.period == spent.period.0) {
                 for (name, usd) in of.spent.iter().filter(|(_, usd)| **usd > 0.0) {
                     spent.add(name, *usd);

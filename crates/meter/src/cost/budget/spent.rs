@@ -10,7 +10,7 @@ use std::collections::HashMap;
 pub(super) const MAX_NAMES: usize = 10_000;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct Spending {
     /// The period, in seconds since 1970.
     pub(super) period: (u64, u64),
     by: HashMap<Box<str>, f64>,
@@ -22,9 +22,9 @@ pub(super) struct Spent {
     pub(super) forgotten: u64,
 }
 
-impl Spent {
+impl Spending {
     /// There is new money in a new period.
-    pub(super) fn follow(&mut self, period: (u64, u64)) {
+    pub(super) fn roll_over(&mut self, period: (u64, u64)) {
         if self.period.0 < period.0 {
             self.period = period;
             self.by.clear();
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn those_who_spent_least_are_forgotten_and_counted_and_nobody_else() {
-        let mut spent = Spent::default();
-        spent.follow((0, 60));
+        let mut spent = Spending::default();
+        spent.roll_over((0, 60));
         spent.add("heavy", 100.0);
         for number in 0..3 * MAX_NAMES {
             spent.add(&format!("session-{number}"), 0.01);
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn nobody_is_forgotten_out_of_what_they_had_spent() {
-        let mut spent = Spent::default();
-        spent.follow((0, 60));
+        let mut spent = Spending::default();
+        spent.roll_over((0, 60));
         spent.add("poor", 4.9);
         for number in 0..2 * MAX_NAMES {
             spent.add(&format!("rich-{number}"), 5.0);
@@ -106,19 +106,19 @@ mod tests {
         assert!(!spent.by.contains_key("poor"), "it was the poorest");
         assert!(spent.of("poor") >= 4.9);
         assert!(spent.add("poor", 0.1).1 >= 5.0);
-        spent.follow((60, 120));
+        spent.roll_over((60, 120));
         assert_eq!(spent.of("poor"), 0.0);
     }
 
     #[test]
     fn a_new_period_begins_with_nothing_spent_and_an_old_one_changes_nothing() {
-        let mut spent = Spent::default();
-        spent.follow((60, 120));
+        let mut spent = Spending::default();
+        spent.roll_over((60, 120));
         assert_eq!(spent.add("a", 1.0), (0.0, 1.0));
         assert_eq!(spent.add("a", 0.5), (1.0, 1.5));
-        spent.follow((0, 60));
+        spent.roll_over((0, 60));
         assert_eq!(spent.of("a"), 1.5, "a call that ended late");
-        spent.follow((120, 180));
+        spent.roll_over((120, 180));
         assert_eq!((spent.of("a"), spent.total), (0.0, 0.0));
     }
 }

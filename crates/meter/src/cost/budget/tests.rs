@@ -5,7 +5,7 @@ const DAY: u64 = 24 * 3600;
 /// Noon of some day.
 const NOON: u64 = 20_000 * DAY + DAY / 2;
 
-fn budget(per: Per, block: bool) -> Budget {
+fn budget(per: BudgetScope, block: bool) -> Budget {
     Budget {
         name: "b".into(),
         per,
@@ -34,13 +34,13 @@ fn refused(budgets: &Budgets, record: &CallRecord, now: u64) -> Option<Refusal> 
 }
 
 fn counts(budgets: &Budgets, now: u64) -> Vec<u64> {
-    let standing = &budgets.standings(now)[0];
-    standing.warnings.iter().map(|(_, count)| *count).collect()
+    let status = &budgets.statuses(now)[0];
+    status.warnings.iter().map(|(_, count)| *count).collect()
 }
 
 #[test]
 fn each_session_has_its_own_money_and_each_threshold_is_told_once() {
-    let budgets = Budgets::new(&[budget(Per::Session, false)]);
+    let budgets = Budgets::new(&[budget(BudgetScope::Session, false)]);
     for _ in 0..4 {
         budgets.spend(&cost("a", 0.2), &[], NOON);
         budgets.spend(&cost("b", 0.1), &[], NOON);
@@ -48,14 +48,14 @@ fn each_session_has_its_own_money_and_each_threshold_is_told_once() {
     assert_eq!(counts(&budgets, NOON), [1, 1, 0]);
     budgets.spend(&cost("a", 5.0), &[], NOON);
     assert_eq!(counts(&budgets, NOON), [1, 1, 1]);
-    let standing = &budgets.standings(NOON)[0];
-    assert!((standing.spent_ratio - 5.8).abs() < 1e-9);
-    assert!((standing.usd - 6.2).abs() < 1e-6);
+    let status = &budgets.statuses(NOON)[0];
+    assert!((status.spent_ratio - 5.8).abs() < 1e-9);
+    assert!((status.usd - 6.2).abs() < 1e-6);
 }
 
 #[test]
 fn a_call_without_a_cost_or_without_the_name_costs_nothing() {
-    let budgets = Budgets::new(&[budget(Per::Session, false)]);
+    let budgets = Budgets::new(&[budget(BudgetScope::Session, false)]);
     let unpriced = CallRecord {
         cost_usd: None,
         ..cost("a", 0.0)
@@ -66,12 +66,12 @@ fn a_call_without_a_cost_or_without_the_name_costs_nothing() {
     };
     budgets.spend(&unpriced, &[], NOON);
     budgets.spend(&nameless, &[], NOON);
-    assert_eq!(budgets.standings(NOON)[0].spent_ratio, 0.0);
+    assert_eq!(budgets.statuses(NOON)[0].spent_ratio, 0.0);
 }
 
 #[test]
 fn only_selected_calls_count() {
-    let mut narrow = budget(Per::All, false);
+    let mut narrow = budget(BudgetScope::All, false);
     narrow.select.model = Some(tokengauge_core::pattern::Pattern::new("gpt-*"));
     let budgets = Budgets::new(&[narrow]);
     budgets.spend(&cost("a", 0.6), &[], NOON);
@@ -86,8 +86,8 @@ fn only_selected_calls_count() {
 
 #[test]
 fn spent_budgets_refuse_only_where_configured_and_until_there_is_new_money() {
-    let blocking = Budgets::new(&[budget(Per::Session, true)]);
-    let warning = Budgets::new(&[budget(Per::Session, false)]);
+    let blocking = Budgets::new(&[budget(BudgetScope::Session, true)]);
+    let warning = Budgets::new(&[budget(BudgetScope::Session, false)]);
     let (a, b) = (cost("a", 1.0), cost("b", 0.9));
     for budgets in [&blocking, &warning] {
         budgets.spend(&a, &[], NOON);
@@ -103,7 +103,7 @@ fn spent_budgets_refuse_only_where_configured_and_until_there_is_new_money() {
     assert_eq!(refused(&blocking, &b, NOON), None);
     assert_eq!(refused(&warning, &a, NOON), None);
     assert_eq!(refused(&blocking, &a, NOON + DAY), None);
-    assert_eq!(blocking.standings(NOON + DAY)[0].blocked, 1);
+    assert_eq!(blocking.statuses(NOON + DAY)[0].blocked, 1);
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn the_body_is_asked_for_only_where_it_decides() {
         ..known
     };
     let per = |per, block| Budgets::new(&[budget(per, block)]);
-    assert!(per(Per::Session, true).depend_on_body(&nameless));
-    assert!(!per(Per::Session, true).depend_on_body(&known));
-    assert!(!per(Per::Session, true).depend_on_body(&modelless));
-    assert!(!per(Per::Session, false).depend_on_body(&nameless));
-    assert!(per(Per::Model, true).depend_on_body(&modelless));
-    let mut narrow = budget(Per::All, true);
+    assert!(per(BudgetScope::Session, true).depend_on_body(&nameless));
+    assert!(!per(BudgetScope::Session, true).depend_on_body(&known));
+    assert!(!per(BudgetScope::Session, true).depend_on_body(&modelless));
+    assert!(!per(BudgetScope::Session, false).depend_on_body(&nameless));
+    assert!(per(BudgetScope::Model, true).depend_on_body(&modelless));
+    let mut narrow = budget(BudgetScope::All, true);
     narrow.select.model = Some(tokengauge_core::pattern::Pattern::new("gpt-*"));
     assert!(Budgets::new(&[narrow]).depend_on_body(&modelless));
 }
@@ -132,15 +132,15 @@ fn the_body_is_asked_for_only_where_it_decides() {
 #[test]
 fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
     for (block, severity) in [(false, "ticket"), (true, "page")] {
-        let budgets = Budgets::new(&[budget(Per::Session, block)]);
+        let budgets = Budgets::new(&[budget(BudgetScope::Session, block)]);
         budgets.spend(&cost("small", 0.4), &[], NOON);
-        assert_eq!(budgets.notices(NOON), []);
+        assert_eq!(budgets.notifications(NOON), []);
         budgets.spend(&cost("a", 0.9), &[], NOON);
-        assert_eq!(budgets.notices(NOON)[0].severity, "ticket");
+        assert_eq!(budgets.notifications(NOON)[0].severity, "ticket");
         budgets.spend(&cost("b", 1.3), &[], NOON);
-        let notices = budgets.notices(NOON);
-        let [notice] = &notices[..] else {
-            panic!("one for all of them: {notices:?}")
+        let notifications = budgets.notifications(NOON);
+        let [notice] = &notifications[..] else {
+            panic!("one for all of them: {notifications:?}")
         };
         assert_eq!(notice.severity, severity);
         assert!(
@@ -152,26 +152,30 @@ fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
                 .description
                 .starts_with("2 by session: b: 1.30 USD (130%), a: 0.90")
         );
-        assert_eq!(budgets.notices(NOON + DAY), [], "over with the period");
+        assert_eq!(
+            budgets.notifications(NOON + DAY),
+            [],
+            "over with the period"
+        );
     }
 }
 
 #[test]
 fn another_limit_keeps_what_was_spent_and_another_scope_does_not() {
-    let budgets = Budgets::new(&[budget(Per::Session, true)]);
+    let budgets = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let record = cost("a", 1.2);
     budgets.spend(&record, &[], NOON);
     let refused = || super::tests::refused(&budgets, &record, NOON).is_some();
     budgets.change(&[Budget {
         usd: 2.0,
-        ..budget(Per::Session, true)
+        ..budget(BudgetScope::Session, true)
     }]);
     assert!(!refused(), "there is more now");
-    assert!((budgets.standings(NOON)[0].spent_ratio - 0.6).abs() < 1e-9);
-    budgets.change(&[budget(Per::Session, true)]);
+    assert!((budgets.statuses(NOON)[0].spent_ratio - 0.6).abs() < 1e-9);
+    budgets.change(&[budget(BudgetScope::Session, true)]);
     assert!(refused());
-    budgets.change(&[budget(Per::Agent, true)]);
-    assert_eq!(budgets.standings(NOON)[0].spent_ratio, 0.0);
+    budgets.change(&[budget(BudgetScope::Agent, true)]);
+    assert_eq!(budgets.statuses(NOON)[0].spent_ratio, 0.0);
     budgets.change(&[]);
     assert!(budgets.is_empty());
 }
@@ -179,17 +183,17 @@ fn another_limit_keeps_what_was_spent_and_another_scope_does_not() {
 #[test]
 fn what_was_spent_survives_a_restart_within_its_period() {
     let directory = tempfile::tempdir().expect("a directory");
-    let before = Budgets::new(&[budget(Per::Session, true)]);
+    let before = Budgets::new(&[budget(BudgetScope::Session, true)]);
     before.spend(&cost("a", 1.2), &[], NOON);
     let mut store = Store::open(directory.path(), &before, NOON).expect("opened");
     assert!(store.save(&before, NOON).expect("saved"));
     drop(store);
-    let after = Budgets::new(&[budget(Per::Session, true)]);
+    let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(Store::open(directory.path(), &after, NOON + 10).expect("opened"));
     let record = cost("a", 0.0);
     assert!(refused(&after, &record, NOON + 10).is_some());
     assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "reported before");
-    let tomorrow = Budgets::new(&[budget(Per::Session, true)]);
+    let tomorrow = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(Store::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
 }
@@ -199,7 +203,7 @@ fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("spending.json");
     std::fs::write(&file, "{").expect("written");
-    let budgets = Budgets::new(&[budget(Per::Session, true)]);
+    let budgets = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let mut store = Store::open(directory.path(), &budgets, NOON).expect("opened");
     let aside = std::fs::read(directory.path().join("spending.json.unreadable"));
     assert_eq!(aside.expect("put aside"), b"{");
@@ -212,13 +216,13 @@ fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
 fn a_process_that_takes_over_counts_what_the_other_spent_and_nothing_twice() {
     let directory = tempfile::tempdir().expect("a directory");
     let open = |budgets: &Budgets| Store::open(directory.path(), budgets, NOON).expect("opened");
-    let budgets = || Budgets::new(&[budget(Per::Session, false)]);
+    let budgets = || Budgets::new(&[budget(BudgetScope::Session, false)]);
     let (old, new, last) = (budgets(), budgets(), budgets());
     let mut olds = open(&old);
     old.spend(&cost("a", 0.25), &[], NOON);
     assert!(olds.save(&old, NOON).expect("saved"));
     let mut news = open(&new);
-    assert!(news.is_others());
+    assert!(news.is_locked_elsewhere());
     new.spend(&cost("a", 0.125), &[], NOON);
     assert!(
         !news.save(&new, NOON).expect("the other's"),
@@ -233,7 +237,7 @@ fn a_process_that_takes_over_counts_what_the_other_spent_and_nothing_twice() {
     drop(news);
     drop(open(&last));
     let spent = |usd: f64, session| {
-        let all = last.kept(NOON);
+        let all = last.saved(NOON);
         let text = serde_json::to_value(all).expect("JSON");
         let found = text.as_object().and_then(|all| all.values().next());
         assert_eq!(found.expect("a budget")["spent"][session], usd, "{text}");
@@ -246,7 +250,7 @@ fn a_process_that_takes_over_counts_what_the_other_spent_and_nothing_twice() {
 fn a_call_counts_under_the_name_by_which_it_was_let_in() {
     let budgets = Budgets::new(&[Budget {
         on_unreadable: OnUnreadable::Count,
-        ..budget(Per::Session, true)
+        ..budget(BudgetScope::Session, true)
     }]);
     let record = cost("what the record says", 0.6);
     let unread = Caller {
@@ -261,8 +265,8 @@ fn a_call_counts_under_the_name_by_which_it_was_let_in() {
     let refusal = budgets.admit(&unread, AdmissionStage::Final, NOON);
     assert!(refusal.is_err(), "all that cannot be read share one");
     assert_eq!(refused(&budgets, &record, NOON), None, "and nobody else's");
-    assert_eq!(budgets.standings(NOON)[0].unreadable, 3);
-    let strict = Budgets::new(&[budget(Per::Session, true)]);
+    assert_eq!(budgets.statuses(NOON)[0].unreadable, 3);
+    let strict = Budgets::new(&[budget(BudgetScope::Session, true)]);
     assert_eq!(
         strict.admit(&unread, AdmissionStage::Early, NOON),
         Ok(vec![])
@@ -277,7 +281,7 @@ fn a_call_counts_under_the_name_by_which_it_was_let_in() {
 fn shadow_mode_lets_calls_go_on_counts_them_once_and_stays_spent_when_enforced() {
     let shadow = Budget {
         mode: Mode::Shadow,
-        ..budget(Per::Session, true)
+        ..budget(BudgetScope::Session, true)
     };
     let budgets = Budgets::new(std::slice::from_ref(&shadow));
     let record = cost("a", 1.2);
@@ -286,22 +290,22 @@ fn shadow_mode_lets_calls_go_on_counts_them_once_and_stays_spent_when_enforced()
         let charges = budgets.admit(&caller(&record), stage, NOON);
         assert_eq!(charges.expect("it goes on").len(), 1);
     }
-    let standing = &budgets.standings(NOON)[0];
-    assert_eq!((standing.blocked, standing.shadow_blocked), (0, 1));
-    assert_eq!(budgets.notices(NOON)[0].severity, "ticket");
+    let status = &budgets.statuses(NOON)[0];
+    assert_eq!((status.blocked, status.shadow_blocked), (0, 1));
+    assert_eq!(budgets.notifications(NOON)[0].severity, "ticket");
     budgets.change(&[Budget {
         mode: Mode::Enforce,
         ..shadow
     }]);
     assert!(refused(&budgets, &record, NOON).is_some());
-    let standing = &budgets.standings(NOON)[0];
-    assert_eq!((standing.blocked, standing.shadow_blocked), (1, 1));
+    let status = &budgets.statuses(NOON)[0];
+    assert_eq!((status.blocked, status.shadow_blocked), (1, 1));
 }
 
 #[test]
 fn what_those_count_for_who_were_forgotten_survives_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
-    let before = Budgets::new(&[budget(Per::Session, true)]);
+    let before = Budgets::new(&[budget(BudgetScope::Session, true)]);
     for number in 0..2 * spent::MAX_NAMES {
         before.spend(&cost(&format!("s-{number}"), 1.5), &[], NOON);
     }
@@ -310,7 +314,7 @@ fn what_those_count_for_who_were_forgotten_survives_a_restart() {
     let mut store = Store::open(directory.path(), &before, NOON).expect("opened");
     assert!(store.save(&before, NOON).expect("saved"));
     drop(store);
-    let after = Budgets::new(&[budget(Per::Session, true)]);
+    let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(Store::open(directory.path(), &after, NOON).expect("opened"));
     assert!(refused(&after, &record, NOON).is_some());
 }

@@ -132,7 +132,7 @@ impl Metrics {
         let now = (self.clock)();
         let source = self.source();
         let source = source.as_ref()?;
-        source.series.refresh(now, &source.meter.figures(now));
+        source.series.refresh(now, &source.meter.stats(now));
         let mut sent = self.sent.lock();
         let mut span = Span::new(&mut sent, (self.wall)(), self.delta);
         let mut metrics = message::of_registry(source.series.registry(), &mut span);

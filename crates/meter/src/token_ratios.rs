@@ -18,7 +18,7 @@ const MARGIN: f64 = 1.15;
 
 /// What reported ÷ normalised stays within where nothing is hidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Band {
+pub(crate) struct RatioBound {
     pub(crate) high: f64,
     /// Whether the model's own calls have shown it.
     pub(crate) learned: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Band {
 
 /// The newest ratios of one model and script.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct RecentRatios {
     ratios: [f32; CALLS],
     count: usize,
     /// When it was used last, in uses of all.
@@ -34,28 +34,28 @@ struct Seen {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    seen: HashMap<(Box<str>, Script), Seen>,
+struct RatioTable {
+    seen: HashMap<(Box<str>, Script), RecentRatios>,
     uses: u64,
 }
 
-/// The bands of all models.
+/// The ratios of all models.
 #[derive(Debug, Default)]
-pub(crate) struct Bands {
-    known: Mutex<Known>,
+pub(crate) struct TokenRatios {
+    known: Mutex<RatioTable>,
 }
 
-impl Bands {
+impl TokenRatios {
     /// The band of a model's text in a script; what tokenizers in use make of that script
     /// until it is learned, and never more than that.
-    pub(crate) fn band(&self, model: &str, script: Script) -> Band {
+    pub(crate) fn bound(&self, model: &str, script: Script) -> RatioBound {
         let widest = script.most_tokens();
         let known = self.lock();
         let learned = known
             .seen
             .get(&(model.into(), script))
-            .and_then(Seen::highest);
-        Band {
+            .and_then(RecentRatios::highest);
+        RatioBound {
             high: learned.map_or(widest, |ratio| (ratio * MARGIN).min(widest)),
             learned: learned.is_some(),
         }
@@ -81,12 +81,12 @@ impl Bands {
         seen.count += 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, RatioTable> {
         self.known.lock()
     }
 }
 
-impl Seen {
+impl RecentRatios {
     /// The largest ratio, once there are enough of them.
     fn highest(&self) -> Option<f64> {
         let ratios = &self.ratios[..self.count.min(CALLS)];
@@ -95,7 +95,7 @@ impl Seen {
     }
 }
 
-impl Known {
+impl RatioTable {
     fn forget_one(&mut self) {
         let oldest = self.seen.iter().min_by_key(|(_, seen)| seen.used);
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {
@@ -110,52 +110,56 @@ mod tests {
 
     #[test]
     fn a_band_is_wide_until_it_is_learned_and_never_wider() {
-        let bands = Bands::default();
-        let band = || bands.band("m", Script::SoutheastAsian);
+        let token_ratios = TokenRatios::default();
+        let bound = || token_ratios.bound("m", Script::SoutheastAsian);
         let high = Script::SoutheastAsian.most_tokens();
-        assert_eq!((band().high, band().learned), (high, false));
+        assert_eq!((bound().high, bound().learned), (high, false));
         for call in 0..ENOUGH {
-            assert!(!band().learned, "{call}");
-            bands.learn("m", Script::SoutheastAsian, 200, 100);
+            assert!(!bound().learned, "{call}");
+            token_ratios.learn("m", Script::SoutheastAsian, 200, 100);
         }
-        assert!((band().high - 2.0 * MARGIN).abs() < 1e-6 && band().learned);
-        let other = bands.band("m", Script::Latin);
+        assert!((bound().high - 2.0 * MARGIN).abs() < 1e-6 && bound().learned);
+        let other = token_ratios.bound("m", Script::Latin);
         assert!(!other.learned, "another script of the model");
         for _ in 0..CALLS {
-            bands.learn("m", Script::SoutheastAsian, 1000, 100);
+            token_ratios.learn("m", Script::SoutheastAsian, 1000, 100);
         }
-        assert!(band().high < 2.5, "no tokenizer makes ten of one");
+        assert!(bound().high < 2.5, "no tokenizer makes ten of one");
         for _ in 0..CALLS {
-            bands.learn("m", Script::SoutheastAsian, 445, 100);
+            token_ratios.learn("m", Script::SoutheastAsian, 445, 100);
         }
-        assert_eq!(band().high, high, "never wider than at first");
+        assert_eq!(bound().high, high, "never wider than at first");
     }
 
     #[test]
     fn short_texts_teach_nothing_and_new_calls_push_out_old_ones() {
-        let bands = Bands::default();
+        let token_ratios = TokenRatios::default();
         for _ in 0..CALLS {
-            bands.learn("m", Script::Latin, 100, MIN_TOKENS - 1);
+            token_ratios.learn("m", Script::Latin, 100, MIN_TOKENS - 1);
         }
-        assert!(!bands.band("m", Script::Latin).learned);
+        assert!(!token_ratios.bound("m", Script::Latin).learned);
         for reported in [190, 100] {
-            (0..CALLS).for_each(|_| bands.learn("m", Script::Latin, reported, 100));
+            (0..CALLS).for_each(|_| token_ratios.learn("m", Script::Latin, reported, 100));
         }
-        assert!((bands.band("m", Script::Latin).high - MARGIN).abs() < 1e-6);
+        assert!((token_ratios.bound("m", Script::Latin).high - MARGIN).abs() < 1e-6);
     }
 
     #[test]
     fn as_many_as_the_bound_are_known_and_the_silent_one_goes() {
-        let bands = Bands::default();
+        let token_ratios = TokenRatios::default();
         let learn = |model: usize| {
             let model = model.to_string();
-            (0..ENOUGH).for_each(|_| bands.learn(&model, Script::Latin, 100, 100));
+            (0..ENOUGH).for_each(|_| token_ratios.learn(&model, Script::Latin, 100, 100));
         };
         (0..MAX_KNOWN).for_each(learn);
         learn(0);
         learn(MAX_KNOWN);
-        let learned = |model: usize| bands.band(&model.to_string(), Script::Latin).learned;
-        assert_eq!(bands.lock().seen.len(), MAX_KNOWN);
+        let learned = |model: usize| {
+            token_ratios
+                .bound(&model.to_string(), Script::Latin)
+                .learned
+        };
+        assert_eq!(token_ratios.lock().seen.len(), MAX_KNOWN);
         assert!(learned(0) && !learned(1) && learned(2) && learned(MAX_KNOWN));
     }
 }

@@ -1,7 +1,7 @@
 //! One quota and what was taken of it.
 
 use super::tokens::Tokens;
-use super::{MAX_NAMES, Per, Quota, QuotaStatus, Resource, Sharing};
+use super::{MAX_NAMES, Quota, QuotaScope, QuotaStatus, Resource, SharedReason};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota as Pace, RateLimiter};
@@ -21,7 +21,7 @@ pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, Defaul
 const FORGET_AFTER: u64 = 120;
 
 /// When a place among the calls at once is worth another try: nobody knows when one ends.
-const PLACE_AGAIN: Duration = Duration::from_secs(1);
+const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Seconds between two lines of the log on what one quota in shadow mode would refuse.
 const SHADOW_LOG_EVERY: u64 = 60;
@@ -29,14 +29,14 @@ const SHADOW_LOG_EVERY: u64 = 60;
 #[derive(Debug)]
 pub(super) struct QuotaState {
     pub(super) quota: Quota,
-    taken: Arc<Taken>,
+    usage: Arc<QuotaUsage>,
 }
 
 /// What was taken of a quota.
 #[derive(Debug)]
-struct Taken {
+struct QuotaUsage {
     /// Whether it holds just now.
-    holds: AtomicBool,
+    active: AtomicBool,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
     open: Mutex<HashMap<Arc<str>, u32>>,
@@ -47,17 +47,17 @@ struct Taken {
     shadow_refused: [AtomicU64; 4],
     shared: [AtomicU64; 3],
     /// The second from which on the log may say again what shadow mode let in.
-    quiet_until: AtomicU64,
+    next_log_at: AtomicU64,
 }
 
 /// What there was too little of, and how long until there is more.
-type Lack = (Resource, Duration);
+type Shortage = (Resource, Duration);
 
 impl QuotaState {
     pub(super) fn new(quota: &Quota) -> QuotaState {
         let requests = quota.requests_per_minute.map(Pace::per_minute);
-        let taken = Taken {
-            holds: AtomicBool::new(quota.while_burning.is_none()),
+        let usage = QuotaUsage {
+            active: AtomicBool::new(quota.while_burning.is_none()),
             requests: requests.map(RateLimiter::hashmap),
             tokens: quota.tokens_per_minute.map(Tokens::new),
             open: Mutex::default(),
@@ -66,16 +66,16 @@ impl QuotaState {
             refused: Default::default(),
             shadow_refused: Default::default(),
             shared: Default::default(),
-            quiet_until: AtomicU64::new(0),
+            next_log_at: AtomicU64::new(0),
         };
         QuotaState {
             quota: quota.clone(),
-            taken: Arc::new(taken),
+            usage: Arc::new(usage),
         }
     }
 
     /// Whether what was taken of one was taken of the other.
-    pub(super) fn takes_as(&self, other: &QuotaState) -> bool {
+    pub(super) fn shares_usage_with(&self, other: &QuotaState) -> bool {
         let Quota {
             mode,
             on_unreadable,
@@ -90,31 +90,35 @@ impl QuotaState {
     }
 
     /// The same with what was taken of it, as `quota` says.
-    pub(super) fn under(&self, quota: &Quota) -> QuotaState {
+    pub(super) fn reconfigured(&self, quota: &Quota) -> QuotaState {
         QuotaState {
             quota: quota.clone(),
-            taken: Arc::clone(&self.taken),
+            usage: Arc::clone(&self.usage),
         }
     }
 
     /// What it is to a call.
     pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
-        if !self.taken.holds.load(Ordering::Relaxed) {
+        if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
         }
-        caller.limit_match(&self.quota.select, self.quota.per.scope(caller))
+        caller.limit_match(&self.quota.select, self.quota.per.limit_key(caller))
     }
 
     /// Takes a place and a request under each name that the call has; none in shadow mode
     /// where it would be refused.
-    pub(super) fn admit(&self, caller: &Caller<'_>, held: &mut Vec<Held>) -> Result<(), Refusal> {
-        let taken = &self.taken;
+    pub(super) fn admit(
+        &self,
+        caller: &Caller<'_>,
+        held: &mut Vec<QuotaLease>,
+    ) -> Result<(), Refusal> {
+        let usage = &self.usage;
         let mut unread = None;
         let names = match self.limit_match(caller) {
             LimitMatch::Excluded => return Ok(()),
             LimitMatch::Names(names) => {
                 if names == [SHARED] {
-                    taken.shares(Sharing::Nameless);
+                    usage.count_shared(SharedReason::Nameless);
                 }
                 names
             }
@@ -126,18 +130,18 @@ impl QuotaState {
                 return self.refuse(Resource::ReadableBody, refusal);
             }
             LimitMatch::DependsOnBody => {
-                taken.shares(Sharing::UnreadableBody);
+                usage.count_shared(SharedReason::UnreadableBody);
                 unread = caller.unread;
-                self.quota.per.scope(caller).without_body()
+                self.quota.per.limit_key(caller).without_body()
             }
         };
-        let mut more: Vec<Held> = Vec::with_capacity(names.len());
+        let mut more: Vec<QuotaLease> = Vec::with_capacity(names.len());
         for name in names {
-            let name = taken.remembered(name);
+            let name = usage.tracked_name(name);
             if more.iter().any(|held| held.name == name) {
                 continue;
             }
-            match taken.take(&self.quota, &name) {
+            match usage.take(&self.quota, &name) {
                 Ok(one) => more.push(one),
                 Err(lack) => {
                     let refusal = || self.refusal(lack, &name).for_lack_of_memory(unread);
@@ -152,16 +156,16 @@ impl QuotaState {
     /// Refuses, or counts that it would have.
     fn refuse(&self, lack: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
-            Mode::Enforce => &self.taken.refused,
-            Mode::Shadow => &self.taken.shadow_refused,
+            Mode::Enforce => &self.usage.refused,
+            Mode::Shadow => &self.usage.shadow_refused,
         };
         counts[lack as usize].fetch_add(1, Ordering::Relaxed);
         if self.quota.mode == Mode::Enforce {
             return Err(refusal());
         }
-        let second = self.taken.second.load(Ordering::Relaxed);
+        let second = self.usage.second.load(Ordering::Relaxed);
         let next = second + SHADOW_LOG_EVERY;
-        if self.taken.quiet_until.fetch_max(next, Ordering::Relaxed) <= second {
+        if self.usage.next_log_at.fetch_max(next, Ordering::Relaxed) <= second {
             let (quota, lack) = (&self.quota.name, lack.as_str());
             tracing::warn!(%quota, lack, "a quota in shadow mode would refuse calls; its metrics count them");
         }
@@ -169,17 +173,17 @@ impl QuotaState {
     }
 }
 
-impl Taken {
+impl QuotaUsage {
     /// Takes a place and a request for `name`.
-    fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<Held, Lack> {
+    fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !enter(&mut self.open(), name, most) {
-            return Err((Resource::Concurrent, PLACE_AGAIN));
+            return Err((Resource::Concurrent, SLOT_RETRY_AFTER));
         }
-        let held = Held {
-            taken: Arc::clone(self),
+        let held = QuotaLease {
+            usage: Arc::clone(self),
             name: Arc::clone(name),
-            place: AtomicBool::new(most.is_some()),
+            slot: AtomicBool::new(most.is_some()),
         };
         let tokens = self.tokens.as_ref();
         if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&held.name)) {
@@ -193,12 +197,12 @@ impl Taken {
         Ok(held)
     }
 
-    fn shares(&self, why: Sharing) {
+    fn count_shared(&self, why: SharedReason) {
         self.shared[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// `name`, or [`SHARED`] where too many are known to remember another.
-    fn remembered(&self, name: &str) -> Arc<str> {
+    fn tracked_name(&self, name: &str) -> Arc<str> {
         let second = self.second.load(Ordering::Relaxed);
         let mut names = self.names();
         if let Some((known, _)) = names.get_key_value(name) {
@@ -207,7 +211,7 @@ impl Taken {
             return known;
         }
         if names.len() >= MAX_NAMES && name != SHARED {
-            self.shares(Sharing::TooManyNames);
+            self.count_shared(SharedReason::TooManyNames);
             return Arc::from(SHARED);
         }
         let new: Arc<str> = Arc::from(name);
@@ -238,10 +242,10 @@ impl Taken {
 }
 
 impl QuotaState {
-    fn refusal(&self, (resource, wait): Lack, name: &str) -> Refusal {
+    fn refusal(&self, (resource, wait): Shortage, name: &str) -> Refusal {
         let quota = &self.quota;
         let whose = match quota.per {
-            Per::All => String::new(),
+            QuotaScope::All => String::new(),
             per if name == SHARED => format!(" for all calls that no {} is known of", per.as_str()),
             per => format!(" for this {}", per.as_str()),
         };
@@ -268,35 +272,35 @@ impl QuotaState {
         }
     }
 
-    pub(super) fn follow(&self, burning: &[Arc<str>]) {
+    pub(super) fn refresh(&self, burning: &[Arc<str>]) {
         if let Some(objective) = &self.quota.while_burning {
             let holds = burning.contains(objective);
-            if self.taken.holds.swap(holds, Ordering::Relaxed) != holds {
+            if self.usage.active.swap(holds, Ordering::Relaxed) != holds {
                 let quota = &self.quota.name;
                 tracing::warn!(%quota, %objective, holds, "a quota follows its objective");
             }
         }
-        if let Some(requests) = &self.taken.requests {
+        if let Some(requests) = &self.usage.requests {
             requests.retain_recent();
         }
-        if let Some(tokens) = &self.taken.tokens {
+        if let Some(tokens) = &self.usage.tokens {
             tokens.tidy();
         }
-        self.taken.forget();
+        self.usage.forget();
     }
 
-    pub(super) fn standing(&self) -> QuotaStatus {
-        let taken = &self.taken;
+    pub(super) fn status(&self) -> QuotaStatus {
+        let usage = &self.usage;
         let of = |counts: &[AtomicU64; 4]| {
             Resource::ALL.map(|lack| (lack, counts[lack as usize].load(Ordering::Relaxed)))
         };
-        let shared = |why: Sharing| taken.shared[why as usize].load(Ordering::Relaxed);
+        let shared = |why: SharedReason| usage.shared[why as usize].load(Ordering::Relaxed);
         QuotaStatus {
             name: Arc::clone(&self.quota.name),
-            holds: taken.holds.load(Ordering::Relaxed),
-            refused: of(&taken.refused),
-            shadow_refused: of(&taken.shadow_refused),
-            shared: Sharing::ALL.map(|why| (why, shared(why))),
+            active: usage.active.load(Ordering::Relaxed),
+            refused: of(&usage.refused),
+            shadow_refused: of(&usage.shadow_refused),
+            shared: SharedReason::ALL.map(|why| (why, shared(why))),
         }
     }
 }
@@ -314,28 +318,28 @@ fn enter(open: &mut HashMap<Arc<str>, u32>, name: &Arc<str>, most: Option<u32>) 
 
 /// What one call has of one quota.
 #[derive(Debug)]
-pub(super) struct Held {
-    taken: Arc<Taken>,
+pub(super) struct QuotaLease {
+    usage: Arc<QuotaUsage>,
     name: Arc<str>,
     /// Whether it has one of so many calls at once.
-    place: AtomicBool,
+    slot: AtomicBool,
 }
 
-impl Held {
+impl QuotaLease {
     pub(super) fn charge(&self, tokens: u64) {
-        if let Some(bucket) = &self.taken.tokens {
+        if let Some(bucket) = &self.usage.tokens {
             bucket.charge(&self.name, tokens);
         }
     }
 }
 
-impl Held {
+impl QuotaLease {
     /// Gives its place back, once.
-    pub(super) fn leave(&self) {
-        if !self.place.swap(false, Ordering::Relaxed) {
+    pub(super) fn release_slot(&self) {
+        if !self.slot.swap(false, Ordering::Relaxed) {
             return;
         }
-        let mut open = self.taken.open();
+        let mut open = self.usage.open();
         if let Some(count) = open.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
@@ -345,8 +349,8 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for QuotaLease {
     fn drop(&mut self) {
-        self.leave();
+        self.release_slot();
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 /// Names that may be given.
-pub const MAX_GIVEN: usize = 256;
+pub const MAX_AGENT_NAMES: usize = 256;
 /// Hexadecimal digits of what stands for a key.
 const KEY_DIGITS: usize = 16;
 
 /// A name for calls that have all that is set of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GivenName {
+pub struct AgentNameRule {
     /// The name.
     pub name: Arc<str>,
     /// The port that the agent connects to.
@@ -21,7 +21,7 @@ pub struct GivenName {
     pub key: Option<String>,
 }
 
-impl GivenName {
+impl AgentNameRule {
     /// Whether a call is meant that came to `port`, asks for `path` and shows `keys`.
     fn means(&self, port: Option<u16>, path: &str, keys: &[String]) -> bool {
         self.port.is_none_or(|wanted| port == Some(wanted))
@@ -36,7 +36,7 @@ impl GivenName {
 /// The name of a call that came to `port` and asks for `path`: the first that means it. `keys` is
 /// asked once, where one depends on it.
 pub(super) fn name_of<'a>(
-    names: &'a [GivenName],
+    names: &'a [AgentNameRule],
     port: Option<u16>,
     path: &str,
     keys: impl FnOnce() -> Vec<String>,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_first_that_has_all_that_is_asked_for_wins_and_keys_are_looked_at_only_where_needed() {
-        let given = |name: &str, port, path: Option<&str>, key: Option<&str>| GivenName {
+        let given = |name: &str, port, path: Option<&str>, key: Option<&str>| AgentNameRule {
             name: name.into(),
             port,
             path: path.map(str::to_owned),
@@ -84,7 +84,7 @@ mod tests {
             given("a", Some(81), Some("/x/"), None),
             given("b", Some(81), None, None),
         ];
-        let of = |names: &[GivenName], port, path: &str| {
+        let of = |names: &[AgentNameRule], port, path: &str| {
             let keys = || panic!("no name depends on a key");
             name_of(names, port, path, keys).map(|name| name.to_string())
         };
