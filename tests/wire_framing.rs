@@ -2,7 +2,7 @@
 //! what cannot is said, nothing grows without a bound and nothing panics.
 
 use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{Broken, Decoder, Framing, Limits, ResponseHead};
+use tokengauge::wire::{DecodeError, Decoder, Framing, Limits, ResponseHead};
 use tokengauge_test_support::wire::encode::{encode, encoder, piece};
 use tokengauge_test_support::wire::event_stream;
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
@@ -268,7 +268,7 @@ fn frames_with_a_wrong_sum_cost_themselves_and_a_wrong_prelude_costs_the_rest() 
     let reading = framed(Dialect::BedrockConverse, Framing::AwsEventStream, &body);
     assert_eq!(
         (reading.visible().as_str(), reading.broken),
-        ("a", Some(Broken::Framing))
+        ("a", Some(DecodeError::Framing))
     );
 
     let cut = [text("a"), text("b")[..20].to_vec()].concat();
@@ -364,17 +364,17 @@ fn an_unknown_or_damaged_encoding_breaks_and_stays_broken() {
             Decoder::with_framing(CHAT, Framing::Sse, Some(coding), Limits::default());
         assert_eq!(
             decoder.push(&bytes, &mut |_| ()),
-            Err(Broken::Encoding),
+            Err(DecodeError::Encoding),
             "{coding}"
         );
         assert_eq!(
             decoder.push(b"more", &mut |_| ()),
-            Err(Broken::Encoding),
+            Err(DecodeError::Encoding),
             "{coding}"
         );
         assert_eq!(
             decoder.finish(&mut |_| ()),
-            Err(Broken::Encoding),
+            Err(DecodeError::Encoding),
             "{coding}"
         );
     }
@@ -391,7 +391,7 @@ fn a_bomb_is_given_up_before_it_has_grown() {
             Decoder::with_framing(CHAT, Framing::Sse, Some(coding), Limits::default());
         assert_eq!(
             decoder.push(&bomb, &mut |_| ()),
-            Err(Broken::TooLarge),
+            Err(DecodeError::TooLarge),
             "{coding}"
         );
         let read = decoder.comments() * comment.len() as u64;
@@ -406,7 +406,7 @@ fn a_bomb_is_given_up_before_it_has_grown() {
     };
     let mut decoder = Decoder::with_framing(CHAT, Framing::Sse, Some("gzip"), limits);
     let encoded = encode("gzip", sse(&["a"; 200]).as_bytes());
-    assert_eq!(decoder.push(&encoded, &mut |_| ()), Err(Broken::TooLarge));
+    assert_eq!(decoder.push(&encoded, &mut |_| ()), Err(DecodeError::TooLarge));
 }
 
 #[test]
@@ -466,7 +466,7 @@ fn nothing_is_held_beyond_its_bound() {
             .chunks(100)
             .map(|piece| decoder.push(piece, &mut |_| ()))
             .collect();
-        assert_eq!(pushed.last(), Some(&Err(Broken::TooLarge)), "{framing:?}");
+        assert_eq!(pushed.last(), Some(&Err(DecodeError::TooLarge)), "{framing:?}");
     }
 }
 
@@ -482,6 +482,6 @@ fn a_frame_of_any_length_is_held_within_the_bound_whatever_came_before_it() {
         let mut decoder = Decoder::with_framing(CHAT, Framing::WebSocket, None, limits);
         assert_eq!(decoder.push(&begun, &mut |_| ()), Ok(()));
         let pushed = decoder.push(&continued, &mut |_| ());
-        assert_eq!(pushed, Err(Broken::TooLarge), "{length}");
+        assert_eq!(pushed, Err(DecodeError::TooLarge), "{length}");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{self, Dialect};
 use tokengauge_core::observer::{Frame, Side};
-use tokengauge_wire::{Broken, Decoder, ResponseHead};
+use tokengauge_wire::{DecodeError, Decoder, ResponseHead};
 
 /// What changes while a call runs.
 #[derive(Default)]
@@ -125,7 +125,7 @@ impl CallState {
         self.run.frame(context, frame.at, accepted);
         match read {
             Ok(()) => {}
-            Err(Broken::Memory) => self.lag(context, 1),
+            Err(DecodeError::Memory) => self.lag(context, 1),
             Err(_) => self.give_up(),
         }
         self.release_request(context);

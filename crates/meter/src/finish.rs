@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokengauge_core::background::yield_now;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::{End, FailureKind};
-use tokengauge_wire::Broken;
+use tokengauge_wire::DecodeError;
 
 /// The call is over: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
@@ -151,7 +151,7 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     state.reading = Reading::new(*decoder, false);
     match read {
         Ok(()) => {}
-        Err(Broken::Memory) => state.lag(context, 1),
+        Err(DecodeError::Memory) => state.lag(context, 1),
         Err(_) => state.broken = true,
     }
 }

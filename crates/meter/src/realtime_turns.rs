@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
 use tokengauge_core::observer::{End, Frame, Side};
 use tokengauge_core::trace::CallTrace;
-use tokengauge_wire::{Broken, DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
+use tokengauge_wire::{DecodeError, DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
 use uuid::Uuid;
 
 /// Requests for an answer that wait for one.
@@ -153,8 +153,8 @@ impl RealtimeTurns {
             }
             // Realtime refuses with an error that may be of something else.
             SocketRequest::Answer(_) => PendingAnswer::new(at, self.dialect == Dialect::GeminiLive),
-            SocketRequest::Perhaps => PendingAnswer::new(at, false),
-            SocketRequest::Long => {
+            SocketRequest::PossibleAnswer => PendingAnswer::new(at, false),
+            SocketRequest::Oversized => {
                 context.shared.counters.body_skipped();
                 PendingAnswer::new(at, self.dialect != Dialect::OpenaiRealtime)
             }
@@ -195,7 +195,7 @@ impl RealtimeTurns {
         state.run.frame(context, frame.at, true);
         match read {
             Ok(()) => self.decoder = Some(decoder),
-            Err(Broken::Memory) => state.lag(context, 1),
+            Err(DecodeError::Memory) => state.lag(context, 1),
             Err(_) => state.broken = true,
         }
     }

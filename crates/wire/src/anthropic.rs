@@ -6,7 +6,7 @@
 
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
 use super::event_template::Template;
 use super::json::{Count, List, Text, compact, error_kind, parse};
@@ -78,15 +78,15 @@ fn error_body(error: &OwnError<'_>) -> Value {
 /// Reads `/v1/messages`, and what Vertex and Bedrock carry of it.
 #[derive(Default)]
 pub struct Messages {
-    usage: Reported,
-    tier: Name,
+    usage: ReportedUsage,
+    tier: RepeatedName,
     /// The block whose arguments came whole, before any delta.
     complete_block: Option<u32>,
 }
 
 impl Reader for Messages {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Wire<'_> = parse(payload)?;
+        let event: StreamEvent<'_> = parse(payload)?;
         match event.kind {
             Kind::ContentBlockDelta => {
                 self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
@@ -157,7 +157,7 @@ impl Messages {
         self.report(usage, sink);
     }
 
-    fn report(&mut self, newer: Reported, sink: Sink<'_>) {
+    fn report(&mut self, newer: ReportedUsage, sink: Sink<'_>) {
         self.usage = self.usage.overlaid(newer);
         if let Some(word) = self.usage.tier() {
             self.tier.service_tier(sink, word);
@@ -171,7 +171,7 @@ impl Messages {
 
 /// Any event of a stream.
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct StreamEvent<'a> {
     #[serde(rename = "type")]
     kind: Kind,
     #[serde(default)]
@@ -182,7 +182,7 @@ struct Wire<'a> {
     content_block: Option<Block<'a>>,
     #[serde(borrow)]
     message: Option<Message<'a>>,
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -239,7 +239,7 @@ struct Message<'a> {
     content: List<Block<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -247,8 +247,8 @@ struct Message<'a> {
 impl Message<'_> {
     /// Gives everything but the usage.
     fn give(&self, sink: Sink<'_>) {
-        Name::default().response_id(sink, &self.id);
-        Name::default().model(sink, &self.model);
+        RepeatedName::default().response_id(sink, &self.id);
+        RepeatedName::default().model(sink, &self.model);
         for (index, block) in (0..).zip(self.content.iter()) {
             block.give(index, true, sink);
         }
@@ -310,28 +310,28 @@ impl Block<'_> {
 /// Usage as sent: `input_tokens` leaves out what a cache read or took in.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Reported {
+struct ReportedUsage {
     input_tokens: Count,
     cache_creation_input_tokens: Count,
-    cache_creation: Option<Written>,
+    cache_creation: Option<CacheCreation>,
     cache_read_input_tokens: Count,
     output_tokens: Count,
     output_tokens_details: Option<OutputDetails>,
-    service_tier: Word,
+    service_tier: KnownWord,
     /// `fast` has a price of its own.
-    speed: Word,
+    speed: KnownWord,
     /// OpenRouter's, LiteLLM's.
     cost: Amount,
 }
 
 /// A word of a usage that has few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Word(Option<&'static str>);
+struct KnownWord(Option<&'static str>);
 
-impl<'de> Deserialize<'de> for Word {
+impl<'de> Deserialize<'de> for KnownWord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Text::deserialize(deserializer)?;
-        Ok(Word(match &*text {
+        Ok(KnownWord(match &*text {
             "" => None,
             "standard" => Some("standard"),
             "priority" => Some("priority"),
@@ -345,7 +345,7 @@ impl<'de> Deserialize<'de> for Word {
 /// What was written to a cache, by how long it is kept.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Written {
+struct CacheCreation {
     ephemeral_1h_input_tokens: Count,
 }
 
@@ -355,15 +355,15 @@ struct OutputDetails {
     thinking_tokens: Count,
 }
 
-impl Reported {
+impl ReportedUsage {
     /// The service tier as prices see it.
     fn tier(&self) -> Option<&'static str> {
         let fast = self.speed.0.filter(|speed| *speed == "fast");
         fast.or(self.service_tier.0)
     }
 
-    fn overlaid(self, newer: Reported) -> Reported {
-        Reported {
+    fn overlaid(self, newer: ReportedUsage) -> ReportedUsage {
+        ReportedUsage {
             input_tokens: newer.input_tokens.or(self.input_tokens),
             cache_creation_input_tokens: newer
                 .cache_creation_input_tokens
@@ -374,15 +374,15 @@ impl Reported {
                 .or(self.cache_read_input_tokens),
             output_tokens: newer.output_tokens.or(self.output_tokens),
             output_tokens_details: newer.output_tokens_details.or(self.output_tokens_details),
-            service_tier: Word(newer.service_tier.0.or(self.service_tier.0)),
-            speed: Word(newer.speed.0.or(self.speed.0)),
+            service_tier: KnownWord(newer.service_tier.0.or(self.service_tier.0)),
+            speed: KnownWord(newer.speed.0.or(self.speed.0)),
             cost: newer.cost,
         }
     }
 }
 
-impl From<Reported> for Usage {
-    fn from(sent: Reported) -> Self {
+impl From<ReportedUsage> for Usage {
+    fn from(sent: ReportedUsage) -> Self {
         let cached_input = sent.cache_read_input_tokens.0;
         let cache_write = sent.cache_creation_input_tokens.0;
         Usage {
@@ -405,8 +405,8 @@ impl From<Reported> for Usage {
 /// Reads `/v1/complete`.
 #[derive(Default)]
 pub struct Complete {
-    model: Name,
-    id: Name,
+    model: RepeatedName,
+    id: RepeatedName,
 }
 
 impl Reader for Complete {

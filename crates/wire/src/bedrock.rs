@@ -6,7 +6,7 @@ mod native;
 pub use native::Invoke;
 
 use super::detect::{Detected, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, is_word, parse};
@@ -48,7 +48,7 @@ pub(super) static INVOKE: Registration = Registration {
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
         // InvokeModel wraps other dialects.
-        gives_way_to: |_| false,
+        overruled_by: |_| false,
         model_in_path: true,
         error_body,
         summarises_reasoning: true,
@@ -98,7 +98,7 @@ impl Reader for Converse {
             "messageStop" => parse::<MessageStop<'_>>(payload)?.give(sink),
             "metadata" => parse::<Metadata<'_>>(payload)?.give(sink),
             _ if is_exception(name) => sink(Event::Error(name)),
-            "" => parse::<Wrapped<'_>>(payload)?.give(sink),
+            "" => parse::<NovaEvent<'_>>(payload)?.give(sink),
             _ => {}
         }
         Ok(())
@@ -129,7 +129,7 @@ fn is_exception(name: &str) -> bool {
 /// Nova's own streaming: the event's name is a key.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wrapped<'a> {
+struct NovaEvent<'a> {
     #[serde(borrow)]
     content_block_delta: Option<BlockDelta<'a>>,
     #[serde(borrow)]
@@ -138,7 +138,7 @@ struct Wrapped<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
-impl Wrapped<'_> {
+impl NovaEvent<'_> {
     fn give(&self, sink: Sink<'_>) {
         if let Some(delta) = &self.content_block_delta {
             delta.give(sink);
@@ -219,7 +219,7 @@ impl MessageStop<'_> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
 }
@@ -233,7 +233,7 @@ struct ServiceTier<'a> {
 
 fn service_tier(tier: &Object<ServiceTier<'_>>, sink: Sink<'_>) {
     if let Some(tier) = &tier.0 {
-        Name::default().service_tier(sink, &tier.kind);
+        RepeatedName::default().service_tier(sink, &tier.kind);
     }
 }
 
@@ -249,7 +249,7 @@ impl Metadata<'_> {
 /// Usage as sent: `inputTokens` leaves out what a cache read or took in.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Reported {
+struct ReportedUsage {
     input_tokens: Count,
     output_tokens: Count,
     cache_read_input_tokens: Count,
@@ -258,8 +258,8 @@ struct Reported {
     cache_write_input_token_count: Count,
 }
 
-impl From<Reported> for Usage {
-    fn from(sent: Reported) -> Self {
+impl From<ReportedUsage> for Usage {
+    fn from(sent: ReportedUsage) -> Self {
         let cached = sent
             .cache_read_input_tokens
             .or(sent.cache_read_input_token_count);
@@ -288,7 +288,7 @@ struct Body<'a> {
     output: Option<Output<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
     /// An error's.

@@ -6,7 +6,7 @@ use super::json_array::JsonArray;
 use super::ndjson::Ndjson;
 use super::sse::Sse;
 use super::websocket::WebSocket;
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
@@ -15,21 +15,21 @@ pub(super) struct Body {
     framing: Framing,
     limits: Limits,
     memory: Arc<Memory>,
-    splitting: Splitting,
+    state: BodyState,
 }
 
-enum Splitting {
+enum BodyState {
     /// The first byte that is not white space decides, together with what the head said.
-    Undecided(Choice),
+    Undecided(FramingHints),
     Events(Box<dyn Splitter>),
     Whole(Buffer),
     /// Neither events nor JSON.
-    Unread,
-    Nothing,
+    Unreadable,
+    Finished,
 }
 
 #[derive(Clone, Copy)]
-struct Choice {
+struct FramingHints {
     declared: Option<Framing>,
     /// Whether an array is a stream of its elements.
     array_is_stream: bool,
@@ -48,7 +48,7 @@ impl Body {
             Some(declared) => declared,
             None => Framing::Json,
         };
-        let splitting = Splitting::Undecided(Choice {
+        let state = BodyState::Undecided(FramingHints {
             declared,
             array_is_stream,
         });
@@ -56,7 +56,7 @@ impl Body {
             framing,
             limits,
             memory: Arc::clone(memory),
-            splitting,
+            state,
         }
     }
 
@@ -71,25 +71,25 @@ impl Body {
             framing: Framing::WebSocket,
             limits,
             memory: Arc::clone(memory),
-            splitting: Splitting::Events(splitter),
+            state: BodyState::Events(splitter),
         }
     }
 
     /// A body whose framing is known.
     pub(super) fn framed(framing: Framing, limits: Limits, memory: &Arc<Memory>) -> Self {
-        let splitting = match framing {
+        let state = match framing {
             Framing::Sse => events(Sse::new(&limits, memory)),
             Framing::Ndjson => events(Ndjson::new(&limits, memory)),
             Framing::JsonArray => events(JsonArray::new(&limits, memory)),
             Framing::AwsEventStream => events(EventStream::new(&limits, memory)),
             Framing::WebSocket => events(WebSocket::new(None, &limits, memory)),
-            Framing::Json => Splitting::Whole(buffer(memory, limits.body_bytes)),
+            Framing::Json => BodyState::Whole(buffer(memory, limits.body_bytes)),
         };
         Body {
             framing,
             limits,
             memory: Arc::clone(memory),
-            splitting,
+            state,
         }
     }
 
@@ -98,16 +98,16 @@ impl Body {
         &mut self,
         bytes: &[u8],
         each: &mut dyn FnMut(Item<'_>),
-    ) -> Result<(), Broken> {
-        match &mut self.splitting {
-            Splitting::Events(splitter) => splitter.push(bytes, each),
-            Splitting::Whole(body) => Ok(body.extend(bytes)?),
-            Splitting::Undecided(choice) => match choice.decide(bytes) {
-                Some(Decision { framing, from }) => {
+    ) -> Result<(), DecodeError> {
+        match &mut self.state {
+            BodyState::Events(splitter) => splitter.push(bytes, each),
+            BodyState::Whole(body) => Ok(body.extend(bytes)?),
+            BodyState::Undecided(hints) => match hints.detect(bytes) {
+                Some(DetectedFraming { framing, from }) => {
                     *self = match framing {
                         Some(framing) => Body::framed(framing, self.limits, &self.memory),
                         None => Body {
-                            splitting: Splitting::Unread,
+                            state: BodyState::Unreadable,
                             ..Body::framed(Framing::Json, self.limits, &self.memory)
                         },
                     };
@@ -115,7 +115,7 @@ impl Body {
                 }
                 None => Ok(()),
             },
-            Splitting::Unread | Splitting::Nothing => Ok(()),
+            BodyState::Unreadable | BodyState::Finished => Ok(()),
         }
     }
 
@@ -125,46 +125,46 @@ impl Body {
     }
 
     /// The bytes are over: gives what is still to be read.
-    pub(super) fn finish(&mut self) -> Unfinished {
-        match std::mem::replace(&mut self.splitting, Splitting::Nothing) {
-            Splitting::Events(splitter) => Unfinished::Events(splitter),
-            Splitting::Whole(body) => Unfinished::Whole(body),
-            Splitting::Unread => Unfinished::Unread,
-            Splitting::Undecided(_) | Splitting::Nothing => Unfinished::Nothing,
+    pub(super) fn finish(&mut self) -> BodyRemainder {
+        match std::mem::replace(&mut self.state, BodyState::Finished) {
+            BodyState::Events(splitter) => BodyRemainder::Events(splitter),
+            BodyState::Whole(body) => BodyRemainder::Whole(body),
+            BodyState::Unreadable => BodyRemainder::Unreadable,
+            BodyState::Undecided(_) | BodyState::Finished => BodyRemainder::Finished,
         }
     }
 }
 
-fn events(splitter: impl Splitter + 'static) -> Splitting {
-    Splitting::Events(Box::new(splitter))
+fn events(splitter: impl Splitter + 'static) -> BodyState {
+    BodyState::Events(Box::new(splitter))
 }
 
 /// What is left to read when the bytes are over.
-pub(super) enum Unfinished {
+pub(super) enum BodyRemainder {
     Events(Box<dyn Splitter>),
     Whole(Buffer),
-    Unread,
-    Nothing,
+    Unreadable,
+    Finished,
 }
 
 /// The framing of a body, `None` where it cannot be read, and where its bytes begin.
-struct Decision {
+struct DetectedFraming {
     framing: Option<Framing>,
     from: usize,
 }
 
-impl Choice {
+impl FramingHints {
     /// `None` while there is only white space, which means nothing in any framing.
-    fn decide(self, bytes: &[u8]) -> Option<Decision> {
+    fn detect(self, bytes: &[u8]) -> Option<DetectedFraming> {
         if self.declared == Some(Framing::AwsEventStream) {
-            return (!bytes.is_empty()).then_some(Decision {
+            return (!bytes.is_empty()).then_some(DetectedFraming {
                 framing: self.declared,
                 from: 0,
             });
         }
         let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
         let from = bytes.iter().position(|byte| !blank(byte))?;
-        Some(Decision {
+        Some(DetectedFraming {
             framing: self.framing(bytes[from]),
             from,
         })

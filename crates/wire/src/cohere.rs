@@ -1,7 +1,7 @@
 //! Cohere chat, v1 and v2, and v1's generate.
 
 use super::detect::Detected;
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
@@ -94,7 +94,7 @@ impl Reader for V2 {
             sink(Event::Error("error"));
             return Ok(());
         };
-        Name::default().response_id(sink, &body.id);
+        RepeatedName::default().response_id(sink, &body.id);
         message.give(sink);
         finish(sink, 0, &body.finish_reason);
         emit::usage(sink, body.usage.unwrap_or_default().into());
@@ -120,7 +120,7 @@ struct V2Delta<'a> {
     message: Option<V2DeltaMessage<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -220,7 +220,7 @@ struct V2Body<'a> {
     message: Object<V2Message<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
@@ -248,7 +248,7 @@ impl V2Message<'_> {
 /// Usage as sent, v2's `usage` and v1's `meta`: what was processed, and what is billed.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Reported {
+struct ReportedUsage {
     tokens: Option<Tokens>,
     billed_units: Option<Tokens>,
     cached_tokens: Count,
@@ -262,8 +262,8 @@ struct Tokens {
     reasoning_tokens: Count,
 }
 
-impl From<Reported> for Usage {
-    fn from(sent: Reported) -> Self {
+impl From<ReportedUsage> for Usage {
+    fn from(sent: ReportedUsage) -> Self {
         let tokens = sent.tokens.or(sent.billed_units).unwrap_or_default();
         Usage {
             input: tokens.input_tokens.0,
@@ -400,7 +400,7 @@ struct V1Body<'a> {
     finish_reason: Text<'a>,
     #[serde(borrow, default)]
     message: Text<'a>,
-    meta: Option<Reported>,
+    meta: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
@@ -418,8 +418,8 @@ impl V1Body<'_> {
     }
 
     fn give(&self, with_text: bool, with_calls: bool, sink: Sink<'_>) {
-        Name::default().response_id(sink, &self.id);
-        Name::default().response_id(sink, &self.response_id);
+        RepeatedName::default().response_id(sink, &self.id);
+        RepeatedName::default().response_id(sink, &self.response_id);
         if with_text {
             emit::delta(sink, ANSWER, &self.text);
         }

@@ -17,7 +17,7 @@ const TICKS_PER_USD: f64 = 1e10;
 pub(super) struct Amount(pub(super) Option<f64>);
 
 /// The members of `usage` that have to do with cost.
-pub(super) struct Charge<'a> {
+pub(super) struct ReportedCost<'a> {
     pub(super) cost: Amount,
     /// xAI.
     pub(super) ticks: Count,
@@ -34,7 +34,7 @@ pub(super) struct CostDetails {
     upstream_inference_cost: Amount,
 }
 
-impl Charge<'_> {
+impl ReportedCost<'_> {
     /// Gives what the call costs, where that is said.
     pub(super) fn give(&self, sink: Sink<'_>) {
         if let Some(usd) = self.usd() {
@@ -150,7 +150,7 @@ mod tests {
             let details = Object(Some(CostDetails {
                 upstream_inference_cost: Amount(upstream),
             }));
-            let charge = Charge {
+            let charge = ReportedCost {
                 cost: Amount(Some(0.25)),
                 ticks: Count(None),
                 own_key: Amount(own_key),

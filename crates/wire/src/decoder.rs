@@ -1,10 +1,10 @@
 //! From the bytes of a response body to events: encoding, framing, dialect.
 
-use super::body::{Body, Unfinished, framing_of};
+use super::body::{Body, BodyRemainder, framing_of};
 use super::encoding::Encoding;
-use super::events::Events;
+use super::events::EventReader;
 use super::framing::{Framing, Item};
-use super::{Broken, Limits, Registration, Sink};
+use super::{DecodeError, Limits, Registration, Sink};
 use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, Share};
@@ -42,10 +42,10 @@ pub struct Decoder {
     /// Where the body is encoded.
     encoding: Option<Box<Encoding>>,
     body: Body,
-    events: Events,
+    events: EventReader,
     /// What reading a long event takes, while it is read.
     parsing: Share,
-    broken: Option<Broken>,
+    broken: Option<DecodeError>,
 }
 
 impl Decoder {
@@ -69,7 +69,7 @@ impl Decoder {
         let declared = head.content_type.and_then(framing_of);
         let body = Body::undecided(declared, dialect.array_is_stream, limits, memory);
         Decoder::build(
-            Events::new(dialect),
+            EventReader::new(dialect),
             body,
             head.content_encoding,
             &limits,
@@ -100,14 +100,14 @@ impl Decoder {
         let dialect = dialect.into();
         if framing == Framing::WebSocket {
             let body = Body::websocket(encoding, limits, memory);
-            return Decoder::build(Events::of_socket(dialect), body, None, &limits, memory);
+            return Decoder::build(EventReader::of_socket(dialect), body, None, &limits, memory);
         }
         let body = Body::framed(framing, limits, memory);
-        Decoder::build(Events::new(dialect), body, encoding, &limits, memory)
+        Decoder::build(EventReader::new(dialect), body, encoding, &limits, memory)
     }
 
     fn build(
-        events: Events,
+        events: EventReader,
         body: Body,
         encoding: Option<&str>,
         limits: &Limits,
@@ -129,8 +129,8 @@ impl Decoder {
     /// Takes the next bytes of the body.
     ///
     /// # Errors
-    /// [`Broken`] once the rest of the body cannot be read, and ever after.
-    pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), Broken> {
+    /// [`DecodeError`] once the rest of the body cannot be read, and ever after.
+    pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), DecodeError> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -147,7 +147,11 @@ impl Decoder {
             None => body.push(bytes, &mut take),
             Some(encoding) => encoding.push(bytes, &mut |decoded| body.push(decoded, &mut take)),
         };
-        let result = if refused { Err(Broken::Memory) } else { result };
+        let result = if refused {
+            Err(DecodeError::Memory)
+        } else {
+            result
+        };
         let _ = self.parsing.resize(0);
         self.broken = result.err();
         result
@@ -157,23 +161,23 @@ impl Decoder {
     ///
     /// # Errors
     /// As for [`Decoder::push`].
-    pub fn finish(&mut self, sink: Sink<'_>) -> Result<(), Broken> {
+    pub fn finish(&mut self, sink: Sink<'_>) -> Result<(), DecodeError> {
         let events = &mut self.events;
         match self.body.finish() {
-            Unfinished::Events(mut splitter) => {
+            BodyRemainder::Events(mut splitter) => {
                 if self.broken.is_none() {
                     splitter.finish(&mut |item| events.take(item, sink));
                 }
                 events.finish(sink);
             }
-            Unfinished::Whole(body) if self.broken.is_none() => {
+            BodyRemainder::Whole(body) if self.broken.is_none() => {
                 self.parsing
                     .resize_over_limit(body.len().saturating_mul(COPIES));
                 events.whole(body.as_slice(), sink);
                 let _ = self.parsing.resize(0);
             }
-            Unfinished::Unread => events.take(Item::Unparsed, sink),
-            Unfinished::Whole(_) | Unfinished::Nothing => {}
+            BodyRemainder::Unreadable => events.take(Item::Unparsed, sink),
+            BodyRemainder::Whole(_) | BodyRemainder::Finished => {}
         }
         self.broken.map_or(Ok(()), Err)
     }

@@ -2,7 +2,7 @@
 
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, Text, error_kind};
 use super::strict::ModellessMember;
 use super::{Malformed, Reader, Registration, Sink};
@@ -31,7 +31,7 @@ pub(super) static RERANK: Registration = Registration {
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
         // Vectors and rankings look like nothing else.
-        gives_way_to: |_| false,
+        overruled_by: |_| false,
         generates: false,
         ends_streams: false,
         ..Registration::new::<R>(dialect)
@@ -87,8 +87,8 @@ fn read(payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
     } else if !body.message.is_empty() {
         sink(Event::Error("error"));
     }
-    Name::default().response_id(sink, &body.id);
-    Name::default().model(sink, &body.model);
+    RepeatedName::default().response_id(sink, &body.id);
+    RepeatedName::default().model(sink, &body.model);
     let input = body.input();
     emit::usage(
         sink,

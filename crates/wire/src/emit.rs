@@ -37,7 +37,7 @@ pub fn usage(sink: Sink<'_>, usage: Usage) {
 const MAX_NAME: usize = 256;
 
 /// As much of a name as is remembered of it.
-pub fn known(name: &str) -> &str {
+pub fn truncated(name: &str) -> &str {
     let mut ends = (0..=name.len().min(MAX_NAME)).rev();
     let end = ends.find(|end| name.is_char_boundary(*end));
     &name[..end.unwrap_or(0)]
@@ -45,36 +45,36 @@ pub fn known(name: &str) -> &str {
 
 /// A name that many dialects repeat in every event and that is given once.
 #[derive(Debug, Default)]
-pub struct Name(String);
+pub struct RepeatedName(String);
 
-impl Name {
+impl RepeatedName {
     /// Whether `name` is one, and not the one before.
-    fn is_news(&mut self, name: &str) -> bool {
-        let name = known(name);
-        let news = !name.is_empty() && self.0 != name;
-        if news {
+    fn is_new(&mut self, name: &str) -> bool {
+        let name = truncated(name);
+        let is_new = !name.is_empty() && self.0 != name;
+        if is_new {
             name.clone_into(&mut self.0);
         }
-        news
+        is_new
     }
 
     /// Gives the model's name.
     pub fn model(&mut self, sink: Sink<'_>, name: &str) {
-        if self.is_news(name) {
+        if self.is_new(name) {
             sink(Event::Model(name));
         }
     }
 
     /// Gives the service tier.
     pub fn service_tier(&mut self, sink: Sink<'_>, name: &str) {
-        if self.is_news(name) {
+        if self.is_new(name) {
             sink(Event::ServiceTier(name));
         }
     }
 
     /// Gives the response's id.
     pub fn response_id(&mut self, sink: Sink<'_>, id: &str) {
-        if self.is_news(id) {
+        if self.is_new(id) {
             sink(Event::ResponseId(id));
         }
     }

@@ -4,7 +4,7 @@
 mod brotli;
 mod codec;
 
-use super::{Broken, Limits};
+use super::{DecodeError, Limits};
 use brotli::Brotli;
 use codec::{Codec, Deflate, Zstd};
 use compression_codecs::{DeflateDecoder, GzipDecoder, ZlibDecoder};
@@ -23,7 +23,7 @@ const FREE_BYTES: u64 = 4 << 20;
 const MAX_STAGES: usize = 3;
 
 /// Takes decoded bytes as they come.
-pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Broken>;
+pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), DecodeError>;
 
 /// The decoders of one body that is encoded, outermost encoding first.
 pub(super) struct Encoding {
@@ -39,13 +39,13 @@ impl Encoding {
         names: Option<&str>,
         limits: &Limits,
         memory: &Arc<Memory>,
-    ) -> Result<Option<Self>, Broken> {
+    ) -> Result<Option<Self>, DecodeError> {
         let mut stages = Vec::new();
         for name in names.unwrap_or_default().split(',').rev() {
             stages.extend(Stage::new(name.trim(), memory)?);
         }
         if stages.len() > MAX_STAGES {
-            return Err(Broken::Encoding);
+            return Err(DecodeError::Encoding);
         }
         Ok((!stages.is_empty()).then_some(Encoding {
             stages,
@@ -56,7 +56,7 @@ impl Encoding {
     }
 
     /// Decodes the next bytes.
-    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), DecodeError> {
         self.input += bytes.len() as u64;
         let allowed = self
             .limit
@@ -68,7 +68,7 @@ impl Encoding {
             &mut |decoded| {
                 *output = output.saturating_add(decoded as u64);
                 if *output > allowed {
-                    return Err(Broken::TooLarge);
+                    return Err(DecodeError::TooLarge);
                 }
                 Ok(())
             },
@@ -81,9 +81,9 @@ impl Encoding {
 fn run(
     stages: &mut [Stage],
     bytes: &[u8],
-    count: &mut dyn FnMut(usize) -> Result<(), Broken>,
+    count: &mut dyn FnMut(usize) -> Result<(), DecodeError>,
     out: Output<'_>,
-) -> Result<(), Broken> {
+) -> Result<(), DecodeError> {
     match stages.split_first_mut() {
         None => out(bytes),
         Some((outer, inner)) => outer.push(bytes, &mut |decoded| {
@@ -112,14 +112,14 @@ enum Coding {
 }
 
 impl Stage {
-    fn new(name: &str, memory: &Arc<Memory>) -> Result<Option<Self>, Broken> {
+    fn new(name: &str, memory: &Arc<Memory>) -> Result<Option<Self>, DecodeError> {
         let codec: Box<dyn Codec> = match name.to_ascii_lowercase().as_str() {
             "" | "identity" => return Ok(None),
             "deflate" => return Ok(Some(Stage::with(Coding::Deflate(None), memory))),
             "gzip" | "x-gzip" => Box::new(Deflate(GzipDecoder::new())),
             "br" => Box::<Brotli>::default(),
             "zstd" => Box::new(Zstd::new()?),
-            _ => return Err(Broken::Encoding),
+            _ => return Err(DecodeError::Encoding),
         };
         Ok(Some(Stage::with(Coding::Ready(codec), memory)))
     }
@@ -143,7 +143,7 @@ impl Stage {
 
     /// Decodes the next bytes. What follows a whole body is either another member
     /// or frame, or padding that is left alone.
-    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+    pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), DecodeError> {
         if self.trailing || bytes.is_empty() {
             return Ok(());
         }
@@ -171,9 +171,9 @@ impl Stage {
         }
     }
 
-    fn decode(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), Broken> {
+    fn decode(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), DecodeError> {
         let Coding::Ready(codec) = &mut self.codec else {
-            return Err(Broken::Encoding);
+            return Err(DecodeError::Encoding);
         };
         let mut input = PartialBuffer::new(bytes);
         loop {
@@ -181,7 +181,7 @@ impl Stage {
                 if input.unwritten().is_empty() {
                     return Ok(());
                 }
-                codec.reinit().map_err(|_| Broken::Encoding)?;
+                codec.reinit().map_err(|_| DecodeError::Encoding)?;
             }
             let mut output = WriteBuffer::new_initialized(&mut self.buffer);
             let drained = input.unwritten().is_empty();
@@ -193,11 +193,11 @@ impl Stage {
                     self.trailing = true;
                     return Ok(());
                 }
-                Err(_) => return Err(Broken::Encoding),
+                Err(_) => return Err(DecodeError::Encoding),
             };
             let (full, written) = (output.has_no_spare_space(), output.written_len());
             if !self.share.resize(OUTPUT_BYTES + codec.held()) {
-                return Err(Broken::Memory);
+                return Err(DecodeError::Memory);
             }
             self.ended = done;
             self.whole |= done;
@@ -227,7 +227,7 @@ mod tests {
     /// Raw deflate: a stored block with `hi`, the last one.
     const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
 
-    fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, Broken> {
+    fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, DecodeError> {
         let mut encoding =
             Encoding::new(Some("deflate"), &Limits::default(), &Memory::unbounded())?
                 .expect("decoders");
@@ -255,6 +255,9 @@ mod tests {
                 "cut by {cut}"
             );
         }
-        assert_eq!(decoded(b"\0\x01\x02\x03\x04", 1), Err(Broken::Encoding));
+        assert_eq!(
+            decoded(b"\0\x01\x02\x03\x04", 1),
+            Err(DecodeError::Encoding)
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! differ in their members.
 
 use super::detect::{Detected, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, List, Object, Text, error_kind, parse};
 use super::openai_chat::Timings;
 use super::registration::BeyondText;
@@ -18,7 +18,7 @@ const MAX_CHOICES: usize = 256;
 
 /// An event, or a body that was not streamed.
 #[derive(Deserialize)]
-struct Generated<'a> {
+struct GenerateResponse<'a> {
     #[serde(default)]
     index: Count,
     /// llama.cpp.
@@ -143,17 +143,17 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads engines' own APIs.
 #[derive(Default)]
 pub struct EngineGenerate {
-    model: Name,
-    id: Name,
-    /// By generation: what of a text that is sent again and again has come.
-    sent: Vec<Sent>,
+    model: RepeatedName,
+    id: RepeatedName,
+    /// By generation: what of a text that is sent again and again was emitted.
+    emitted: Vec<EmittedText>,
     /// Tokens whose ids came.
     ids: u64,
 }
 
 /// The beginning of a text that has come.
 #[derive(Clone, Copy, Default)]
-struct Sent {
+struct EmittedText {
     bytes: usize,
     hash: u64,
     usage: Usage,
@@ -163,7 +163,7 @@ struct Sent {
 
 impl Reader for EngineGenerate {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Generated<'_> = parse(payload)?;
+        let event: GenerateResponse<'_> = parse(payload)?;
         self.one(0, &event, sink)
     }
 
@@ -172,7 +172,7 @@ impl Reader for EngineGenerate {
             return self.event("", payload, sink);
         }
         // Several prompts.
-        let bodies: List<Generated<'_>> = parse(payload)?;
+        let bodies: List<GenerateResponse<'_>> = parse(payload)?;
         for (position, body) in bodies.iter().enumerate() {
             self.one(position, body, sink)?;
         }
@@ -184,7 +184,7 @@ impl EngineGenerate {
     fn one(
         &mut self,
         position: usize,
-        event: &Generated<'_>,
+        event: &GenerateResponse<'_>,
         sink: Sink<'_>,
     ) -> Result<(), Malformed> {
         let index = event.index.index().unwrap_or(position as u32);
@@ -213,24 +213,30 @@ impl EngineGenerate {
     }
 
     /// Each event has the whole text so far, or, as its server was asked, what is new.
-    fn sglang(&mut self, index: u32, event: &Generated<'_>, meta: &MetaInfo<'_>, sink: Sink<'_>) {
+    fn sglang(
+        &mut self,
+        index: u32,
+        event: &GenerateResponse<'_>,
+        meta: &MetaInfo<'_>,
+        sink: Sink<'_>,
+    ) {
         let text = event.text.as_deref().unwrap_or("");
         let ids = event.output_ids.as_ref().map(|ids| ids.len() as u64);
         let generated = meta.completion_tokens.0;
-        let sent = self.sent(index);
-        sent.incremental |= ids.zip(generated).is_some_and(|(ids, all)| ids < all);
-        let known = sent.bytes;
+        let emitted = self.emitted(index);
+        emitted.incremental |= ids.zip(generated).is_some_and(|(ids, all)| ids < all);
+        let known = emitted.bytes;
         let repeats = text
             .get(..known)
-            .is_some_and(|begin| hash(begin) == sent.hash);
-        let new = if repeats && !sent.incremental {
+            .is_some_and(|begin| hash(begin) == emitted.hash);
+        let new = if repeats && !emitted.incremental {
             &text[known..]
         } else {
             text
         };
         emit::delta(sink, emit::segment(index, 0, Channel::Answer), new);
-        (sent.bytes, sent.hash) = (text.len(), hash(text));
-        sent.usage = Usage {
+        (emitted.bytes, emitted.hash) = (text.len(), hash(text));
+        emitted.usage = Usage {
             input: meta.prompt_tokens.0,
             cached_input: meta.cached_tokens.0,
             output: generated,
@@ -247,9 +253,9 @@ impl EngineGenerate {
     fn report(&self, sink: Sink<'_>) {
         let sum = |of: fn(&Usage) -> Option<u64>| {
             let known: Vec<u64> = self
-                .sent
+                .emitted
                 .iter()
-                .filter_map(|sent| of(&sent.usage))
+                .filter_map(|emitted| of(&emitted.usage))
                 .collect();
             (!known.is_empty()).then(|| known.iter().fold(0_u64, |sum, n| sum.saturating_add(*n)))
         };
@@ -263,11 +269,11 @@ impl EngineGenerate {
     }
 
     /// The last event has the counts; a body has nothing but it.
-    fn llama_cpp(&mut self, index: u32, event: &Generated<'_>, sink: Sink<'_>) {
+    fn llama_cpp(&mut self, index: u32, event: &GenerateResponse<'_>, sink: Sink<'_>) {
         if event.stop.is_none_or(|stop| stop.get() != "true") {
             return;
         }
-        self.sent(index).usage = Usage {
+        self.emitted(index).usage = Usage {
             input: event.tokens_evaluated.0,
             output: event.tokens_predicted.0,
             ..Usage::default()
@@ -284,12 +290,12 @@ impl EngineGenerate {
         sink(Event::End);
     }
 
-    fn sent(&mut self, index: u32) -> &mut Sent {
+    fn emitted(&mut self, index: u32) -> &mut EmittedText {
         let at = index as usize;
-        if self.sent.len() <= at {
-            self.sent.resize(at + 1, Sent::default());
+        if self.emitted.len() <= at {
+            self.emitted.resize(at + 1, EmittedText::default());
         }
-        &mut self.sent[at]
+        &mut self.emitted[at]
     }
 
     fn token_ids(&mut self, choices: &[Choice<'_>], sink: Sink<'_>) {

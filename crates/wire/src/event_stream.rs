@@ -3,7 +3,7 @@
 mod frame;
 
 use super::framing::{Item, Splitter};
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use frame::{Frame, Prelude};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
@@ -26,7 +26,7 @@ impl EventStream {
     }
 
     /// Gives every whole frame; how many bytes they took.
-    fn frames(&self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, Broken> {
+    fn frames(&self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, DecodeError> {
         let mut taken = 0;
         while let Some(prelude) = Prelude::of(&bytes[taken..]) {
             let length = prelude.frame_length(self.limit)?;
@@ -53,7 +53,7 @@ fn item(frame: Frame<'_>) -> Item<'_> {
 }
 
 impl Splitter for EventStream {
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError> {
         if self.held.is_empty() {
             let taken = self.frames(bytes, each)?;
             return Ok(self.held.extend(&bytes[taken..])?);

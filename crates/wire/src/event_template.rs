@@ -20,11 +20,11 @@ const RATION: u32 = 32;
 const MAX_EVENT: usize = 4096;
 
 /// What was learnt from the last event.
-pub(super) struct Repeat {
+pub(super) struct EventCache {
     template: Option<&'static Template>,
     name: String,
     event: Vec<u8>,
-    holes: Vec<Hole>,
+    fields: Vec<VariableField>,
     segment: Option<Segment>,
     has_usage: bool,
     unused: u32,
@@ -32,24 +32,24 @@ pub(super) struct Repeat {
 
 /// A value of the event that may differ.
 #[derive(Clone, Debug)]
-struct Hole {
+struct VariableField {
     at: Range<usize>,
-    value: Value,
+    value: FieldKind,
 }
 
 /// What a value is to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
+enum FieldKind {
     /// The new text.
     Text,
     /// Nothing.
-    Unread,
+    Ignored,
     /// One of the counts of a usage.
     Count(u8),
 }
 
 /// What an event that matches the template says.
-struct Said<'p> {
+struct MatchedEvent<'p> {
     text: Cow<'p, str>,
     counts: Counts,
 }
@@ -58,7 +58,7 @@ struct Said<'p> {
 pub type Counts = [Option<u64>; 5];
 
 /// The counts that a dialect sends with every event.
-pub struct Counted {
+pub struct CountFields {
     /// The members that they are in, with quotes and colon.
     pub keys: [&'static str; 5],
     /// What they make.
@@ -71,7 +71,7 @@ pub struct Template {
     /// with quotes and colon.
     pub unread: &'static [&'static str],
     /// The counts that it sends with every event.
-    pub counted: Option<Counted>,
+    pub counts: Option<CountFields>,
     /// Whether a second event like one with a tool call goes on with that call.
     pub tool_calls: bool,
 }
@@ -80,19 +80,19 @@ impl Template {
     /// Events that differ in their text alone.
     pub const PLAIN: Template = Template {
         unread: &[],
-        counted: None,
+        counts: None,
         tool_calls: true,
     };
 }
 
-impl Repeat {
+impl EventCache {
     /// Learns events of a dialect with `template`; none where there is no template.
     pub(super) fn new(template: Option<&'static Template>) -> Self {
-        Repeat {
+        EventCache {
             template,
             name: String::new(),
             event: Vec::new(),
-            holes: Vec::new(),
+            fields: Vec::new(),
             segment: None,
             has_usage: false,
             unused: 0,
@@ -100,51 +100,53 @@ impl Repeat {
     }
 
     /// Emits the events of a payload that matches the template; `false` where it does not match.
-    pub(super) fn give(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
+    pub(super) fn emit_cached(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
         let Some(segment) = self.segment else {
             return false;
         };
-        let said = (self.name == name).then(|| self.said(payload)).flatten();
-        let Some(said) = said else {
+        let matched = (self.name == name)
+            .then(|| self.match_payload(payload))
+            .flatten();
+        let Some(matched) = matched else {
             self.segment = None;
             return false;
         };
         self.unused = 0;
-        let text = &*said.text;
+        let text = &*matched.text;
         sink(Event::Delta { segment, text });
-        if let Some(counted) = self.counted().filter(|_| self.has_usage) {
-            sink(Event::Usage((counted.usage)(said.counts)));
+        if let Some(counted) = self.count_fields().filter(|_| self.has_usage) {
+            sink(Event::Usage((counted.usage)(matched.counts)));
         }
         true
     }
 
-    fn counted(&self) -> Option<&'static Counted> {
-        self.template?.counted.as_ref()
+    fn count_fields(&self) -> Option<&'static CountFields> {
+        self.template?.counts.as_ref()
     }
 
-    fn said<'p>(&self, payload: &'p [u8]) -> Option<Said<'p>> {
+    fn match_payload<'p>(&self, payload: &'p [u8]) -> Option<MatchedEvent<'p>> {
         let (mut rest, mut from) = (payload, 0);
         let (mut text, mut counts) = (None, Counts::default());
-        for hole in &self.holes {
-            rest = rest.strip_prefix(&self.event[from..hole.at.start])?;
+        for field in &self.fields {
+            rest = rest.strip_prefix(&self.event[from..field.at.start])?;
             let (value, behind) = rest.split_at_checked(value_end(rest)?)?;
-            match hole.value {
-                Value::Text => text = Some(string(value)?),
-                Value::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
-                Value::Unread => {}
+            match field.value {
+                FieldKind::Text => text = Some(string(value)?),
+                FieldKind::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
+                FieldKind::Ignored => {}
             }
             rest = behind;
-            from = hole.at.end;
+            from = field.at.end;
         }
         if rest != &self.event[from..] {
             return None;
         }
         let text = text.filter(|text| !text.is_empty())?;
-        Some(Said { text, counts })
+        Some(MatchedEvent { text, counts })
     }
 
-    /// Has an event read that does not repeat the last, and learns from it.
-    pub(super) fn read(
+    /// Reads an event that does not repeat the last one, and learns from it.
+    pub(super) fn read_and_learn(
         &mut self,
         reader: &mut dyn Reader,
         name: &str,
@@ -154,7 +156,7 @@ impl Repeat {
         if !self.wants_to_learn() {
             return reader.event(name, payload, sink);
         }
-        let mut seen = Seen::default();
+        let mut seen = RecordedEvents::default();
         let result = reader.event(name, payload, &mut |event| {
             seen.note(&event, payload);
             sink(event);
@@ -171,7 +173,7 @@ impl Repeat {
     }
 
     /// Remembers an event that a reader has read.
-    fn learn(&mut self, name: &str, payload: &[u8], seen: &Seen) {
+    fn learn(&mut self, name: &str, payload: &[u8], seen: &RecordedEvents) {
         self.segment = None;
         let Some((segment, text)) = seen.only_text() else {
             return;
@@ -184,16 +186,16 @@ impl Repeat {
         {
             return;
         }
-        self.holes.clear();
-        self.holes.push(Hole {
+        self.fields.clear();
+        self.fields.push(VariableField {
             at: text.clone(),
-            value: Value::Text,
+            value: FieldKind::Text,
         });
         for key in template.unread {
             let others = values(payload, key, &text);
-            let others = others.map(|at| (at, Value::Unread));
-            self.holes
-                .extend(others.map(|(at, value)| Hole { at, value }));
+            let others = others.map(|at| (at, FieldKind::Ignored));
+            self.fields
+                .extend(others.map(|(at, value)| VariableField { at, value }));
         }
         self.has_usage = seen.usage.is_some();
         if let Some(usage) = seen.usage
@@ -201,7 +203,7 @@ impl Repeat {
         {
             return;
         }
-        self.holes.sort_by_key(|hole| hole.at.start);
+        self.fields.sort_by_key(|field| field.at.start);
         name.clone_into(&mut self.name);
         payload.clone_into(&mut self.event);
         self.segment = Some(segment);
@@ -209,7 +211,7 @@ impl Repeat {
 
     /// Finds the numbers that `usage` was made of; `false` where others went into it.
     fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
-        let Some(counted) = self.counted() else {
+        let Some(counted) = self.count_fields() else {
             return false;
         };
         let mut counts = Counts::default();
@@ -220,8 +222,8 @@ impl Repeat {
             if count.is_none() || found.next().is_some() {
                 return false;
             }
-            let value = Value::Count(of);
-            self.holes.push(Hole { at, value });
+            let value = FieldKind::Count(of);
+            self.fields.push(VariableField { at, value });
         }
         (counted.usage)(counts) == usage
     }
@@ -245,13 +247,13 @@ fn values<'p>(
 
 /// What a reader gave for one event.
 #[derive(Default)]
-struct Seen {
+struct RecordedEvents {
     only: Option<(Segment, Range<usize>)>,
     usage: Option<Usage>,
     others: bool,
 }
 
-impl Seen {
+impl RecordedEvents {
     /// Takes note of an event that was read from `payload`. Usage has to come last, as it
     /// does when it is given from memory.
     fn note(&mut self, event: &Event<'_>, payload: &[u8]) {

@@ -1,7 +1,7 @@
 //! What wire events mean: by the dialect that the path named, unless the first of
 //! them show another.
 
-use super::event_template::Repeat;
+use super::event_template::EventCache;
 use super::framing::Item;
 use super::repair::repair;
 use super::{Reader, Registration, Sink, json, sniff};
@@ -12,33 +12,33 @@ use tokengauge_core::call::{Dialect, Event};
 const EVENTS_SNIFFED: u64 = 4;
 
 /// Reads wire events by their dialect, and counts them.
-pub(super) struct Events {
+pub(super) struct EventReader {
     dialect: &'static Registration,
     reader: Box<dyn Reader>,
     messages: u64,
     comments: u64,
     sniffed: u64,
-    repeat: Repeat,
+    cache: EventCache,
 }
 
-impl Events {
+impl EventReader {
     pub(super) fn new(dialect: &'static Registration) -> Self {
-        Events::read_by(dialect, (dialect.reader)())
+        EventReader::read_by(dialect, (dialect.reader)())
     }
 
     /// The messages of a WebSocket.
     pub(super) fn of_socket(dialect: &'static Registration) -> Self {
-        Events::read_by(dialect, dialect.socket_reader())
+        EventReader::read_by(dialect, dialect.socket_reader())
     }
 
     fn read_by(dialect: &'static Registration, reader: Box<dyn Reader>) -> Self {
-        Events {
+        EventReader {
             dialect,
             reader,
             messages: 0,
             comments: 0,
             sniffed: 0,
-            repeat: Repeat::new(dialect.template),
+            cache: EventCache::new(dialect.template),
         }
     }
 
@@ -95,19 +95,21 @@ impl Events {
         if payload.first() == Some(&b'[') && payload.trim_ascii() == b"[DONE]" {
             return sink(Event::End);
         }
-        if self.repeat.give(name, payload, sink) {
+        if self.cache.emit_cached(name, payload, sink) {
             return;
         }
-        json::begin();
+        json::reset_budget();
         self.confirm(name, payload);
-        let result = self.repeat.read(&mut *self.reader, name, payload, sink);
+        let result = self
+            .cache
+            .read_and_learn(&mut *self.reader, name, payload, sink);
         if result.is_err() {
-            self.again(name, payload, sink);
+            self.retry_repaired(name, payload, sink);
         }
     }
 
     /// Reads an event that could not be read, once it has been repaired.
-    fn again(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
+    fn retry_repaired(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
         let repaired = repair(payload);
         if repaired.is_none_or(|payload| self.reader.event(name, &payload, sink).is_err()) {
             sink(Event::Unparsed);
@@ -117,7 +119,7 @@ impl Events {
     /// Reads a body that was not streamed.
     pub(super) fn whole(&mut self, body: &[u8], sink: Sink<'_>) {
         let payload = body.trim_ascii();
-        json::begin();
+        json::reset_budget();
         self.confirm("", payload);
         let repaired = repair(payload);
         let payload = repaired.as_deref().unwrap_or(payload);
@@ -159,18 +161,18 @@ impl Events {
         if sniff::overrules(seen, self.dialect) {
             self.dialect = seen.into();
             self.reader = (self.dialect.reader)();
-            self.repeat = Repeat::new(self.dialect.template);
+            self.cache = EventCache::new(self.dialect.template);
         }
     }
 }
 
 fn error_line(payload: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Line<'a> {
+    struct ErrorLine<'a> {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    let line: Option<Line<'_>> = serde_json::from_slice(payload).ok();
+    let line: Option<ErrorLine<'_>> = serde_json::from_slice(payload).ok();
     let error = line.and_then(|line| line.error);
     error.map_or_else(
         || "error".into(),

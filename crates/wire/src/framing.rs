@@ -1,6 +1,6 @@
 //! How wire events are cut out of a body: what every framing finds and does.
 
-use super::Broken;
+use super::DecodeError;
 
 /// How events are cut out of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(super) enum Item<'a> {
 /// Cuts wire events out of bytes.
 pub(super) trait Splitter: Send {
     /// Takes the next bytes.
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken>;
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError>;
 
     /// The bytes are over: gives what only their end completes.
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));

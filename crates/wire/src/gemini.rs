@@ -4,9 +4,9 @@
 //! usage so far. There is no terminator; a finish reason stands for it.
 
 use super::detect::{Detected, GoogleMethod, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
-use super::event_template::{Counted, Counts, Template};
+use super::event_template::{CountFields, Counts, Template};
 use super::json::{Count, List, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     array_is_stream: true,
     template: Some(&Template {
         unread: &["\"totalTokenCount\":", "\"tokenCount\":"],
-        counted: Some(Counted {
+        counts: Some(CountFields {
             keys: COUNTS,
             usage,
         }),
@@ -68,10 +68,10 @@ pub(super) fn error_body(error: &OwnError<'_>) -> Value {
 /// Reads Gemini, in any of its three framings.
 #[derive(Default)]
 pub struct Gemini {
-    model: Name,
-    id: Name,
-    tier: Name,
-    candidates: Vec<(u32, Parts)>,
+    model: RepeatedName,
+    id: RepeatedName,
+    tier: RepeatedName,
+    candidates: Vec<(u32, PartState)>,
     ended: bool,
 }
 
@@ -137,12 +137,12 @@ impl Gemini {
         }
     }
 
-    fn parts(&mut self, choice: u32) -> Option<&mut Parts> {
+    fn parts(&mut self, choice: u32) -> Option<&mut PartState> {
         let known = self.candidates.iter().position(|(of, _)| *of == choice);
         let at = match known {
             Some(at) => at,
             None if self.candidates.len() < MAX_CANDIDATES => {
-                self.candidates.push((choice, Parts::default()));
+                self.candidates.push((choice, PartState::default()));
                 self.candidates.len() - 1
             }
             None => return None,
@@ -154,14 +154,14 @@ impl Gemini {
 /// Where one candidate's parts stand. Text parts in a row, over any number of chunks,
 /// are one text; whatever comes between them begins another.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct PartState {
     next: u32,
     run: Option<(Channel, u32)>,
     /// A call whose arguments are still coming.
     call: Option<u32>,
 }
 
-impl Parts {
+impl PartState {
     pub(super) fn give(&mut self, choice: u32, part: &Part<'_>, sink: Sink<'_>) {
         if let Some(call) = &part.function_call {
             self.call(choice, call, sink);

@@ -1,7 +1,7 @@
 //! Gemini's Interactions, streamed or not, in its steps and in the contents it had before them.
 
 use super::detect::{Detected, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
 use super::{Malformed, Reader, Registration, Sink, gemini};
@@ -107,9 +107,9 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads interactions.
 #[derive(Default)]
 pub struct Interactions {
-    id: Name,
-    model: Name,
-    tier: Name,
+    id: RepeatedName,
+    model: RepeatedName,
+    tier: RepeatedName,
     streamed: bool,
 }
 

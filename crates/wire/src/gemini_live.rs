@@ -2,7 +2,7 @@
 //! turn, or call of a tool, to the next is a turn, and counts as a choice.
 
 use super::detect::Detected;
-use super::gemini::{Content, FunctionCall, Parts, UsageMetadata};
+use super::gemini::{Content, FunctionCall, PartState, UsageMetadata};
 use super::json::{List, Text, error_kind, parse};
 use super::registration::BeyondText;
 use super::socket_requests::{SocketProtocol, SocketRequest};
@@ -21,7 +21,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         is_gemini_live(target.path().last()?).then_some(found)
     },
     // Its usage looks like that of Gemini over HTTP.
-    gives_way_to: |_| false,
+    overruled_by: |_| false,
     request_in_body: false,
     needs_model: false,
     beyond_text: BeyondText::Mixed,
@@ -81,14 +81,14 @@ fn read_request(payload: &[u8]) -> Option<SocketRequest<'_>> {
     let input = message.realtime_input?;
     let ends = [input.text, input.activity_end, input.audio_stream_end];
     let ends = ends.iter().any(Option::is_some);
-    ends.then_some(SocketRequest::Perhaps)
+    ends.then_some(SocketRequest::PossibleAnswer)
 }
 
 /// Reads Gemini Live.
 #[derive(Default)]
 pub struct GeminiLive {
-    tier: emit::Name,
-    parts: Parts,
+    tier: emit::RepeatedName,
+    parts: PartState,
     turn: u32,
     in_turn: bool,
     interrupted: bool,
@@ -236,6 +236,6 @@ impl GeminiLive {
         self.in_turn = false;
         self.interrupted = false;
         self.turn = self.turn.saturating_add(1);
-        self.parts = Parts::default();
+        self.parts = PartState::default();
     }
 }

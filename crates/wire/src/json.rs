@@ -210,12 +210,12 @@ const STRUCTURE_BYTES: usize = 1 << 20;
 
 thread_local! {
     /// What is left of them. `Deserialize` cannot be given it another way.
-    static STRUCTURE: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
+    static STRUCTURE_BUDGET: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
 }
 
 /// An event or a body is read from here on.
-pub fn begin() {
-    STRUCTURE.set(STRUCTURE_BYTES);
+pub fn reset_budget() {
+    STRUCTURE_BUDGET.set(STRUCTURE_BYTES);
 }
 
 /// Collects a list, as far as one event or body may become structures.
@@ -225,9 +225,11 @@ pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     let mut list = Vec::new();
     while let Some(item) = items.next_element()? {
         if list.len() == list.capacity() {
-            let more = list.len().max(FEW);
-            let left = STRUCTURE.get().checked_sub(more * size_of::<T>().max(1));
-            STRUCTURE.set(left.ok_or_else(|| A::Error::custom("too many items"))?);
+            let more = list.len().max(INITIAL_CAPACITY);
+            let left = STRUCTURE_BUDGET
+                .get()
+                .checked_sub(more * size_of::<T>().max(1));
+            STRUCTURE_BUDGET.set(left.ok_or_else(|| A::Error::custom("too many items"))?);
             list.reserve_exact(more);
         }
         list.push(item);
@@ -236,7 +238,7 @@ pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
 }
 
 /// Items that a list has room for from the first on.
-const FEW: usize = 1;
+const INITIAL_CAPACITY: usize = 1;
 
 /// A list; anything else in its place is the empty list.
 #[derive(Clone, Debug, PartialEq, Eq)]

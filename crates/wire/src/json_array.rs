@@ -1,7 +1,7 @@
 //! A JSON array that grows: Gemini's stream without `alt=sse`.
 
 use super::framing::{Item, Splitter};
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use memchr::memchr2;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
@@ -81,7 +81,7 @@ enum End {
 }
 
 impl Splitter for JsonArray {
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError> {
         let mut start = 0;
         let mut next = 0;
         while next < bytes.len() {
@@ -104,7 +104,7 @@ impl Splitter for JsonArray {
             let stop = if end == End::With { at + 1 } else { at };
             // The bound is that of an element, whether it came in one piece or in many.
             if self.element.len() + (stop - start) > self.limit {
-                return Err(Broken::TooLarge);
+                return Err(DecodeError::TooLarge);
             }
             if self.element.is_empty() {
                 each(Item::Event {
@@ -128,7 +128,7 @@ impl Splitter for JsonArray {
             self.element.extend(&bytes[start..])?;
         }
         if self.element.len() > self.limit {
-            return Err(Broken::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
         Ok(())
     }

@@ -60,23 +60,23 @@ impl JsonPath {
 pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
     let found = RefCell::new(vec![None; paths.len()]);
     let wanted = paths.iter().map(|path| &*path.0).enumerate().collect();
-    let walk = Walk {
+    let visitor = PathVisitor {
         wanted,
         found: &found,
     };
     let mut reader = serde_json::Deserializer::from_slice(body);
     // What was found before the body turned out to be broken counts.
-    let _ = walk.deserialize(&mut reader);
+    let _ = visitor.deserialize(&mut reader);
     found.into_inner()
 }
 
 /// Goes down to where `wanted` leads, each with its number, and skips the rest.
-struct Walk<'p, 'f> {
+struct PathVisitor<'p, 'f> {
     wanted: Vec<(usize, &'p [Box<str>])>,
     found: &'f RefCell<Vec<Option<String>>>,
 }
 
-impl Walk<'_, '_> {
+impl PathVisitor<'_, '_> {
     fn text(&self, text: &str) {
         let mut found = self.found.borrow_mut();
         for (number, rest) in &self.wanted {
@@ -87,7 +87,7 @@ impl Walk<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_, '_> {
+impl<'de> DeserializeSeed<'de> for PathVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -95,7 +95,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_, '_> {
+impl<'de> Visitor<'de> for PathVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
                 entries.next_value::<IgnoredAny>()?;
             } else {
                 let found = self.found;
-                entries.next_value_seed(Walk { wanted, found })?;
+                entries.next_value_seed(PathVisitor { wanted, found })?;
             }
         }
         Ok(())

@@ -21,13 +21,13 @@ mod framing;
 mod gemini;
 mod gemini_interactions;
 mod gemini_live;
+mod head_models;
 pub mod inject;
 mod json;
 mod json_array;
 mod json_path;
 mod lm_studio;
 mod mistral_conversations;
-mod named;
 mod ndjson;
 mod ollama;
 mod openai_chat;
@@ -55,11 +55,11 @@ use tokengauge_core::memory::{Buffer, BufferError, Memory};
 pub use decoder::{COPIES, Decoder, ResponseHead};
 pub use detect::{Detected, Target, detect, detect_socket, percent_decoded};
 pub use error_body::{OwnError, error_body, openai_error};
-pub use event_template::{Counted, Counts, Template};
+pub use event_template::{CountFields, Counts, Template};
 pub use framing::Framing;
 pub use gemini_live::is_gemini_live;
+pub use head_models::HeadModels;
 pub use json_path::{JsonPath, pick};
-pub use named::HeadModels;
 pub use ollama::reads_forms_as_json;
 pub use registration::{BeyondText, Dialects, Registration};
 pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
@@ -124,7 +124,7 @@ impl Default for Limits {
 
 /// Why the rest of a body cannot be read. It is forwarded all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum DecodeError {
     /// The content encoding is unknown or its bytes are not valid.
     #[error("the content encoding is unknown or invalid")]
     Encoding,
@@ -139,11 +139,11 @@ pub enum Broken {
     Memory,
 }
 
-impl From<BufferError> for Broken {
+impl From<BufferError> for DecodeError {
     fn from(full: BufferError) -> Self {
         match full {
-            BufferError::Limit => Broken::TooLarge,
-            BufferError::Memory => Broken::Memory,
+            BufferError::Limit => DecodeError::TooLarge,
+            BufferError::Memory => DecodeError::Memory,
         }
     }
 }
@@ -190,9 +190,9 @@ pub trait Reader: Send {
 
 /// A reader that emits nothing: unknown bodies are forwarded, not measured.
 #[derive(Default)]
-struct Unread;
+struct NullReader;
 
-impl Reader for Unread {
+impl Reader for NullReader {
     fn event(&mut self, _: &str, _: &[u8], _: Sink<'_>) -> Result<(), Malformed> {
         Err(Malformed)
     }

@@ -1,7 +1,7 @@
 //! LM Studio's own chat, `/api/v1/chat`, streamed or not.
 
 use super::detect::Detected;
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -76,8 +76,8 @@ pub(super) static REGISTRATION: Registration = Registration {
 /// Reads LM Studio's own chat.
 #[derive(Default)]
 pub struct LmStudio {
-    model: Name,
-    id: Name,
+    model: RepeatedName,
+    id: RepeatedName,
     /// Texts begun: each message, reasoning or call is one.
     texts: u32,
     streamed: bool,

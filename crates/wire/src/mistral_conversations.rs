@@ -1,7 +1,7 @@
 //! Mistral's conversations, streamed or not.
 
 use super::detect::{Detected, Target};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, List, Object, Text, arguments, is_word, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::ChatUsage;
@@ -67,11 +67,11 @@ struct Part<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow, default)]
-    thinking: TextOrList<'a, Thought<'a>>,
+    thinking: TextOrList<'a, ThinkingPart<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Thought<'a> {
+struct ThinkingPart<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
 }
@@ -99,8 +99,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads conversations.
 #[derive(Default)]
 pub struct Conversations {
-    id: Name,
-    model: Name,
+    id: RepeatedName,
+    model: RepeatedName,
 }
 
 impl Reader for Conversations {

@@ -1,7 +1,7 @@
 //! One JSON value per line.
 
 use super::framing::{Item, Splitter};
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use memchr::memchr;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
@@ -21,9 +21,9 @@ impl Ndjson {
     }
 
     /// A line is no longer than the bound, whether it came in one piece or in many.
-    fn check(&self, more: usize) -> Result<(), Broken> {
+    fn check(&self, more: usize) -> Result<(), DecodeError> {
         if self.line.len() + more > self.limit {
-            return Err(Broken::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ fn give(line: &[u8], each: &mut dyn FnMut(Item<'_>)) {
 }
 
 impl Splitter for Ndjson {
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError> {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             self.check(end)?;

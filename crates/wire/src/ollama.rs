@@ -1,7 +1,7 @@
 //! Ollama's own chat and generate: one JSON object per line, or a single one.
 
 use super::detect::{Detected, Target, percent_decoded, segments};
-use super::emit::{self, Name};
+use super::emit::{self, RepeatedName};
 use super::event_template::Template;
 use super::json::{Count, List, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
@@ -52,13 +52,13 @@ pub fn reads_forms_as_json(uri: &Uri) -> bool {
 /// Reads `/api/chat` and `/api/generate`.
 #[derive(Default)]
 pub struct Ollama {
-    model: Name,
+    model: RepeatedName,
     calls: u32,
 }
 
 impl Reader for Ollama {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let line: Line<'_> = parse(payload)?;
+        let line: Chunk<'_> = parse(payload)?;
         self.give(&line, sink);
         if line.done == Some(true) {
             sink(Event::End);
@@ -67,14 +67,14 @@ impl Reader for Ollama {
     }
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let body: Line<'_> = parse(payload)?;
+        let body: Chunk<'_> = parse(payload)?;
         self.give(&body, sink);
         Ok(())
     }
 }
 
 impl Ollama {
-    fn give(&mut self, line: &Line<'_>, sink: Sink<'_>) {
+    fn give(&mut self, line: &Chunk<'_>, sink: Sink<'_>) {
         if let Some(error) = line.error {
             sink(Event::Error(&error_kind(error)));
         }
@@ -106,7 +106,7 @@ impl Ollama {
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
     #[serde(borrow)]
@@ -135,7 +135,7 @@ struct Line<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Line<'_> {
+impl Chunk<'_> {
     fn report(&self, sink: Sink<'_>) {
         let usage = Usage {
             input: self.prompt_eval_count.0,

@@ -2,11 +2,11 @@
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
-use super::emit::{known, segment};
+use super::emit::{segment, truncated};
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
-use super::openai_usage::{ChatUsage, Identity};
+use super::openai_usage::{ChatUsage, ResponseIdentity};
 use super::sniff::Members;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -112,11 +112,11 @@ struct Part<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow, default)]
-    thinking: TextOrList<'a, Thought<'a>>,
+    thinking: TextOrList<'a, ThinkingPart<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Thought<'a> {
+struct ThinkingPart<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
 }
@@ -199,9 +199,9 @@ fn has_members(members: &Members<'_>) -> bool {
 /// Reads chat completions.
 #[derive(Default)]
 pub struct Chat {
-    identity: Identity,
+    identity: ResponseIdentity,
     choices: Vec<ChoiceState>,
-    calls: Vec<Call>,
+    calls: Vec<OpenToolCall>,
     /// Whether it is a whole body that is read.
     whole: bool,
 }
@@ -222,7 +222,7 @@ enum ReasoningField {
 }
 
 /// A tool call that has begun.
-struct Call {
+struct OpenToolCall {
     choice: u32,
     index: Option<u32>,
     id: String,
@@ -386,7 +386,7 @@ impl Chat {
     /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on
     /// later deltas, and some send index 0 for every call but a new id and name.
     fn call_index(&mut self, choice: u32, index: Option<u32>, id: &str, named: bool) -> u32 {
-        let id = known(id);
+        let id = truncated(id);
         let known = self.calls.iter().rposition(|call| {
             call.choice == choice
                 && match index {
@@ -400,7 +400,7 @@ impl Chat {
         });
         let at = continues.unwrap_or_else(|| {
             if self.calls.len() < MAX_CALLS {
-                self.calls.push(Call {
+                self.calls.push(OpenToolCall {
                     choice,
                     index,
                     id: id.to_owned(),
@@ -430,7 +430,7 @@ fn seconds(milliseconds: Option<&RawValue>) -> Option<f64> {
     Some(number / 1e3)
 }
 
-fn thinking(choice: u32, thinking: &TextOrList<'_, Thought<'_>>, sink: Sink<'_>) -> bool {
+fn thinking(choice: u32, thinking: &TextOrList<'_, ThinkingPart<'_>>, sink: Sink<'_>) -> bool {
     let segment = segment(choice, 0, Channel::Reasoning);
     match thinking {
         TextOrList::Text(text) => give(segment, text, sink),

@@ -4,7 +4,7 @@ use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, error_kind, parse};
-use super::openai_usage::{ChatUsage, Identity};
+use super::openai_usage::{ChatUsage, ResponseIdentity};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -62,7 +62,7 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads text completions.
 #[derive(Default)]
 pub struct Completions {
-    identity: Identity,
+    identity: ResponseIdentity,
 }
 
 impl Reader for Completions {

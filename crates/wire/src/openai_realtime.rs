@@ -4,8 +4,8 @@
 use super::detect::{Detected, Target, percent_decoded};
 use super::event_template::Template;
 use super::json::{Object, Text, parse};
-use super::openai_responses::{Response, StreamEvent, Texts};
-use super::openai_usage::Identity;
+use super::openai_responses::{EmittedTexts, Response, StreamEvent};
+use super::openai_usage::ResponseIdentity;
 use super::registration::BeyondText;
 use super::socket_requests::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
@@ -17,7 +17,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],
     // Its events share their names with those of responses.
-    gives_way_to: |seen| seen != Dialect::OpenaiResponses,
+    overruled_by: |seen| seen != Dialect::OpenaiResponses,
     template: Some(&Template {
         unread: &["\"event_id\":"],
         ..Template::PLAIN
@@ -50,8 +50,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads what the server sends.
 #[derive(Default)]
 pub struct Realtime {
-    identity: Identity,
-    texts: Texts,
+    identity: ResponseIdentity,
+    texts: EmittedTexts,
     turn: u32,
     in_turn: bool,
 }
@@ -113,6 +113,6 @@ impl Realtime {
         sink(Event::TurnEnded);
         self.in_turn = false;
         self.turn = self.turn.saturating_add(1);
-        self.texts = Texts::default();
+        self.texts = EmittedTexts::default();
     }
 }

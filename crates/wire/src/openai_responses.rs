@@ -7,7 +7,7 @@ use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, par
 use super::openai_chat::Timings;
 use super::openai_json::TextOrList;
 use super::openai_responses_socket::ResponsesSocket;
-use super::openai_usage::{Identity, ResponsesUsage};
+use super::openai_usage::{ResponseIdentity, ResponsesUsage};
 use super::socket_requests::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -169,8 +169,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 /// Reads responses.
 #[derive(Default)]
 pub struct Responses {
-    identity: Identity,
-    texts: Texts,
+    identity: ResponseIdentity,
+    texts: EmittedTexts,
 }
 
 impl Reader for Responses {
@@ -320,14 +320,14 @@ impl TextKey {
 /// the parts in deltas and in what is complete differently: so a complete text counts where
 /// nothing came at its place, and where more texts are complete than had deltas.
 #[derive(Default)]
-pub(super) struct Texts {
+pub(super) struct EmittedTexts {
     /// Texts that counted.
     seen: Vec<TextKey>,
     /// Texts that an event said are complete.
     done: Vec<TextKey>,
 }
 
-impl Texts {
+impl EmittedTexts {
     /// Reads an event that carries text, or a copy of one; whether it did.
     pub(super) fn read(
         &mut self,

@@ -2,16 +2,16 @@
 //! response of the connection is a turn, and counts as a choice.
 
 use super::json::parse;
-use super::openai_responses::{Response, StreamEvent, Texts, response};
-use super::openai_usage::Identity;
+use super::openai_responses::{EmittedTexts, Response, StreamEvent, response};
+use super::openai_usage::ResponseIdentity;
 use super::{Malformed, Reader, Sink};
 use tokengauge_core::call::Event;
 
 /// Reads what the server sends.
 #[derive(Default)]
 pub struct ResponsesSocket {
-    identity: Identity,
-    texts: Texts,
+    identity: ResponseIdentity,
+    texts: EmittedTexts,
     turn: u32,
     in_turn: bool,
     /// Whether the last turn ended with an error: its response may end once more.
@@ -60,7 +60,7 @@ impl ResponsesSocket {
         sink(Event::TurnEnded);
         self.in_turn = false;
         self.turn = self.turn.saturating_add(1);
-        self.texts = Texts::default();
+        self.texts = EmittedTexts::default();
     }
 
     fn whole(&mut self, event: &StreamEvent<'_>, response: &Response<'_>, sink: Sink<'_>) {

@@ -1,8 +1,8 @@
 //! What the OpenAI family's dialects share: usage, and the names of a response.
 
 use super::Sink;
-use super::cost::{Amount, Charge, CostDetails};
-use super::emit::{self, Name};
+use super::cost::{Amount, CostDetails, ReportedCost};
+use super::emit::{self, RepeatedName};
 use super::json::{Count, Object};
 use serde::Deserialize;
 use tokengauge_core::call::Usage;
@@ -105,7 +105,7 @@ impl ChatUsage {
                 cache_write_1h: None,
             },
         );
-        let charge = Charge {
+        let charge = ReportedCost {
             cost: self.cost,
             ticks: self.cost_in_usd_ticks,
             own_key: self.is_byok,
@@ -142,7 +142,7 @@ impl ResponsesUsage {
                 cache_write_1h: None,
             },
         );
-        let charge = Charge {
+        let charge = ReportedCost {
             cost: self.cost,
             ticks: self.cost_in_usd_ticks,
             own_key: self.is_byok,
@@ -154,13 +154,13 @@ impl ResponsesUsage {
 
 /// The names a response gives itself, given on when they change.
 #[derive(Debug, Default)]
-pub(super) struct Identity {
-    id: Name,
-    model: Name,
-    tier: Name,
+pub(super) struct ResponseIdentity {
+    id: RepeatedName,
+    model: RepeatedName,
+    tier: RepeatedName,
 }
 
-impl Identity {
+impl ResponseIdentity {
     pub(super) fn note(&mut self, id: &str, model: &str, sink: Sink<'_>) {
         self.id.response_id(sink, id);
         self.model.model(sink, model);

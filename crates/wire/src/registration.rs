@@ -7,7 +7,7 @@ use super::event_template::Template;
 use super::sniff::Members;
 use super::socket_requests::SocketProtocol;
 use super::strict::ModellessMember;
-use super::{DIALECTS, Reader, Unread};
+use super::{DIALECTS, NullReader, Reader};
 use http::{Method, Uri};
 use serde_json::Value;
 use tokengauge_core::call::Dialect;
@@ -31,7 +31,7 @@ pub struct Registration {
     /// Recognises an event or a body by which members it has.
     pub has_members: fn(&Members<'_>) -> bool,
     /// Whether a response that looks like another dialect is to be read as that one.
-    pub gives_way_to: fn(Dialect) -> bool,
+    pub overruled_by: fn(Dialect) -> bool,
     /// Whether a JSON array is a stream of its elements, and not one body.
     pub array_is_stream: bool,
     /// How its events repeat each other; `None` where they do not.
@@ -87,7 +87,7 @@ impl Registration {
             objects: &[],
             types: &[],
             has_members: |_| false,
-            gives_way_to: |_| true,
+            overruled_by: |_| true,
             array_is_stream: false,
             template: None,
             default_stream: None,
@@ -122,7 +122,7 @@ static UNKNOWN: Registration = Registration {
     needs_model: false,
     generates: false,
     ends_streams: false,
-    ..Registration::new::<Unread>(Dialect::Unknown)
+    ..Registration::new::<NullReader>(Dialect::Unknown)
 };
 
 impl From<Dialect> for &'static Registration {

@@ -102,5 +102,5 @@ fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
 /// Whether an event that looks like `seen` is to be read as that, though the path
 /// said `expected`.
 pub(super) fn overrules(seen: Dialect, expected: &Registration) -> bool {
-    seen != expected.dialect && (expected.gives_way_to)(seen)
+    seen != expected.dialect && (expected.overruled_by)(seen)
 }

@@ -4,7 +4,7 @@
 use super::framing::{Item, Splitter};
 use super::json::Text;
 use super::websocket::WebSocket;
-use super::{Broken, Limits, Reader, Registration};
+use super::{DecodeError, Limits, Reader, Registration};
 use memchr::memmem;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub enum SocketRequest<'a> {
     /// It asks for an answer: the whole message.
     Answer(&'a [u8]),
     /// It asks for an answer, unless the server thinks that the agent goes on.
-    Perhaps,
+    PossibleAnswer,
     /// It asks for an answer and is longer than [`SMALL_BODY`]: what it says is not read, as
     /// that would hold up what the connection forwards.
-    Long,
+    Oversized,
 }
 
 /// What a dialect does over a WebSocket that carries several answers.
@@ -51,7 +51,7 @@ const ENDS: usize = 512;
 pub struct SocketRequests {
     protocol: &'static SocketProtocol,
     frames: WebSocket,
-    broken: Option<Broken>,
+    broken: Option<DecodeError>,
 }
 
 impl SocketRequests {
@@ -82,12 +82,12 @@ impl SocketRequests {
     /// Takes the next bytes of the agent's side.
     ///
     /// # Errors
-    /// [`Broken`] once the rest cannot be read, and ever after.
+    /// [`DecodeError`] once the rest cannot be read, and ever after.
     pub fn push(
         &mut self,
         bytes: &[u8],
         each: &mut dyn FnMut(SocketRequest<'_>),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DecodeError> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -117,7 +117,9 @@ fn long<'p>(asks: &[&[u8]], payload: &'p [u8]) -> Option<SocketRequest<'p>> {
         let text: Vec<u8> = end.iter().copied().filter(|byte| *byte != b' ').collect();
         asks.iter().any(|asks| memmem::find(&text, asks).is_some())
     };
-    ends.into_iter().any(has).then_some(SocketRequest::Long)
+    ends.into_iter()
+        .any(has)
+        .then_some(SocketRequest::Oversized)
 }
 
 /// OpenAI's Realtime and responses.

@@ -3,7 +3,7 @@
 //! beyond: an event counts that no empty line follows, as do errors outside `data`.
 
 use super::framing::{Item, Splitter};
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use memchr::memchr2;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
@@ -17,13 +17,13 @@ pub(super) struct Sse {
     limit: usize,
     /// The beginning of a line that has not ended yet.
     line: Buffer,
-    event: Pending,
+    event: EventBuffer,
     /// The last byte was a CR: a LF now belongs to it.
     after_cr: bool,
 }
 
 /// An event whose end has not come.
-struct Pending {
+struct EventBuffer {
     /// Its data, where it is not one line of the bytes at hand.
     data: Buffer,
     has_data: bool,
@@ -35,7 +35,7 @@ struct Pending {
 impl Sse {
     pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
         let (limit, line) = (limits.event_bytes, buffer(memory, limits.event_bytes));
-        let event = Pending {
+        let event = EventBuffer {
             data: buffer(memory, limit),
             has_data: false,
             name: String::new(),
@@ -51,37 +51,37 @@ impl Sse {
 
     /// A line and the data before it are within the bound, whether they came in one piece
     /// or in many.
-    fn check(&self, more: usize) -> Result<(), Broken> {
+    fn check(&self, more: usize) -> Result<(), DecodeError> {
         if self.line.len() + self.event.data.len() + more > self.limit {
-            return Err(Broken::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
         Ok(())
     }
 }
 
-impl Pending {
+impl EventBuffer {
     /// Reads one line. `current` is the event's data while it is a single line of
     /// the bytes at hand, which spares copying it.
     fn line<'b>(
         &mut self,
         line: &'b [u8],
         current: &mut Option<&'b [u8]>,
-        each: Each<'_>,
-    ) -> Result<(), Broken> {
+        sink: ItemSink<'_>,
+    ) -> Result<(), DecodeError> {
         let line = match line.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) if self.start => rest,
             _ => line,
         };
         self.start = false;
         match line {
-            [] => self.dispatch(current, each),
-            [b':', ..] => each(Item::Comment),
+            [] => self.dispatch(current, sink),
+            [b':', ..] => sink(Item::Comment),
             // No field begins like this: a server that forgot the framing.
-            [b'{', ..] => each(Item::Event {
+            [b'{', ..] => sink(Item::Event {
                 name: "",
                 payload: line,
             }),
-            _ => return self.field(line, current, each),
+            _ => return self.field(line, current, sink),
         }
         Ok(())
     }
@@ -90,8 +90,8 @@ impl Pending {
         &mut self,
         line: &'b [u8],
         current: &mut Option<&'b [u8]>,
-        each: Each<'_>,
-    ) -> Result<(), Broken> {
+        sink: ItemSink<'_>,
+    ) -> Result<(), DecodeError> {
         let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &line[line.len()..]),
@@ -100,7 +100,7 @@ impl Pending {
         match field {
             b"data" if current.is_none() && !self.has_data => *current = Some(value),
             b"data" => {
-                self.keep(current)?;
+                self.buffer_data(current)?;
                 self.data.extend(b"\n")?;
                 self.data.extend(value)?;
             }
@@ -110,16 +110,16 @@ impl Pending {
                 self.name.clear();
                 self.name.push_str(str::from_utf8(name).unwrap_or_default());
             }
-            b"error" => each(Item::Error { payload: value }),
+            b"error" => sink(Item::Error { payload: value }),
             _ => {}
         }
         Ok(())
     }
 
-    fn dispatch(&mut self, current: &mut Option<&[u8]>, each: Each<'_>) {
+    fn dispatch(&mut self, current: &mut Option<&[u8]>, sink: ItemSink<'_>) {
         let payload = current.take().unwrap_or(self.data.as_slice());
         if !payload.is_empty() {
-            each(Item::Event {
+            sink(Item::Event {
                 name: &self.name,
                 payload,
             });
@@ -129,7 +129,7 @@ impl Pending {
         self.name.clear();
     }
 
-    fn keep(&mut self, current: &mut Option<&[u8]>) -> Result<(), Broken> {
+    fn buffer_data(&mut self, current: &mut Option<&[u8]>) -> Result<(), DecodeError> {
         if let Some(data) = current.take() {
             self.data.extend(data)?;
             self.has_data = true;
@@ -138,10 +138,10 @@ impl Pending {
     }
 }
 
-type Each<'a> = &'a mut dyn FnMut(Item<'_>);
+type ItemSink<'a> = &'a mut dyn FnMut(Item<'_>);
 
 impl Splitter for Sse {
-    fn push(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), Broken> {
+    fn push(&mut self, bytes: &[u8], sink: ItemSink<'_>) -> Result<(), DecodeError> {
         let mut rest = bytes;
         let mut current = None;
         if self.after_cr && !rest.is_empty() {
@@ -152,13 +152,13 @@ impl Splitter for Sse {
             let (line, tail) = (&rest[..end], &rest[end + 1..]);
             self.check(end + current.map_or(0, <[u8]>::len))?;
             if self.line.is_empty() {
-                self.event.line(line, &mut current, each)?;
+                self.event.line(line, &mut current, sink)?;
             } else {
                 self.line.extend(line)?;
                 let mut held = None;
-                self.event.keep(&mut current)?;
-                self.event.line(self.line.as_slice(), &mut held, each)?;
-                self.event.keep(&mut held)?;
+                self.event.buffer_data(&mut current)?;
+                self.event.line(self.line.as_slice(), &mut held, sink)?;
+                self.event.buffer_data(&mut held)?;
                 self.line.clear();
             }
             rest = match (rest[end], tail) {
@@ -171,16 +171,16 @@ impl Splitter for Sse {
             };
         }
         self.line.extend(rest)?;
-        self.event.keep(&mut current)?;
+        self.event.buffer_data(&mut current)?;
         self.check(0)
     }
 
-    fn finish(&mut self, each: Each<'_>) {
+    fn finish(&mut self, sink: ItemSink<'_>) {
         let (last, event) = (self.line.as_slice(), &mut self.event);
         let mut current = None;
-        if !last.is_empty() && event.line(last, &mut current, each).is_err() {
-            return each(Item::Unparsed);
+        if !last.is_empty() && event.line(last, &mut current, sink).is_err() {
+            return sink(Item::Unparsed);
         }
-        event.dispatch(&mut current, each);
+        event.dispatch(&mut current, sink);
     }
 }

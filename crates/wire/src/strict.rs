@@ -3,7 +3,7 @@
 
 use super::encoding::Encoding;
 use super::json::Text;
-use super::{Broken, DIALECTS, Limits, buffer};
+use super::{DIALECTS, DecodeError, Limits, buffer};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -71,7 +71,7 @@ impl BodyHead {
         if body.trim_ascii_start().first() == Some(&b'{') {
             return Err(UnreadableBody::Encoding);
         }
-        let decoded = decoded(encoding, body, memory, limit).map_err(unread)?;
+        let decoded = decoded(encoding, body, memory, limit).map_err(unreadable)?;
         read(decoded.as_slice())
     }
 }
@@ -95,23 +95,24 @@ pub fn decoded(
     body: &[u8],
     memory: &Arc<Memory>,
     limit: usize,
-) -> Result<Buffer, Broken> {
+) -> Result<Buffer, DecodeError> {
     let limits = Limits {
         body_bytes: limit,
         decoded_bytes: limit as u64,
         ..Limits::default()
     };
     let mut decoded = buffer(memory, limit);
-    let mut decoder = Encoding::new(Some(encoding), &limits, memory)?.ok_or(Broken::Encoding)?;
+    let mut decoder =
+        Encoding::new(Some(encoding), &limits, memory)?.ok_or(DecodeError::Encoding)?;
     decoder.push(body, &mut |bytes| Ok(decoded.extend(bytes)?))?;
     Ok(decoded)
 }
 
-fn unread(broken: Broken) -> UnreadableBody {
+fn unreadable(broken: DecodeError) -> UnreadableBody {
     match broken {
-        Broken::Memory => UnreadableBody::NoMemory,
-        Broken::TooLarge => UnreadableBody::TooLong,
-        Broken::Encoding | Broken::Framing => UnreadableBody::Encoding,
+        DecodeError::Memory => UnreadableBody::NoMemory,
+        DecodeError::TooLarge => UnreadableBody::TooLong,
+        DecodeError::Encoding | DecodeError::Framing => UnreadableBody::Encoding,
     }
 }
 
@@ -170,10 +171,12 @@ pub struct Modelless {
 }
 
 impl Modelless {
-    fn see(&mut self, key: &str) {
+    fn note(&mut self, key: &str) {
         self.inputs |= key == "inputs";
         self.texts |= key == "texts";
-        self.others |= WITH_MODELS.iter().any(|name| folds_to(key, name));
+        self.others |= WITH_MODELS
+            .iter()
+            .any(|name| equals_ignoring_case(key, name));
     }
 
     /// Whether the request is one of text-generation-inference or text-embeddings-inference.
@@ -226,7 +229,7 @@ impl<'de> Visitor<'de> for Members<'_> {
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<Text<'de>>()? {
             if !self.nested {
-                found.modelless.see(&key);
+                found.modelless.note(&key);
             }
             let known = self.configured.iter().find(|known| ***known == *key);
             if known.is_some_and(|known| !seen.insert(*known)) {
@@ -240,7 +243,7 @@ impl<'de> Visitor<'de> for Members<'_> {
             let value = entries.next_value::<&RawValue>()?.get();
             if known.is_some() {
                 let mut reader = serde_json::Deserializer::from_str(value);
-                let unique = Unique.deserialize(&mut reader);
+                let unique = UniqueMembers.deserialize(&mut reader);
                 unique.map_err(|_| A::Error::custom("twice, or too many"))?;
             }
             if let Some(member) = member.filter(|_| value != "null") {
@@ -274,12 +277,12 @@ impl Differences {
                 self.model |= key != "model" || value.starts_with(['[', '{']);
                 self.own.push(text);
             }
-            Member::Id => {
+            Member::ModelId => {
                 let text = text()?;
                 self.model |= text.is_empty();
                 self.names.push(text);
             }
-            Member::Further => self.model = true,
+            Member::FurtherModels => self.model = true,
             Member::Session => {
                 let session = nested()?.unwrap_or_default();
                 self.model |= session.model;
@@ -301,9 +304,9 @@ enum Member {
     /// It is the model.
     Model,
     /// It is the model of APIs that call it otherwise.
-    Id,
+    ModelId,
     /// It names further models.
-    Further,
+    FurtherModels,
     /// An object with the model of a session to come.
     Session,
     /// An object in which gateways nest members.
@@ -312,17 +315,17 @@ enum Member {
 
 impl Member {
     fn of(key: &str) -> Option<Member> {
-        let is = |name: &&str| folds_to(key, name);
-        if folds_to(key, "model") {
+        let is = |name: &&str| equals_ignoring_case(key, name);
+        if equals_ignoring_case(key, "model") {
             Some(Member::Model)
         } else if MODEL_IDS.iter().any(is) {
-            Some(Member::Id)
+            Some(Member::ModelId)
         } else if FURTHER_MODELS.iter().any(is) {
-            Some(Member::Further)
-        } else if folds_to(key, "session") {
+            Some(Member::FurtherModels)
+        } else if equals_ignoring_case(key, "session") {
             Some(Member::Session)
         } else {
-            folds_to(key, "extra_body").then_some(Member::Extra)
+            equals_ignoring_case(key, "extra_body").then_some(Member::Extra)
         }
     }
 
@@ -333,7 +336,7 @@ impl Member {
 
 /// Whether a reader that does not mind case takes `key` for `name`, which is in lower case.
 /// Go's does so, with two signs from beyond ASCII.
-fn folds_to(key: &str, name: &str) -> bool {
+fn equals_ignoring_case(key: &str, name: &str) -> bool {
     let plain = |sign: char| match sign {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
@@ -343,9 +346,9 @@ fn folds_to(key: &str, name: &str) -> bool {
 }
 
 /// A value in which no object has a member twice.
-struct Unique;
+struct UniqueMembers;
 
-impl<'de> DeserializeSeed<'de> for Unique {
+impl<'de> DeserializeSeed<'de> for UniqueMembers {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -353,7 +356,7 @@ impl<'de> DeserializeSeed<'de> for Unique {
     }
 }
 
-impl<'de> Visitor<'de> for Unique {
+impl<'de> Visitor<'de> for UniqueMembers {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -366,7 +369,7 @@ impl<'de> Visitor<'de> for Unique {
             if seen.len() >= MAX_MEMBERS || !seen.insert(key.to_string()) {
                 return Err(A::Error::custom("twice, or too many"));
             }
-            entries.next_value_seed(Unique)?;
+            entries.next_value_seed(UniqueMembers)?;
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ pub struct Tgi {
 
 impl Reader for Tgi {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let event: Generated<'_> = parse(payload)?;
+        let event: GenerateResponse<'_> = parse(payload)?;
         if let Some(error) = event.error {
             sink(Event::Error(&event.error_kind(error)));
         }
@@ -70,20 +70,20 @@ impl Reader for Tgi {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let bodies: List<Generated<'_>> = parse(payload)?;
+            let bodies: List<GenerateResponse<'_>> = parse(payload)?;
             for body in bodies.iter() {
                 body.give_whole(sink);
             }
             return Ok(());
         }
-        let body: Generated<'_> = parse(payload)?;
+        let body: GenerateResponse<'_> = parse(payload)?;
         body.give_whole(sink);
         Ok(())
     }
 }
 
 #[derive(Deserialize)]
-struct Generated<'a> {
+struct GenerateResponse<'a> {
     #[serde(borrow)]
     token: Option<Token<'a>>,
     #[serde(borrow)]
@@ -96,7 +96,7 @@ struct Generated<'a> {
     error_type: Text<'a>,
 }
 
-impl Generated<'_> {
+impl GenerateResponse<'_> {
     fn error_kind(&self, error: &RawValue) -> String {
         if is_word(&self.error_type) {
             return self.error_type.to_string();

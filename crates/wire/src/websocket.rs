@@ -3,7 +3,7 @@
 
 use super::encoding::Stage;
 use super::framing::{Item, Splitter};
-use super::{Broken, Limits, buffer};
+use super::{DecodeError, Limits, buffer};
 use std::io::Cursor;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
@@ -52,12 +52,12 @@ impl WebSocket {
     }
 
     /// Reads a frame header out of what is held and `bytes`; how many of `bytes` it took.
-    fn head(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+    fn head(&mut self, bytes: &[u8]) -> Result<usize, DecodeError> {
         let before = self.header.len();
         let more = bytes.len().min(LONGEST_HEADER - before);
         self.header.extend_from_slice(&bytes[..more]);
         let mut cursor = Cursor::new(&self.header);
-        let parsed = FrameHeader::parse(&mut cursor).map_err(|_| Broken::Framing)?;
+        let parsed = FrameHeader::parse(&mut cursor).map_err(|_| DecodeError::Framing)?;
         let Some((header, length)) = parsed else {
             return Ok(more);
         };
@@ -69,7 +69,7 @@ impl WebSocket {
         Ok(taken)
     }
 
-    fn begin(&mut self, header: &FrameHeader, length: u64) -> Result<(), Broken> {
+    fn begin(&mut self, header: &FrameHeader, length: u64) -> Result<(), DecodeError> {
         let is_data = match header.opcode {
             OpCode::Data(Data::Text | Data::Binary) => {
                 self.message.clear();
@@ -78,11 +78,11 @@ impl WebSocket {
             }
             OpCode::Data(Data::Continue) => true,
             OpCode::Control(Control::Close | Control::Ping | Control::Pong) => false,
-            _ => return Err(Broken::Framing),
+            _ => return Err(DecodeError::Framing),
         };
         let room = self.limit.saturating_sub(self.message.len());
         if is_data && !usize::try_from(length).is_ok_and(|length| length <= room) {
-            return Err(Broken::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
         let (mask, is_final) = (header.mask, header.is_final);
         self.frame = Some(Frame {
@@ -96,7 +96,7 @@ impl WebSocket {
     }
 
     /// Reads what of `bytes` belongs to the frame at hand; how many those were.
-    fn body(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, Broken> {
+    fn body(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, DecodeError> {
         let Some(frame) = &mut self.frame else {
             return Ok(0);
         };
@@ -124,7 +124,7 @@ impl WebSocket {
         Ok(here)
     }
 
-    fn give(&mut self, each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+    fn give(&mut self, each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError> {
         if !self.compressed {
             each(Item::Event {
                 name: "",
@@ -154,7 +154,7 @@ impl WebSocket {
 }
 
 impl Splitter for WebSocket {
-    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), Broken> {
+    fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = match &self.frame {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use tokengauge_core::call::{Dialect, EngineReport, Event, Segment, Usage};
-use tokengauge_wire::{Broken, Decoder};
+use tokengauge_wire::{DecodeError, Decoder};
 
 /// Everything a decoder found in a body.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,7 +36,7 @@ pub struct Reading {
     /// As the wire confirmed it.
     pub dialect: Dialect,
     /// Why reading stopped.
-    pub broken: Option<Broken>,
+    pub broken: Option<DecodeError>,
     finished_turns: Usage,
 }
 

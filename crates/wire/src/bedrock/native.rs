@@ -2,7 +2,7 @@
 //! `{"bytes": …}`.
 
 use super::super::emit;
-use super::super::event_template::Repeat;
+use super::super::event_template::EventCache;
 use super::super::json::{Count, List, Object, Text, parse};
 use super::super::repair::repair;
 use super::super::{Malformed, Reader, Registration, Sink};
@@ -19,7 +19,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 /// Reads InvokeModel. The first message shows which model's JSON it is.
 #[derive(Default)]
 pub struct Invoke {
-    native: Option<Native>,
+    native: Option<NativeReader>,
     chunk: Vec<u8>,
     reported: Usage,
     ended: bool,
@@ -35,7 +35,7 @@ impl Reader for Invoke {
         chunk.clear();
         let decoded = match plain(payload) {
             Some(bytes) => STANDARD.decode_vec(bytes, &mut chunk),
-            None => STANDARD.decode_vec(&*parse::<Outer<'_>>(payload)?.bytes, &mut chunk),
+            None => STANDARD.decode_vec(&*parse::<ChunkEnvelope<'_>>(payload)?.bytes, &mut chunk),
         };
         let read = match decoded {
             Ok(()) => self.repaired_chunk(&chunk, sink),
@@ -97,7 +97,7 @@ impl Invoke {
 
     /// Bedrock's own counts, in the last chunk: taken where the model gave none.
     fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
-        let Ok(Last {
+        let Ok(MetricsChunk {
             metrics: Object(Some(metrics)),
         }) = serde_json::from_slice(chunk)
         else {
@@ -113,34 +113,36 @@ impl Invoke {
 }
 
 /// The reader of what the messages hold, and its short way.
-struct Native {
+struct NativeReader {
     reader: Box<dyn Reader>,
-    repeat: Repeat,
+    cache: EventCache,
 }
 
-impl Native {
-    fn of(dialect: Dialect) -> Native {
+impl NativeReader {
+    fn of(dialect: Dialect) -> NativeReader {
         let registration = <&Registration>::from(dialect);
-        Native {
+        NativeReader {
             reader: (registration.reader)(),
-            repeat: Repeat::new(registration.template),
+            cache: EventCache::new(registration.template),
         }
     }
 
     /// A family that no other dialect of ours speaks.
-    fn own(reader: impl Reader + 'static) -> Native {
-        Native {
+    fn own(reader: impl Reader + 'static) -> NativeReader {
+        NativeReader {
             reader: Box::new(reader),
-            repeat: Repeat::new(None),
+            cache: EventCache::new(None),
         }
     }
 
     /// Reads a message; whether it was the last one but for its text.
     fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
-        if self.repeat.give("", chunk, sink) {
+        if self.cache.emit_cached("", chunk, sink) {
             return Ok(true);
         }
-        let read = self.repeat.read(&mut *self.reader, "", chunk, sink);
+        let read = self
+            .cache
+            .read_and_learn(&mut *self.reader, "", chunk, sink);
         read.map(|()| false)
     }
 }
@@ -161,7 +163,7 @@ fn plain(payload: &[u8]) -> Option<&[u8]> {
 }
 
 #[derive(Deserialize)]
-struct Outer<'a> {
+struct ChunkEnvelope<'a> {
     #[serde(borrow)]
     bytes: Text<'a>,
 }
@@ -169,7 +171,7 @@ struct Outer<'a> {
 const METRICS: &[u8] = b"\"amazon-bedrock-invocationMetrics\"";
 
 #[derive(Deserialize)]
-struct Last {
+struct MetricsChunk {
     #[serde(default, rename = "amazon-bedrock-invocationMetrics")]
     metrics: Object<Metrics>,
 }
@@ -205,9 +207,9 @@ impl From<Metrics> for Usage {
 }
 
 /// The reader of the JSON that begins like `payload`; `None` where it is an error.
-fn native(payload: &[u8]) -> Result<Option<Native>, Malformed> {
-    let keys: Keys<'_> = parse(payload)?;
-    let family = keys.dialect().map(Native::of).or_else(|| keys.own());
+fn native(payload: &[u8]) -> Result<Option<NativeReader>, Malformed> {
+    let keys: FamilyKeys<'_> = parse(payload)?;
+    let family = keys.dialect().map(NativeReader::of).or_else(|| keys.own());
     match family {
         Some(native) => Ok(Some(native)),
         None if keys.message.is_some() => Ok(None),
@@ -218,7 +220,7 @@ fn native(payload: &[u8]) -> Result<Option<Native>, Malformed> {
 /// The keys that tell the families apart.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Keys<'a> {
+struct FamilyKeys<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Text<'a>,
     completion: Option<IgnoredAny>,
@@ -247,7 +249,7 @@ struct ChoiceKeys {
     text: Option<IgnoredAny>,
 }
 
-impl Keys<'_> {
+impl FamilyKeys<'_> {
     /// The dialect of ours that the model speaks.
     fn dialect(&self) -> Option<Dialect> {
         if matches!(&*self.kind, "message_start" | "message" | "error") {
@@ -284,14 +286,14 @@ impl Keys<'_> {
     }
 
     /// The reader of a family that is spoken here alone.
-    fn own(&self) -> Option<Native> {
+    fn own(&self) -> Option<NativeReader> {
         if self.output_text.is_some() || self.results.is_some() {
-            return Some(Native::own(Titan));
+            return Some(NativeReader::own(Titan));
         }
         if self.generation.is_some() {
-            return Some(Native::own(Llama));
+            return Some(NativeReader::own(Llama));
         }
-        self.outputs.is_some().then(|| Native::own(Mistral))
+        self.outputs.is_some().then(|| NativeReader::own(Mistral))
     }
 }
 

@@ -39,7 +39,7 @@ fn what_has_not_come_whole_is_held_within_the_memory_and_given_back() {
             assert!(memory.used() <= MEMORY, "{framing:?}");
             pushed
         });
-        assert_eq!(pieces.last(), Some(Err(Broken::Memory)), "{framing:?}");
+        assert_eq!(pieces.last(), Some(Err(DecodeError::Memory)), "{framing:?}");
         drop(decoder);
         assert_eq!(memory.used(), 0, "{framing:?}");
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Allocates for a decoder, and counts what it has allocated.
 #[derive(Clone, Default)]
-struct Counting(Arc<AtomicUsize>);
+struct CountingAllocator(Arc<AtomicUsize>);
 
 /// What was allocated.
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl<T> SliceWrapperMut<T> for Cells<T> {
     }
 }
 
-impl<T: Clone + Default> Allocator<T> for Counting {
+impl<T: Clone + Default> Allocator<T> for CountingAllocator {
     type AllocatedMemory = Cells<T>;
 
     fn alloc_cell(&mut self, length: usize) -> Cells<T> {
@@ -50,17 +50,17 @@ impl<T: Clone + Default> Allocator<T> for Counting {
     }
 }
 
-type State = BrotliState<Counting, Counting, Counting>;
+type State = BrotliState<CountingAllocator, CountingAllocator, CountingAllocator>;
 
 /// A decoder of Brotli.
 pub(super) struct Brotli {
     state: Box<State>,
-    counted: Counting,
+    counted: CountingAllocator,
 }
 
 impl Default for Brotli {
     fn default() -> Self {
-        let counted = Counting::default();
+        let counted = CountingAllocator::default();
         let (bytes, words, codes) = (counted.clone(), counted.clone(), counted.clone());
         Brotli {
             state: Box::new(BrotliState::new(bytes, words, codes)),

@@ -1,6 +1,6 @@
 //! The decoders of content codings, and what each holds.
 
-use super::Broken;
+use super::DecodeError;
 use compression_codecs::DecodeV2;
 use compression_core::util::{PartialBuffer, WriteBuffer};
 use std::io;
@@ -58,12 +58,12 @@ impl<D: DecodeV2 + Send> Codec for Deflate<D> {
 pub(super) struct Zstd(DCtx<'static>);
 
 impl Zstd {
-    pub(super) fn new() -> Result<Zstd, Broken> {
-        let mut context = DCtx::try_create().ok_or(Broken::Memory)?;
+    pub(super) fn new() -> Result<Zstd, DecodeError> {
+        let mut context = DCtx::try_create().ok_or(DecodeError::Memory)?;
         let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG);
         context
             .set_parameter(window)
-            .map_err(|_| Broken::Encoding)?;
+            .map_err(|_| DecodeError::Encoding)?;
         Ok(Zstd(context))
     }
 }

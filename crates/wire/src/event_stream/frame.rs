@@ -7,7 +7,7 @@
 //! u32 CRC-32 of everything before
 //! ```
 
-use super::super::Broken;
+use super::super::DecodeError;
 
 /// Length of frame, length of headers, checksum of both.
 const PRELUDE_BYTES: usize = 12;
@@ -27,14 +27,14 @@ impl<'a> Prelude<'a> {
 
     /// The length of the frame, at most `limit`. A prelude that does not add up means that
     /// the next frame cannot be found.
-    pub(super) fn frame_length(&self, limit: usize) -> Result<usize, Broken> {
+    pub(super) fn frame_length(&self, limit: usize) -> Result<usize, DecodeError> {
         if self.number(8) != crc32fast::hash(&self.0[..8]) {
-            return Err(Broken::Framing);
+            return Err(DecodeError::Framing);
         }
         match usize::try_from(self.number(0)) {
-            Ok(length) if length < SMALLEST => Err(Broken::Framing),
+            Ok(length) if length < SMALLEST => Err(DecodeError::Framing),
             Ok(length) if length <= limit => Ok(length),
-            _ => Err(Broken::TooLarge),
+            _ => Err(DecodeError::TooLarge),
         }
     }
 

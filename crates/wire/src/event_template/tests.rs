@@ -8,17 +8,17 @@ use tokengauge_core::call::Dialect;
 fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) {
     let dialect = <&Registration>::from(dialect);
     let (mut plain, mut repeating) = ((dialect.reader)(), (dialect.reader)());
-    let mut repeat = Repeat::new(dialect.template);
+    let mut cache = EventCache::new(dialect.template);
     let (mut read, mut repeated, mut short) = (Vec::new(), Vec::new(), 0);
     for event in events {
         let payload = event.as_bytes();
         let sink: Sink<'_> = &mut |event| read.push(format!("{event:?}"));
         plain.event("", payload, sink).expect("an event");
         let sink: Sink<'_> = &mut |event| repeated.push(format!("{event:?}"));
-        if repeat.give("", payload, sink) {
+        if cache.emit_cached("", payload, sink) {
             short += 1;
         } else {
-            let result = repeat.read(&mut *repeating, "", payload, sink);
+            let result = cache.read_and_learn(&mut *repeating, "", payload, sink);
             result.expect("an event");
         }
     }

@@ -13,24 +13,24 @@ pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) 
         return;
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let walk = Walk {
+    let visitor = TextVisitor {
         section: Section::Body,
         each,
     };
     // A body that ends early has given what it had.
-    let _ = walk.deserialize(&mut reader);
+    let _ = visitor.deserialize(&mut reader);
 }
 
 /// Gives the texts of the conversation alone, in its order: what an agent sends again with each
 /// turn, and only adds to.
 pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let walk = Walk {
+    let visitor = TextVisitor {
         section: Section::Request,
         each,
     };
     // A body that ends early has given what it had.
-    let _ = walk.deserialize(&mut reader);
+    let _ = visitor.deserialize(&mut reader);
 }
 
 /// Where in a request body a value stands.
@@ -47,7 +47,7 @@ enum Section {
 }
 
 /// What to do with the value of a key.
-enum Step {
+enum KeyAction {
     Into(Section),
     /// Text as it is, anything else as its JSON.
     Json,
@@ -55,40 +55,40 @@ enum Step {
 }
 
 impl Section {
-    fn step(self, key: &str) -> Step {
+    fn action(self, key: &str) -> KeyAction {
         match self {
-            Section::Body => body_step(key),
-            Section::Request => conversation_step(key),
-            Section::Prompt => prompt_step(key),
-            Section::Material => Step::Into(Section::Material),
+            Section::Body => body_action(key),
+            Section::Request => conversation_action(key),
+            Section::Prompt => prompt_action(key),
+            Section::Material => KeyAction::Into(Section::Material),
         }
     }
 }
 
-fn body_step(key: &str) -> Step {
+fn body_action(key: &str) -> KeyAction {
     match key {
         "messages" | "system" | "instructions" | "input" | "prompt" | "suffix" | "contents"
         | "content" | "requests" | "systemInstruction" | "system_instruction" | "message"
         | "chat_history" | "preamble" | "inputs" | "inputText" | "query" => {
-            Step::Into(Section::Prompt)
+            KeyAction::Into(Section::Prompt)
         }
-        "documents" | "texts" => Step::Into(Section::Material),
-        "tools" | "functions" | "toolConfig" | "tool_results" => Step::Json,
-        _ => Step::Skip,
+        "documents" | "texts" => KeyAction::Into(Section::Material),
+        "tools" | "functions" | "toolConfig" | "tool_results" => KeyAction::Json,
+        _ => KeyAction::Skip,
     }
 }
 
 /// Keys of messages, oldest first.
-fn conversation_step(key: &str) -> Step {
+fn conversation_action(key: &str) -> KeyAction {
     match key {
-        "messages" | "input" | "contents" => Step::Into(Section::Prompt),
-        _ => Step::Skip,
+        "messages" | "input" | "contents" => KeyAction::Into(Section::Prompt),
+        _ => KeyAction::Skip,
     }
 }
 
 /// Keys of a message or of a part of one. What is not here is no text: roles, ids,
 /// images, signatures.
-fn prompt_step(key: &str) -> Step {
+fn prompt_action(key: &str) -> KeyAction {
     match key {
         "content"
         | "parts"
@@ -117,28 +117,28 @@ fn prompt_step(key: &str) -> Step {
         | "guardContent"
         | "document"
         | "source"
-        | "context" => Step::Into(Section::Prompt),
+        | "context" => KeyAction::Into(Section::Prompt),
         "input" | "arguments" | "args" | "response" | "json" | "parameters" | "outputs" => {
-            Step::Json
+            KeyAction::Json
         }
-        _ => Step::Skip,
+        _ => KeyAction::Skip,
     }
 }
 
-struct Walk<'e> {
+struct TextVisitor<'e> {
     section: Section,
     each: &'e mut dyn FnMut(&str),
 }
 
-impl Walk<'_> {
-    fn give(self, text: &str) {
+impl TextVisitor<'_> {
+    fn emit(self, text: &str) {
         if !matches!(self.section, Section::Body | Section::Request) && !text.is_empty() {
             (self.each)(text);
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for TextVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -146,7 +146,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for TextVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.give(text);
+        self.emit(text);
         Ok(())
     }
 
@@ -179,18 +179,23 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Walk { section, each } = self;
-        while items.next_element_seed(Walk { section, each })?.is_some() {}
+        let TextVisitor { section, each } = self;
+        while items
+            .next_element_seed(TextVisitor { section, each })?
+            .is_some()
+        {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Walk { section, each } = self;
-        while let Some(step) = entries.next_key_seed(Key(section))? {
-            match step {
-                Step::Into(section) => entries.next_value_seed(Walk { section, each })?,
-                Step::Json => json(entries.next_value()?, each),
-                Step::Skip => drop(entries.next_value::<IgnoredAny>()?),
+        let TextVisitor { section, each } = self;
+        while let Some(action) = entries.next_key_seed(KeySeed(section))? {
+            match action {
+                KeyAction::Into(section) => {
+                    entries.next_value_seed(TextVisitor { section, each })?
+                }
+                KeyAction::Json => json(entries.next_value()?, each),
+                KeyAction::Skip => drop(entries.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
@@ -199,36 +204,36 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
 fn json(value: &RawValue, each: &mut dyn FnMut(&str)) {
     if value.get().starts_with('"') {
-        let walk = Walk {
+        let visitor = TextVisitor {
             section: Section::Material,
             each,
         };
-        let _ = walk.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
+        let _ = visitor.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
     } else if value.get() != "null" {
         each(value.get());
     }
 }
 
 /// Reads a key without copying it.
-struct Key(Section);
+struct KeySeed(Section);
 
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Step;
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = KeyAction;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Step, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<KeyAction, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key {
-    type Value = Step;
+impl Visitor<'_> for KeySeed {
+    type Value = KeyAction;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a key")
     }
 
-    fn visit_str<E>(self, key: &str) -> Result<Step, E> {
-        Ok(self.0.step(key))
+    fn visit_str<E>(self, key: &str) -> Result<KeyAction, E> {
+        Ok(self.0.action(key))
     }
 }
 
