@@ -195,7 +195,7 @@ impl Proxy {
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
         let _beside = self.operators.start(self.admin);
-        let drained = listening.ended(|| config.load().drain_timeout).await;
+        let drained = listening.drained(|| config.load().drain_timeout).await;
         if let Some(reloading) = reloading {
             reloading.abort();
         }

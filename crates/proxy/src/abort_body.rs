@@ -9,9 +9,9 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether all has left.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// An agent that does not read what is left is not waited for any longer.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// An error that a server gets when what it got before has left: it forgets what it has
 /// not written.
@@ -20,8 +20,8 @@ pub(super) struct BodyAbort {
     agent: Option<SharedSocket>,
     /// Only a reset tells this agent that the body is not whole.
     reset: bool,
-    look: Instant,
-    until: Instant,
+    next_check: Instant,
+    deadline: Instant,
     timer: Timer,
 }
 
@@ -32,25 +32,25 @@ impl BodyAbort {
             error: Some(error),
             agent,
             reset,
-            look: at + LOOK,
-            until: at + LONGEST,
+            next_check: at + POLL_INTERVAL,
+            deadline: at + MAX_WAIT,
             timer: Timer::default(),
         }
     }
 
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         loop {
-            let look = self.look;
-            ready!(self.timer.poll(cx, || look));
+            let next_check = self.next_check;
+            ready!(self.timer.poll(cx, || next_check));
             let at = now();
-            let clear = self.agent.as_ref().is_none_or(SharedSocket::is_clear);
-            if clear || at >= self.until {
+            let flushed = self.agent.as_ref().is_none_or(SharedSocket::is_flushed);
+            if flushed || at >= self.deadline {
                 break;
             }
-            self.look = at + LOOK;
+            self.next_check = at + POLL_INTERVAL;
         }
         if let Some(agent) = self.agent.take().filter(|_| self.reset) {
-            agent.reset_at_end();
+            agent.reset_on_close();
         }
         let error = self.error.take();
         Poll::Ready(error.unwrap_or(BodyError::Agent))

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// Bytes that are kept of what an agent sends before its turn, as many as hyper would.
-const AHEAD: usize = 8 * 1024;
+const READ_AHEAD: usize = 8 * 1024;
 
 /// A socket as the server has it.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ struct Socket<I> {
     /// Nothing of what the server wrote is left.
     flushed: bool,
     /// The server waits for what comes next, since it was polled last.
-    reading: bool,
+    read_pending: bool,
     /// The server read much, since the agent's leaving was looked for last.
-    taking: bool,
+    bulk_reading: bool,
     /// What came while the server read nothing.
-    ahead: Vec<u8>,
+    read_ahead: Vec<u8>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> ServerIo<I> {
@@ -48,9 +48,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> ServerIo<I> {
             io,
             writes: 0,
             flushed: true,
-            reading: false,
-            taking: false,
-            ahead: Vec::new(),
+            read_pending: false,
+            bulk_reading: false,
+            read_ahead: Vec::new(),
         }));
         (ServerIo(Arc::clone(&socket)), SharedSocket(socket))
     }
@@ -59,23 +59,23 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> ServerIo<I> {
 impl SharedSocket {
     /// How often the server wrote until now.
     pub(super) fn writes(&self) -> u64 {
-        self.0.written().0
+        self.0.write_state().0
     }
 
     /// Whether all that the server wrote has left.
-    pub(super) fn is_clear(&self) -> bool {
-        self.0.written().1
+    pub(super) fn is_flushed(&self) -> bool {
+        self.0.write_state().1
     }
 
     /// Whether the server wrote since then, and all of it has left.
-    pub(super) fn is_clear_since(&self, writes: u64) -> bool {
-        let (now, flushed) = self.0.written();
+    pub(super) fn is_flushed_since(&self, writes: u64) -> bool {
+        let (now, flushed) = self.0.write_state();
         now > writes && flushed
     }
 
     /// The end of the connection will be a reset.
-    pub(super) fn reset_at_end(&self) {
-        self.0.reset_at_end();
+    pub(super) fn reset_on_close(&self) {
+        self.0.reset_on_close();
     }
 
     /// Ends the connection now, with a reset: what was written and not read is given up.
@@ -88,8 +88,8 @@ impl SharedSocket {
     /// agent sent ahead is kept for the server: unread, it would make the connection's end a
     /// reset. After that, nothing is known. A server that is amid a long body goes first: it
     /// reads more at a time.
-    pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_left(cx)
+    pub(super) fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_disconnected(cx)
     }
 
     /// How much was taken, and whether that has left.
@@ -103,7 +103,7 @@ impl SharedSocket {
 
 impl std::fmt::Debug for SharedSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Direct").finish_non_exhaustive()
+        f.debug_struct("SharedSocket").finish_non_exhaustive()
     }
 }
 
@@ -151,12 +151,12 @@ impl PassthroughWriter {
     }
 
     /// How much of what was sent the socket did not take yet.
-    pub fn left(&self) -> usize {
+    pub fn pending_bytes(&self) -> usize {
         self.unsent.len() - self.sent
     }
 
     /// Writes what was left over.
-    pub fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.unsent.len() {
             let written = self.agent.poll_write(cx, &self.unsent[self.sent..]);
             let (written, flushed) = ready!(written)?;
@@ -176,16 +176,16 @@ impl PassthroughWriter {
 
 /// What is done to a socket past the server, whether it is TLS or not.
 trait SocketWriter: Send + Sync {
-    fn written(&self) -> (u64, bool);
+    fn write_state(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>>;
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    fn reset_at_end(&self);
+    fn reset_on_close(&self);
     fn abort(&self);
-    fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<Socket<I>> {
-    fn written(&self) -> (u64, bool) {
+    fn write_state(&self) -> (u64, bool) {
         let socket = locked(self);
         (socket.writes, socket.flushed)
     }
@@ -202,7 +202,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<
         Pin::new(&mut locked(self).io).poll_flush(cx)
     }
 
-    fn reset_at_end(&self) {
+    fn reset_on_close(&self) {
         // Where it cannot be set, the connection is gone already.
         if let Some(tcp) = tcp(&locked(self).io) {
             let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
@@ -210,35 +210,35 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<
     }
 
     fn abort(&self) {
-        self.reset_at_end();
+        self.reset_on_close();
         if let Some(tcp) = tcp(&locked(self).io) {
             let _ = SockRef::from(tcp).shutdown(std::net::Shutdown::Both);
         }
     }
 
-    fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut socket = locked(self);
         let Socket {
             io,
-            reading,
-            taking,
-            ahead,
+            read_pending,
+            bulk_reading,
+            read_ahead,
             ..
         } = &mut *socket;
-        if std::mem::take(reading) || !ahead.is_empty() {
+        if std::mem::take(read_pending) || !read_ahead.is_empty() {
             return Poll::Pending;
         }
-        if std::mem::take(taking) {
+        if std::mem::take(bulk_reading) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut buffer = [const { MaybeUninit::uninit() }; AHEAD];
+        let mut buffer = [const { MaybeUninit::uninit() }; READ_AHEAD];
         let mut read = ReadBuf::uninit(&mut buffer);
         let polled = ready!(Pin::new(io).poll_read(cx, &mut read));
         if polled.is_err() || read.filled().is_empty() {
             return Poll::Ready(());
         }
-        ahead.extend_from_slice(read.filled());
+        read_ahead.extend_from_slice(read.filled());
         Poll::Pending
     }
 }
@@ -261,16 +261,16 @@ impl<I: AsyncRead + Unpin> AsyncRead for ServerIo<I> {
     ) -> Poll<io::Result<()>> {
         let mut socket = locked(&self.0);
         let before = buf.filled().len();
-        let polled = if socket.ahead.is_empty() {
+        let polled = if socket.read_ahead.is_empty() {
             Pin::new(&mut socket.io).poll_read(cx, buf)
         } else {
-            let length = buf.remaining().min(socket.ahead.len());
-            buf.put_slice(&socket.ahead[..length]);
-            socket.ahead.drain(..length);
+            let length = buf.remaining().min(socket.read_ahead.len());
+            buf.put_slice(&socket.read_ahead[..length]);
+            socket.read_ahead.drain(..length);
             Poll::Ready(Ok(()))
         };
-        socket.reading = polled.is_pending();
-        socket.taking |= buf.filled().len() - before >= AHEAD;
+        socket.read_pending = polled.is_pending();
+        socket.bulk_reading |= buf.filled().len() - before >= READ_AHEAD;
         polled
     }
 }
@@ -374,24 +374,24 @@ mod tests {
     #[test]
     fn what_tls_took_and_could_not_write_leaves_without_another_chunk() {
         let (blocked, left) = (Arc::new(AtomicUsize::new(1)), Arc::<AtomicUsize>::default());
-        let (_served, direct) = ServerIo::new(Buffering {
+        let (_server_io, agent_socket) = ServerIo::new(Buffering {
             blocked: Arc::clone(&blocked),
             left: Arc::clone(&left),
             held: 0,
         });
         let mut cx = Context::from_waker(Waker::noop());
-        let mut past = PassthroughWriter::new(direct);
-        past.send(&mut cx, b"chunk").expect("taken");
-        assert!(past.poll_unsent(&mut cx).is_pending(), "it has not left");
+        let mut writer = PassthroughWriter::new(agent_socket);
+        writer.send(&mut cx, b"chunk").expect("taken");
+        assert!(writer.poll_flush(&mut cx).is_pending(), "it has not left");
         blocked.store(0, Ordering::Relaxed);
-        assert!(past.poll_unsent(&mut cx).is_ready());
+        assert!(writer.poll_flush(&mut cx).is_ready());
         assert_eq!(left.load(Ordering::Relaxed), 5);
     }
 
     #[test]
     fn a_long_body_is_read_by_the_server_and_not_piece_by_piece_ahead_of_it() {
         // Always has something to read.
-        let (mut served, direct) = ServerIo::new(join(repeat(b'x'), sink()));
+        let (mut server_io, agent_socket) = ServerIo::new(join(repeat(b'x'), sink()));
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
@@ -399,20 +399,20 @@ mod tests {
             let mut bytes = vec![0; size];
             let mut buf = ReadBuf::new(&mut bytes);
             assert!(
-                Pin::new(&mut served)
+                Pin::new(&mut server_io)
                     .poll_read(&mut Context::from_waker(Waker::noop()), &mut buf)
                     .is_ready()
             );
             buf.filled().len()
         };
-        let large = 8 * AHEAD;
+        let large = 8 * READ_AHEAD;
         for _ in 0..3 {
             assert_eq!(read(large), large);
-            assert!(direct.poll_left(&mut cx).is_pending());
+            assert!(agent_socket.poll_disconnected(&mut cx).is_pending());
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 3, "it looks again");
         // The server reads no more: what comes is kept for it.
-        assert!(direct.poll_left(&mut cx).is_pending());
-        assert_eq!(read(large), AHEAD);
+        assert!(agent_socket.poll_disconnected(&mut cx).is_pending());
+        assert_eq!(read(large), READ_AHEAD);
     }
 }

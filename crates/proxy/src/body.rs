@@ -2,7 +2,7 @@
 
 use super::abort_body::BodyAbort;
 use super::agent_socket::SharedSocket;
-use super::tap::Streaming;
+use super::tap::StreamingBody;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -23,7 +23,7 @@ enum Kind {
     Whole(Bytes),
     // Servers keep room for a body in every connection: it has to be small.
     Streaming {
-        streaming: Box<Streaming>,
+        streaming: Box<StreamingBody>,
         agent: Option<SharedSocket>,
         /// The agent takes the end of the connection for that of the body.
         until_close: bool,
@@ -39,7 +39,7 @@ impl Body {
     }
 
     /// No body, under a head with a `content-length` for an HTTP/1 agent.
-    pub(super) fn unsent(length: Option<u64>) -> Body {
+    pub(super) fn omitted(length: Option<u64>) -> Body {
         let length = match length {
             Some(0) => SizeHint::with_exact(0),
             _ => SizeHint::default(),
@@ -48,8 +48,12 @@ impl Body {
     }
 
     /// For an agent behind a socket. `old` ones speak HTTP/1.0.
-    pub(super) fn streaming(streaming: Streaming, agent: Option<SharedSocket>, old: bool) -> Body {
-        let until_close = old && streaming.size_hint().exact().is_none();
+    pub(super) fn streaming(
+        streaming: StreamingBody,
+        agent: Option<SharedSocket>,
+        http10: bool,
+    ) -> Body {
+        let until_close = http10 && streaming.size_hint().exact().is_none();
         Body(Kind::Streaming {
             streaming: Box::new(streaming),
             agent,
@@ -110,14 +114,14 @@ impl http_body::Body for Body {
                 until_close,
             } => match ready!(streaming.poll_frame(cx)) {
                 Some(Err(error)) => {
-                    let breaking = BodyAbort::new(error, agent.take(), *until_close);
-                    self.0 = Kind::Aborting(Box::new(breaking));
+                    let abort = BodyAbort::new(error, agent.take(), *until_close);
+                    self.0 = Kind::Aborting(Box::new(abort));
                     self.poll_frame(cx)
                 }
                 frame => Poll::Ready(frame),
             },
-            Kind::Aborting(breaking) => {
-                let error = ready!(breaking.poll(cx));
+            Kind::Aborting(abort) => {
+                let error = ready!(abort.poll(cx));
                 self.0 = Kind::Empty;
                 Poll::Ready(Some(Err(error)))
             }

@@ -1,7 +1,7 @@
 //! Bodies that decide whether their request may leave: read whole, each within the memory that
 //! there is for all of them, which nobody may keep from others by sending slowly.
 
-use super::rewrite::{ReadResult, take};
+use super::rewrite::{ReadResult, store_buffer};
 use super::upload::BufferedBody;
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -13,18 +13,18 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a body waits for memory: others leave and give theirs back.
-const PATIENCE: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_millis(10);
-/// How often is looked at how much came: more than twice within [`PATIENCE`], since all that
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_EVERY: Duration = Duration::from_millis(10);
+/// How often is looked at how much came: more than twice within [`MEMORY_TIMEOUT`], since all that
 /// comes at once makes up for one window.
-const WINDOW: Duration = Duration::from_millis(500);
+const RATE_WINDOW: Duration = Duration::from_millis(500);
 /// What has to come within each, in bytes, while others wait for memory.
-const LEAST: usize = 32 * 1024;
+const MIN_WINDOW_BYTES: usize = 32 * 1024;
 /// The windows within which a long body has to come whole meanwhile.
-const WINDOWS: usize = 64;
+const MAX_WINDOWS: usize = 64;
 /// What has to come of a long body before all of it is accounted for, in bytes: something, and
 /// so little that the connections of those that wait have no long buffers.
-const BEGINNING: usize = 4 * 1024;
+const INITIAL_LIMIT: usize = 4 * 1024;
 
 /// Reads a body into `buffers`: nothing of one that says it is longer than it may be, and no
 /// more of one for which there is no memory in time, or which is slow while others wait.
@@ -33,33 +33,33 @@ pub(super) async fn read(
     buffers: AdmissionBuffers,
     idle: Duration,
 ) -> ReadResult {
-    let mut read = BufferedBody::of(&body);
+    let mut buffered = BufferedBody::new(&body);
     let length = body.size_hint();
-    let mut holding = PartialBody::new(buffers, length.lower(), length.exact().is_some());
-    if holding.never_fits() {
-        read.rest = Some(body);
-        return Ok(Ok((read, Some(BufferError::Limit))));
+    let mut partial = PartialBody::new(buffers, length.lower(), length.exact().is_some());
+    if partial.exceeds_limit() {
+        buffered.remaining = Some(body);
+        return Ok(Ok((buffered, Some(BufferError::Limit))));
     }
-    let (mut unfit, mut full) = (None, None);
-    while full.is_none() {
-        match holding.next(&mut body, idle).await? {
-            BodyStep::TooSlow => full = Some(BufferError::Memory),
+    let (mut overflow, mut error) = (None, None);
+    while error.is_none() {
+        match partial.next_step(&mut body, idle).await? {
+            BodyStep::TooSlow => error = Some(BufferError::Memory),
             BodyStep::Frame(None) => break,
-            BodyStep::Frame(Some(Err(error))) => return Ok(Err(error)),
+            BodyStep::Frame(Some(Err(failed))) => return Ok(Err(failed)),
             BodyStep::Frame(Some(Ok(frame))) => match frame.into_data() {
                 Ok(bytes) => {
-                    full = holding.extend(&bytes).await.err();
-                    unfit = full.is_some().then_some(bytes);
+                    error = partial.extend(&bytes).await.err();
+                    overflow = error.is_some().then_some(bytes);
                 }
-                Err(frame) => read.trailers = frame.into_trailers().ok(),
+                Err(frame) => buffered.trailers = frame.into_trailers().ok(),
             },
         }
     }
-    if full.is_some() {
-        read.rest = Some(body);
+    if error.is_some() {
+        buffered.remaining = Some(body);
     }
-    take(&mut read, holding.held, unfit);
-    Ok(Ok((read, full)))
+    store_buffer(&mut buffered, partial.buffer, overflow);
+    Ok(Ok((buffered, error)))
 }
 
 /// What comes next of a body.
@@ -71,41 +71,45 @@ enum BodyStep {
 
 /// A body as far as it came.
 struct PartialBody {
-    held: Buffer,
+    buffer: Buffer,
     /// What it is moved into when it turns out to be long, or short ones take all of theirs.
     large: Option<Buffer>,
     /// As long as it says to be at least.
     length: usize,
     /// When the window began, and what came since.
-    since: Instant,
-    came: usize,
+    window_start: Instant,
+    window_bytes: usize,
 }
 
 impl PartialBody {
     fn new(buffers: AdmissionBuffers, length: u64, exact: bool) -> PartialBody {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let mut held = buffers.small;
+        let mut buffer = buffers.small;
         if exact && length > SMALL_BODY {
-            held.lower_limit(BEGINNING);
+            buffer.lower_limit(INITIAL_LIMIT);
         }
         PartialBody {
-            held,
+            buffer,
             large: Some(buffers.large),
             length,
-            since: Instant::now(),
-            came: 0,
+            window_start: Instant::now(),
+            window_bytes: 0,
         }
     }
 
-    fn never_fits(&self) -> bool {
+    fn exceeds_limit(&self) -> bool {
         let large = self.large.as_ref();
         large.is_some_and(|large| !large.could_hold(self.length))
     }
 
-    async fn next(&mut self, body: &mut Incoming, idle: Duration) -> Result<BodyStep, Elapsed> {
+    async fn next_step(
+        &mut self,
+        body: &mut Incoming,
+        idle: Duration,
+    ) -> Result<BodyStep, Elapsed> {
         let end = Instant::now() + idle;
         loop {
-            let wait = WINDOW.min(end.saturating_duration_since(Instant::now()));
+            let wait = RATE_WINDOW.min(end.saturating_duration_since(Instant::now()));
             let frame = timeout(wait, body.frame()).await;
             if self.is_slow() {
                 return Ok(BodyStep::TooSlow);
@@ -120,63 +124,64 @@ impl PartialBody {
 
     /// Whether a window is over in which too little came while others wait for what this holds.
     fn is_slow(&mut self) -> bool {
-        if self.since.elapsed() < WINDOW {
+        if self.window_start.elapsed() < RATE_WINDOW {
             return false;
         }
-        let slow = self.came < LEAST.max(self.length / WINDOWS);
-        (self.since, self.came) = (Instant::now(), 0);
-        slow && self.held.has_pending_reservations()
+        let slow = self.window_bytes < MIN_WINDOW_BYTES.max(self.length / MAX_WINDOWS);
+        (self.window_start, self.window_bytes) = (Instant::now(), 0);
+        slow && self.buffer.has_pending_reservations()
     }
 
     /// Adds `bytes`, as soon as there is memory for them.
     async fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
-        let began = Instant::now();
-        let mut wanting = None;
-        let extended = loop {
+        let started = Instant::now();
+        let mut reservations = None;
+        let result = loop {
             match self.try_extend(bytes) {
-                Err(BufferError::Memory) if began.elapsed() < PATIENCE => {
-                    let short = self.with(bytes);
-                    let want = |buffer: &Buffer| buffer.pending_reservation(short);
+                Err(BufferError::Memory) if started.elapsed() < MEMORY_TIMEOUT => {
+                    let length = self.length_with(bytes);
+                    let reservation = |buffer: &Buffer| buffer.pending_reservation(length);
                     let large = self.large.as_ref();
-                    wanting.get_or_insert_with(|| (want(&self.held), large.map(want)));
-                    sleep(AGAIN).await;
+                    reservations
+                        .get_or_insert_with(|| (reservation(&self.buffer), large.map(reservation)));
+                    sleep(RETRY_EVERY).await;
                 }
-                extended => break extended,
+                result => break result,
             }
         };
-        if wanting.is_some() {
-            (self.since, self.came) = (Instant::now(), 0);
+        if reservations.is_some() {
+            (self.window_start, self.window_bytes) = (Instant::now(), 0);
         }
-        self.came += bytes.len();
-        extended
+        self.window_bytes += bytes.len();
+        result
     }
 
     /// How long it is with `bytes`, or says to be.
-    fn with(&self, bytes: &[u8]) -> usize {
-        self.length.max(self.held.len() + bytes.len())
+    fn length_with(&self, bytes: &[u8]) -> usize {
+        self.length.max(self.buffer.len() + bytes.len())
     }
 
     fn try_extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
-        let short = self.with(bytes);
+        let length = self.length_with(bytes);
         let Some(large) = &mut self.large else {
-            return self.held.extend(bytes);
+            return self.buffer.extend(bytes);
         };
         // All of a short one, so that those that have begun come whole.
-        if short > SMALL_BODY || self.held.reserve(short).is_ok() {
-            let extended = self.held.extend(bytes);
+        if length > SMALL_BODY || self.buffer.reserve(length).is_ok() {
+            let extended = self.buffer.extend(bytes);
             if extended.is_ok() {
                 return extended;
             }
         }
         // The shortest first: many long ones that wait are not in its way.
-        if large.has_smaller_pending_reservation(short) {
+        if large.has_smaller_pending_reservation(length) {
             return Err(BufferError::Memory);
         }
-        large.reserve(short)?;
-        large.extend(self.held.as_slice())?;
+        large.reserve(length)?;
+        large.extend(self.buffer.as_slice())?;
         large.extend(bytes)?;
         if let Some(large) = self.large.take() {
-            self.held = large;
+            self.buffer = large;
         }
         Ok(())
     }

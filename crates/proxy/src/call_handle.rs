@@ -14,16 +14,16 @@ use tokengauge_core::observer::{
 #[derive(Debug)]
 pub(super) struct CallHandle {
     observer: PanicGuard,
-    began: Instant,
-    /// Nanoseconds from `began` to the last byte that moved, either way.
-    moved: AtomicU64,
-    /// Nanoseconds from `began` to the end of the request body; 0 before that.
-    sent: AtomicU64,
+    started: Instant,
+    /// Nanoseconds from `started` to the last byte that moved, either way.
+    last_activity: AtomicU64,
+    /// Nanoseconds from `started` to the end of the request body; 0 before that.
+    request_sent: AtomicU64,
     /// Why the agent's body could not be read to its end.
     upload_failed: AtomicBool,
     upload_malformed: AtomicBool,
     /// The upstream waits for more of the agent's body.
-    upload_awaited: AtomicBool,
+    awaiting_upload: AtomicBool,
 }
 
 impl CallHandle {
@@ -33,9 +33,9 @@ impl CallHandle {
         panics: &Arc<AtomicU64>,
         start: CallStart<'_>,
     ) -> CallHandle {
-        let began = start.received;
+        let started = start.received;
         let call = catch_unwind(AssertUnwindSafe(|| observer.begin(start)));
-        let muted = AtomicBool::new(call.is_err());
+        let panicked = AtomicBool::new(call.is_err());
         if call.is_err() {
             panics.fetch_add(1, Ordering::Relaxed);
         }
@@ -43,32 +43,32 @@ impl CallHandle {
             observer: PanicGuard {
                 call: call.unwrap_or_else(|_| Arc::new(NoopObserver)),
                 panics: Arc::clone(panics),
-                muted,
-                unseen: AtomicU64::new(0),
-                unseen_bytes: AtomicU64::new(0),
+                panicked,
+                skipped_frames: AtomicU64::new(0),
+                skipped_bytes: AtomicU64::new(0),
             },
-            began,
-            moved: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
+            started,
+            last_activity: AtomicU64::new(0),
+            request_sent: AtomicU64::new(0),
             upload_failed: AtomicBool::new(false),
             upload_malformed: AtomicBool::new(false),
-            upload_awaited: AtomicBool::new(false),
+            awaiting_upload: AtomicBool::new(false),
         }
     }
 
     /// When the request head had been read.
-    pub fn began(&self) -> Instant {
-        self.began
+    pub fn started(&self) -> Instant {
+        self.started
     }
 
     /// Passes an event on to the observer.
     pub fn notify(&self, message: impl FnOnce(&dyn ObservedCall)) {
-        self.observer.ask(message);
+        self.observer.query(message);
     }
 
     /// Asks the observer something; `None` from one that cannot answer any more.
-    pub fn ask<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
-        self.observer.ask(question)
+    pub fn query<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
+        self.observer.query(question)
     }
 
     /// Shows a piece of the response.
@@ -76,57 +76,58 @@ impl CallHandle {
         let bytes = frame.bytes.len() as u64;
         if self
             .observer
-            .ask(|call| call.response_frame(frame))
+            .query(|call| call.response_frame(frame))
             .is_none()
         {
-            self.observer.unseen.fetch_add(1, Ordering::Relaxed);
-            let unseen_bytes = &self.observer.unseen_bytes;
-            unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.observer.skipped_frames.fetch_add(1, Ordering::Relaxed);
+            let skipped_bytes = &self.observer.skipped_bytes;
+            skipped_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     /// Notes that a byte moved, either way.
-    pub fn moved(&self, at: Instant) {
-        self.moved.store(self.since(at), Ordering::Relaxed);
+    pub fn record_activity(&self, at: Instant) {
+        self.last_activity.store(self.since(at), Ordering::Relaxed);
     }
 
     /// When a byte moved last.
-    pub fn last_moved(&self) -> Instant {
-        self.began + Duration::from_nanos(self.moved.load(Ordering::Relaxed))
+    pub fn last_activity(&self) -> Instant {
+        self.started + Duration::from_nanos(self.last_activity.load(Ordering::Relaxed))
     }
 
     /// The last byte of the request body was passed on.
-    pub fn sent(&self, at: Instant) {
-        self.sent.store(self.since(at).max(1), Ordering::Relaxed);
+    pub fn request_sent(&self, at: Instant) {
+        self.request_sent
+            .store(self.since(at).max(1), Ordering::Relaxed);
         self.notify(|call| call.sent(at));
     }
 
     /// When the last byte of the request body was passed on, if it was.
-    pub fn when_sent(&self) -> Option<Instant> {
-        let nanos = self.sent.load(Ordering::Relaxed);
-        (nanos > 0).then(|| self.began + Duration::from_nanos(nanos))
+    pub fn request_sent_at(&self) -> Option<Instant> {
+        let nanos = self.request_sent.load(Ordering::Relaxed);
+        (nanos > 0).then(|| self.started + Duration::from_nanos(nanos))
     }
 
     /// The agent's body could not be read to its end.
-    pub fn upload_failed(&self, malformed: bool) {
+    pub fn set_upload_failed(&self, malformed: bool) {
         self.upload_malformed.store(malformed, Ordering::Relaxed);
         self.upload_failed.store(true, Ordering::Relaxed);
     }
 
     /// The agent's body was asked for more; whether it has to send that first.
-    pub fn upload_awaited(&self, awaited: bool) {
-        self.upload_awaited.store(awaited, Ordering::Relaxed);
+    pub fn set_awaiting_upload(&self, awaited: bool) {
+        self.awaiting_upload.store(awaited, Ordering::Relaxed);
     }
 
     /// Whether it is the agent who has to send more of its body, not the upstream who has
     /// to take what came.
-    pub fn awaits_upload(&self) -> bool {
-        self.upload_awaited.load(Ordering::Relaxed)
+    pub fn is_awaiting_upload(&self) -> bool {
+        self.awaiting_upload.load(Ordering::Relaxed)
     }
 
     /// Whether the agent's body could not be read to its end, and whether that is
     /// because it is malformed.
-    pub fn failed_upload(&self) -> Option<UploadError> {
+    pub fn upload_error(&self) -> Option<UploadError> {
         let malformed = self.upload_malformed.load(Ordering::Relaxed);
         let failed = self.upload_failed.load(Ordering::Relaxed);
         failed.then_some(if malformed {
@@ -141,7 +142,7 @@ impl CallHandle {
     }
 
     fn since(&self, at: Instant) -> u64 {
-        let nanos = at.saturating_duration_since(self.began).as_nanos();
+        let nanos = at.saturating_duration_since(self.started).as_nanos();
         u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 }
@@ -159,16 +160,16 @@ pub(super) enum UploadError {
 #[derive(Debug)]
 pub(super) struct Call {
     handle: Arc<CallHandle>,
-    agent: DownstreamState,
-    over: bool,
+    downstream: DownstreamState,
+    ended: bool,
 }
 
 impl Call {
-    pub fn new(handle: CallHandle, agent: DownstreamState) -> Call {
+    pub fn new(handle: CallHandle, downstream: DownstreamState) -> Call {
         Call {
             handle: Arc::new(handle),
-            agent,
-            over: false,
+            downstream,
+            ended: false,
         }
     }
 
@@ -177,20 +178,21 @@ impl Call {
     }
 
     /// How the agent takes the response.
-    pub fn agent(&self) -> &DownstreamState {
-        &self.agent
+    pub fn downstream(&self) -> &DownstreamState {
+        &self.downstream
     }
 
     pub fn end(mut self, at: Instant, end: End) {
-        self.over = true;
+        self.ended = true;
         self.handle.end(at, end);
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.over {
-            self.handle.end(super::clock::now(), self.agent.end());
+        if !self.ended {
+            self.handle
+                .end(super::clock::now(), self.downstream.abandoned_end());
         }
     }
 }
@@ -198,24 +200,24 @@ impl Drop for Call {
 struct PanicGuard {
     call: Arc<dyn ObservedCall>,
     panics: Arc<AtomicU64>,
-    muted: AtomicBool,
+    panicked: AtomicBool,
     /// Frames of the response not shown since it fell silent.
-    unseen: AtomicU64,
-    unseen_bytes: AtomicU64,
+    skipped_frames: AtomicU64,
+    skipped_bytes: AtomicU64,
 }
 
 impl PanicGuard {
-    fn ask<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
-        if self.muted.load(Ordering::Relaxed) {
+    fn query<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
+        if self.panicked.load(Ordering::Relaxed) {
             return None;
         }
-        self.guarded(question)
+        self.catch_panic(question)
     }
 
-    fn guarded<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
+    fn catch_panic<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         let answer = catch_unwind(AssertUnwindSafe(|| question(&*self.call)));
         if answer.is_err() {
-            self.muted.store(true, Ordering::Relaxed);
+            self.panicked.store(true, Ordering::Relaxed);
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
         answer.ok()
@@ -223,19 +225,19 @@ impl PanicGuard {
 
     /// Passes the end on even to an observer that panicked before: it still counts the call as open.
     fn end(&self, at: Instant, end: End) {
-        let unseen = self.unseen.swap(0, Ordering::Relaxed);
-        if unseen > 0 {
-            let bytes = self.unseen_bytes.swap(0, Ordering::Relaxed);
-            self.guarded(|call| call.lagged(unseen, bytes));
+        let skipped_frames = self.skipped_frames.swap(0, Ordering::Relaxed);
+        if skipped_frames > 0 {
+            let bytes = self.skipped_bytes.swap(0, Ordering::Relaxed);
+            self.catch_panic(|call| call.lagged(skipped_frames, bytes));
         }
-        self.guarded(|call| call.ended(at, end));
+        self.catch_panic(|call| call.ended(at, end));
     }
 }
 
 impl std::fmt::Debug for PanicGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PanicGuard")
-            .field("muted", &self.muted)
+            .field("panicked", &self.panicked)
             .finish_non_exhaustive()
     }
 }

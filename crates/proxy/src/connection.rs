@@ -18,15 +18,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 /// What one HTTP/1 connection may buffer in each direction.
-const BUFFER: usize = 32 * 1024;
+const BUFFER_BYTES: usize = 32 * 1024;
 /// What an HTTP/2 upstream may send ahead of a slow agent.
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// Streams of one HTTP/2 connection; more open another one. Together they fit its
 /// window, so that slow agents never hold up the others.
-const STREAMS: usize = 100;
-const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
+const MAX_STREAMS: usize = 100;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
 /// How long a silent HTTP/2 connection with streams is believed to be alive.
-const PING_AFTER: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A socket to an endpoint.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) enum Io {
 /// An HTTP/1 connection. Nobody drives it but who holds it: it is polled inside the
 /// exchange it serves, so that no chunk passes from task to task.
 pub(super) struct Http1 {
-    pub send: http1::SendRequest<Upload>,
+    pub sender: http1::SendRequest<Upload>,
     connection: Option<http1::Connection<TokioIo<HeadReader<Io>>, Upload>>,
     control: Arc<HeadsControl>,
     ended: bool,
@@ -47,24 +47,24 @@ pub(super) struct Http1 {
 impl Http1 {
     /// Makes a new socket speak HTTP/1.
     pub fn new(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        Http1::over(HeadReader::new(io, head_bytes), head_bytes)
+        Http1::with_reader(HeadReader::new(io, head_bytes), head_bytes)
     }
 
     /// Makes a socket serve one more request.
     pub fn reused(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        Http1::over(HeadReader::reused(io, head_bytes), head_bytes)
+        Http1::with_reader(HeadReader::reused(io, head_bytes), head_bytes)
     }
 
-    fn over(heads: HeadReader<Io>, head_bytes: usize) -> hyper::Result<Http1> {
-        let control = heads.control();
+    fn with_reader(reader: HeadReader<Io>, head_bytes: usize) -> hyper::Result<Http1> {
+        let control = reader.control();
         let mut builder = http1::Builder::new();
         builder
             .preserve_header_case(true)
             .max_header_size(head_bytes)
-            .max_buf_size(BUFFER.max(head_bytes));
-        let (send, connection) = at_once(builder.handshake(TokioIo::new(heads)))?;
+            .max_buf_size(BUFFER_BYTES.max(head_bytes));
+        let (sender, connection) = poll_handshake(builder.handshake(TokioIo::new(reader)))?;
         Ok(Http1 {
-            send,
+            sender,
             connection: Some(connection),
             control,
             ended: false,
@@ -98,16 +98,16 @@ impl Http1 {
     /// nothing to do but to read a body; and what was read of that.
     pub fn into_io(mut self) -> Option<(Io, BytesMut)> {
         let parts = self.connection.take()?.into_parts();
-        let (io, ahead) = parts.io.into_inner().into_inner();
+        let (io, read_ahead) = parts.io.into_inner().into_inner();
         // The client is shown heads alone.
-        parts.read_buf.is_empty().then_some((io, ahead))
+        parts.read_buf.is_empty().then_some((io, read_ahead))
     }
 }
 
 /// The handshake of HTTP/1 has nothing to wait for.
-fn at_once<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Result<T> {
-    let mut unobserved = Context::from_waker(Waker::noop());
-    match pin!(handshake).poll(&mut unobserved) {
+fn poll_handshake<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Result<T> {
+    let mut noop = Context::from_waker(Waker::noop());
+    match pin!(handshake).poll(&mut noop) {
         Poll::Ready(done) => done,
         Poll::Pending => unreachable!("hyper makes an HTTP/1 connection without waiting"),
     }
@@ -116,70 +116,70 @@ fn at_once<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Resul
 /// An HTTP/2 connection, shared, driven by a task of its own.
 #[derive(Clone)]
 pub(super) struct Http2 {
-    send: http2::SendRequest<Upload>,
-    allowed: Arc<AtomicUsize>,
+    sender: http2::SendRequest<Upload>,
+    max_streams: Arc<AtomicUsize>,
     pub streams: InFlightCount,
 }
 
 impl Http2 {
     /// `streams` counts what is under way on it.
     pub async fn open(io: Io, streams: InFlightCount) -> hyper::Result<Http2> {
-        let (send, mut connection) = http2::Builder::new(TokioExecutor::new())
+        let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(BUFFER)
-            .keep_alive_interval(PING_AFTER)
+            .max_send_buf_size(BUFFER_BYTES)
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .handshake(TokioIo::new(io))
             .await?;
-        let allowed = Arc::new(AtomicUsize::new(STREAMS));
-        let allowed_streams = Arc::clone(&allowed);
+        let max_streams = Arc::new(AtomicUsize::new(MAX_STREAMS));
+        let current_max = Arc::clone(&max_streams);
         tokio::spawn(std::future::poll_fn(move |cx| {
             let over = Pin::new(&mut connection).poll(cx).map(drop);
-            allowed_streams.store(
-                connection.current_max_send_streams().min(STREAMS),
+            current_max.store(
+                connection.current_max_send_streams().min(MAX_STREAMS),
                 Ordering::Relaxed,
             );
             over
         }));
         Ok(Http2 {
-            send,
-            allowed,
+            sender,
+            max_streams,
             streams,
         })
     }
 
     pub fn sender(&self) -> http2::SendRequest<Upload> {
-        self.send.clone()
+        self.sender.clone()
     }
 
     pub fn is_closed(&self) -> bool {
-        self.send.is_closed()
+        self.sender.is_closed()
     }
 
     /// Whether one more stream would not have to wait for another to end.
-    pub fn has_room(&self) -> bool {
-        !self.is_closed() && self.streams.taken() < self.allowed.load(Ordering::Relaxed).max(1)
+    pub fn has_stream_capacity(&self) -> bool {
+        !self.is_closed() && self.streams.count() < self.max_streams.load(Ordering::Relaxed).max(1)
     }
 }
 
 impl Io {
     /// Whether an open connection has nothing to be read: the system is asked at this moment,
     /// since what the runtime knows of the socket is as old as its last look.
-    pub fn is_quiet(&mut self) -> bool {
+    pub fn is_open_and_idle(&mut self) -> bool {
         let tcp = match self {
             Io::Tcp(tcp) => &**tcp,
             Io::Tls(tls) => {
                 // Text that is decrypted already, and records that hold none.
-                let mut unobserved = Context::from_waker(Waker::noop());
+                let mut noop = Context::from_waker(Waker::noop());
                 let (mut byte, tls) = ([0], &mut **tls);
                 if Pin::new(&mut *tls)
-                    .poll_read(&mut unobserved, &mut ReadBuf::new(&mut byte))
+                    .poll_read(&mut noop, &mut ReadBuf::new(&mut byte))
                     .is_ready()
                 {
                     return false;
                 }
-                if tls.get_ref().0.is_amid_record() {
+                if tls.get_ref().0.is_inside_tls_record() {
                     return false;
                 }
                 &**tls.get_ref().0

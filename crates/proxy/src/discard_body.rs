@@ -12,28 +12,28 @@ use tokengauge_core::observer::End;
 use tokio::time::timeout;
 
 /// What is read at most of a body that goes nowhere.
-const BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// How long the rest of a body is read, at most.
-const TIME: Duration = Duration::from_secs(10);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the call waits for its body before its record is made.
-const NOTED_WITHIN: Duration = Duration::from_secs(2);
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether, and why, the body of a request is read that goes nowhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardPolicy {
     /// The agent sends it without being asked for it: nothing is asked for in vain.
-    comes: bool,
+    sent_unprompted: bool,
     /// The connection would have to be closed for want of reading it.
-    lingers: bool,
+    linger: bool,
 }
 
 impl DiscardPolicy {
     /// What is to be read of the request with this head.
-    pub fn of(parts: &request::Parts) -> DiscardPolicy {
-        let comes = !expects_continue(&parts.headers);
+    pub fn new(parts: &request::Parts) -> DiscardPolicy {
+        let sent_unprompted = !expects_continue(&parts.headers);
         DiscardPolicy {
-            comes,
-            lingers: comes && parts.version <= Version::HTTP_11,
+            sent_unprompted,
+            linger: sent_unprompted && parts.version <= Version::HTTP_11,
         }
     }
 }
@@ -41,36 +41,38 @@ impl DiscardPolicy {
 /// What is still to come of a request that is refused.
 pub(super) struct UnreadBody {
     source: UploadSource,
-    reads: DiscardPolicy,
+    policy: DiscardPolicy,
 }
 
 impl UnreadBody {
-    pub fn new(source: UploadSource, reads: DiscardPolicy) -> UnreadBody {
-        UnreadBody { source, reads }
+    pub fn new(source: UploadSource, policy: DiscardPolicy) -> UnreadBody {
+        UnreadBody { source, policy }
     }
 
     /// All of the agent's body.
-    pub fn all(body: Incoming, reads: DiscardPolicy) -> UnreadBody {
-        UnreadBody::new(UploadSource::Agent(body), reads)
+    pub fn from_agent(body: Incoming, policy: DiscardPolicy) -> UnreadBody {
+        UnreadBody::new(UploadSource::Agent(body), policy)
     }
 
     /// Notes what comes soon, ends the call as of `at`, and throws the rest away.
-    pub fn read(self, call: Call, at: Instant, end: End) {
-        if !self.reads.comes || self.source.is_end_stream() {
+    pub fn discard(self, call: Call, at: Instant, end: End) {
+        if !self.policy.sent_unprompted || self.source.is_end_stream() {
             call.end(at, end);
             return;
         }
         call.handle().notify(|call| call.refused());
-        let reading = async move {
-            let UnreadBody { mut source, reads } = self;
-            let noting = read(&mut source, BYTES, Some(call.handle()));
-            let left = timeout(NOTED_WITHIN, noting).await.unwrap_or(Some(BYTES));
+        let discard = async move {
+            let UnreadBody { mut source, policy } = self;
+            let observing = read(&mut source, MAX_BYTES, Some(call.handle()));
+            let left = timeout(OBSERVE_TIMEOUT, observing)
+                .await
+                .unwrap_or(Some(MAX_BYTES));
             call.end(at, end);
-            if let Some(left) = left.filter(|_| reads.lingers) {
-                let _ = timeout(TIME, read(&mut source, left, None)).await;
+            if let Some(left) = left.filter(|_| policy.linger) {
+                let _ = timeout(LINGER_TIMEOUT, read(&mut source, left, None)).await;
             }
         };
-        tokio::spawn(reading);
+        tokio::spawn(discard);
     }
 }
 
@@ -78,7 +80,7 @@ impl UnreadBody {
 async fn read(
     source: &mut UploadSource,
     mut left: usize,
-    noted: Option<&CallHandle>,
+    observer: Option<&CallHandle>,
 ) -> Option<usize> {
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {
         let frame = frame.ok()?;
@@ -86,11 +88,11 @@ async fn read(
             continue;
         };
         left = left.checked_sub(bytes.len())?;
-        if let Some(handle) = noted {
+        if let Some(handle) = observer {
             handle.notify(|call| call.unsent_frame(bytes));
         }
     }
-    if let Some(handle) = noted {
+    if let Some(handle) = observer {
         handle.notify(|call| call.unsent_whole());
     }
     None

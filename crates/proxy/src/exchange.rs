@@ -23,11 +23,11 @@ use tokengauge_core::observer::{Failure, FailureKind};
 /// A response head, and the instants around it.
 pub(super) struct UpstreamResponse {
     pub response: Response<Incoming>,
-    pub wire: LeasedConnection,
+    pub connection: LeasedConnection,
     /// When the request head had been written, or as much of it as the socket took.
-    pub written: Instant,
+    pub written_at: Instant,
     /// When the response head was there.
-    pub at: Instant,
+    pub received_at: Instant,
 }
 
 /// Why there is no response head.
@@ -40,39 +40,39 @@ pub(super) enum ResponseError {
 
 /// Sends a request and waits for the response head.
 pub(super) async fn exchange(
-    wire: LeasedConnection,
+    connection: LeasedConnection,
     request: Request<Upload>,
     handle: &CallHandle,
     timeouts: &Timeouts,
-    interim: Option<PassthroughWriter>,
+    interim_writer: Option<PassthroughWriter>,
 ) -> Result<UpstreamResponse, ResponseError> {
-    let empty = request.body().is_end_stream();
+    let body_is_empty = request.body().is_end_stream();
     let mut wait = ResponseWait {
         handle,
         timeouts,
         timer: Timer::default(),
-        written: None,
-        empty,
-        interim,
+        written_at: None,
+        body_is_empty,
+        interim_writer,
     };
-    let (answer, wire) = match wire {
+    let (response, connection) = match connection {
         LeasedConnection::Http1(mut http1) => (
-            wait.over_http1(&mut http1, request).await,
+            wait.send_http1(&mut http1, request).await,
             LeasedConnection::Http1(http1),
         ),
         LeasedConnection::Http2 { connection, stream } => {
-            let mut answer = pin!(connection.sender().try_send_request(request));
-            let answer = poll_fn(|cx| wait.poll(cx, |cx| answer.as_mut().poll(cx))).await;
-            (answer, LeasedConnection::Http2 { connection, stream })
+            let mut response = pin!(connection.sender().try_send_request(request));
+            let response = poll_fn(|cx| wait.poll(cx, |cx| response.as_mut().poll(cx))).await;
+            (response, LeasedConnection::Http2 { connection, stream })
         }
     };
-    let at = now();
-    let response = answer?;
+    let received_at = now();
+    let response = response?;
     Ok(UpstreamResponse {
         response,
-        wire,
-        written: wait.written.unwrap_or(at),
-        at,
+        connection,
+        written_at: wait.written_at.unwrap_or(received_at),
+        received_at,
     })
 }
 
@@ -80,75 +80,77 @@ struct ResponseWait<'a> {
     handle: &'a CallHandle,
     timeouts: &'a Timeouts,
     timer: Timer,
-    written: Option<Instant>,
+    written_at: Option<Instant>,
     /// There is no body whose end could be seen to pass.
-    empty: bool,
+    body_is_empty: bool,
     /// Takes interim responses to the agent.
-    interim: Option<PassthroughWriter>,
+    interim_writer: Option<PassthroughWriter>,
 }
 
 type SendResult = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
 impl ResponseWait<'_> {
-    async fn over_http1(
+    async fn send_http1(
         &mut self,
         http1: &mut Http1,
         request: Request<Upload>,
     ) -> Result<Response<Incoming>, ResponseError> {
-        let mut interim = self.interim.take();
-        let mut answer = pin!(http1.send.try_send_request(request));
-        let mut answered = None;
-        let mut poll_answer = |cx: &mut Context<'_>| {
-            if answered.is_none() {
+        let mut writer = self.interim_writer.take();
+        let mut pending = pin!(http1.sender.try_send_request(request));
+        let mut response = None;
+        let mut poll_response = |cx: &mut Context<'_>| {
+            if response.is_none() {
                 let ended = http1.poll(cx).is_ready();
-                let mut polled = answer.as_mut().poll(cx);
+                let mut polled = pending.as_mut().poll(cx);
                 if polled.is_pending() && ended {
                     // It gives back what it did not send when it is gone.
                     http1.close();
-                    polled = answer.as_mut().poll(cx);
+                    polled = pending.as_mut().poll(cx);
                 }
                 if !matches!(polled, Poll::Ready(Err(_))) {
-                    pass_interim(http1, interim.as_mut(), cx);
+                    forward_interim(http1, writer.as_mut(), cx);
                 }
-                answered = Some(ready!(polled));
+                response = Some(ready!(polled));
             }
             // The final head is not to come between.
-            let unsent = interim.as_mut().map(|past| past.poll_unsent(cx));
+            let unsent = writer.as_mut().map(|writer| writer.poll_flush(cx));
             if unsent.is_some_and(|unsent| unsent.is_pending()) {
                 return Poll::Pending;
             }
-            Poll::Ready(answered.take().expect("polled until it is ready"))
+            Poll::Ready(response.take().expect("polled until it is ready"))
         };
-        poll_fn(|cx| self.poll(cx, &mut poll_answer)).await
+        poll_fn(|cx| self.poll(cx, &mut poll_response)).await
     }
 
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        mut answer: impl FnMut(&mut Context<'_>) -> Poll<SendResult>,
+        mut poll_response: impl FnMut(&mut Context<'_>) -> Poll<SendResult>,
     ) -> Poll<Result<Response<Incoming>, ResponseError>> {
-        let polled = answer(cx);
-        let written = *self.written.get_or_insert_with(now);
-        if self.empty && self.handle.when_sent().is_none() && !matches!(polled, Poll::Ready(Err(_)))
+        let polled = poll_response(cx);
+        let written = *self.written_at.get_or_insert_with(now);
+        if self.body_is_empty
+            && self.handle.request_sent_at().is_none()
+            && !matches!(polled, Poll::Ready(Err(_)))
         {
-            self.handle.sent(written);
+            self.handle.request_sent(written);
         }
-        if let Poll::Ready(answer) = polled {
-            return Poll::Ready(answer.map_err(unanswered));
+        if let Poll::Ready(response) = polled {
+            return Poll::Ready(response.map_err(response_error));
         }
         let (handle, timeouts) = (self.handle, self.timeouts);
-        let deadline = || match handle.when_sent() {
+        let deadline = || match handle.request_sent_at() {
             Some(sent) => sent + timeouts.head,
-            None if handle.awaits_upload() => handle.last_moved() + timeouts.idle,
-            None => handle.last_moved() + timeouts.send,
+            None if handle.is_awaiting_upload() => handle.last_activity() + timeouts.idle,
+            None => handle.last_activity() + timeouts.send,
         };
         self.timer
             .poll(cx, deadline)
-            .map(|()| Err(ResponseError::Failed(self.too_late())))
+            .map(|()| Err(ResponseError::Failed(self.timeout_failure())))
     }
 
-    fn too_late(&self) -> Failure {
-        match self.handle.when_sent() {
+    fn timeout_failure(&self) -> Failure {
+        match self.handle.request_sent_at() {
             Some(_) => {
                 let limit = self.timeouts.head;
                 failure(
@@ -156,7 +158,7 @@ impl ResponseWait<'_> {
                     format!("did not begin to respond within {limit:?}"),
                 )
             }
-            None if !self.handle.awaits_upload() => {
+            None if !self.handle.is_awaiting_upload() => {
                 let limit = self.timeouts.send;
                 failure(
                     FailureKind::SendTimeout,
@@ -175,21 +177,21 @@ impl ResponseWait<'_> {
 }
 
 /// Passes interim responses on as they came, if the server has nothing to write.
-fn pass_interim(http1: &Http1, past: Option<&mut PassthroughWriter>, cx: &mut Context<'_>) {
-    let interim = http1.control().interim();
-    let Some(past) = past else { return };
+fn forward_interim(http1: &Http1, writer: Option<&mut PassthroughWriter>, cx: &mut Context<'_>) {
+    let interim = http1.control().take_interim();
+    let Some(writer) = writer else { return };
     // An agent that cannot be written to is found out by the server.
-    let _ = past.poll_unsent(cx);
+    let _ = writer.poll_flush(cx);
     for head in interim {
-        if past.agent().is_clear() {
-            let _ = past.send(cx, &head);
+        if writer.agent().is_flushed() {
+            let _ = writer.send(cx, &head);
         }
     }
 }
 
-fn unanswered(mut error: TrySendError<Request<Upload>>) -> ResponseError {
+fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     let request = error.take_message();
-    let failure = lost(&error.into_error());
+    let failure = no_response(&error.into_error());
     match request {
         Some(request) => ResponseError::NotSent(Box::new(request), failure),
         None => ResponseError::Failed(failure),
@@ -197,7 +199,7 @@ fn unanswered(mut error: TrySendError<Request<Upload>>) -> ResponseError {
 }
 
 /// Says why a connection gave no response head.
-fn lost(error: &hyper::Error) -> Failure {
+fn no_response(error: &hyper::Error) -> Failure {
     let why = error
         .source()
         .map(|cause| format!("{error}: {cause}"))

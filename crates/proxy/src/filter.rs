@@ -27,12 +27,13 @@ impl BodyFilter {
     }
 
     /// Gives what leaves in place of a frame; `None` where all of it is held back.
-    pub fn edit(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+    pub fn apply(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         match frame.into_data() {
             Ok(bytes) => {
-                let same = bytes.clone();
+                let original = bytes.clone();
                 let filter = &mut self.filter;
-                let edited = catch_unwind(AssertUnwindSafe(|| filter.push(bytes))).unwrap_or(same);
+                let edited =
+                    catch_unwind(AssertUnwindSafe(|| filter.push(bytes))).unwrap_or(original);
                 (!edited.is_empty()).then(|| Frame::data(edited))
             }
             Err(trailers) => {
@@ -43,7 +44,7 @@ impl BodyFilter {
     }
 
     /// What is left when the upstream's body is over.
-    pub fn rest(&mut self) -> Option<Frame<Bytes>> {
+    pub fn next_remaining(&mut self) -> Option<Frame<Bytes>> {
         if !self.finished {
             self.finished = true;
             let filter = &mut self.filter;

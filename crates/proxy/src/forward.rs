@@ -9,7 +9,7 @@ use super::clock::now;
 use super::discard_body::{DiscardPolicy, UnreadBody};
 use super::exchange::{ResponseError, UpstreamResponse, exchange};
 use super::headers;
-use super::refusal::{blame, failure, refuse, refuse_unread, too_many};
+use super::refusal::{describe_failure, failure, rate_limited, refuse, refuse_unread};
 use super::rewrite::{self, RewriteOutcome};
 use super::route;
 use super::routing::Routing;
@@ -41,7 +41,7 @@ pub struct Forwarder {
     routing: ArcSwap<Routing>,
     observer: Arc<dyn Observer>,
     panics: Arc<AtomicU64>,
-    nowhere: Arc<str>,
+    no_route: Arc<str>,
 }
 
 impl Forwarder {
@@ -58,7 +58,7 @@ impl Forwarder {
             routing: ArcSwap::from_pointee(Routing::new(settings)?),
             observer,
             panics: Arc::default(),
-            nowhere: Arc::from(Self::NOWHERE),
+            no_route: Arc::from(Self::NOWHERE),
         })
     }
 
@@ -69,7 +69,7 @@ impl Forwarder {
     ///
     /// When a file that an upstream's TLS needs cannot be read.
     pub fn prepare(&self, settings: Settings) -> Result<Routing, tls::Invalid> {
-        self.routing.load().after(settings)
+        self.routing.load().with_settings(settings)
     }
 
     /// Forwards new requests by `routing`. Those under way end as they began.
@@ -97,7 +97,7 @@ impl Forwarder {
         upstreams.iter().map(connections).collect()
     }
 
-    /// How often an observer panicked. Each time cost the measurement of one call.
+    /// How often an observer panicked. Each time overhead the measurement of one call.
     pub fn observer_panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
@@ -110,10 +110,10 @@ impl Forwarder {
         stream: Option<&Arc<SendState>>,
     ) -> Response<Body> {
         // Servers keep room for this future in every connection: it has to be small.
-        Box::pin(self.answer(request, connection, stream)).await
+        Box::pin(self.handle_request(request, connection, stream)).await
     }
 
-    async fn answer(
+    async fn handle_request(
         &self,
         request: Request<Incoming>,
         connection: &ConnectionInfo,
@@ -122,21 +122,26 @@ impl Forwarder {
         let received = now();
         let routing = self.routing.load_full();
         let (parts, body) = request.into_parts();
-        let place = route::choose(&routing.settings.routes, &parts);
-        let chosen = place.map(|place| &*routing.settings.routes[place]);
-        let agent = DownstreamState::new(&connection.sending, stream, connection.drain.call());
-        let call = Call::new(self.begin(received, &parts, chosen, connection), agent);
-        let reads = DiscardPolicy::of(&parts);
-        let Some(place) = place else {
+        let index = route::choose(&routing.settings.routes, &parts);
+        let matched = index.map(|index| &*routing.settings.routes[index]);
+        let downstream =
+            DownstreamState::new(&connection.send_state, stream, connection.drain.call());
+        let call = Call::new(
+            self.begin(received, &parts, matched, connection),
+            downstream,
+        );
+        let discard_policy = DiscardPolicy::new(&parts);
+        let Some(index) = index else {
             let failure = failure(
                 FailureKind::NoRoute,
                 "no route matches this request; see the routes of the configuration",
             );
-            return refuse_unread(call, &failure, UnreadBody::all(body, reads));
+            return refuse_unread(call, &failure, UnreadBody::from_agent(body, discard_policy));
         };
-        let route = &routing.settings.routes[place];
-        call.agent().limit(route.upstream.timeouts.send);
-        if let Some((kind, problem)) = unacceptable(route, &parts) {
+        let route = &routing.settings.routes[index];
+        call.downstream()
+            .set_send_timeout(route.upstream.timeouts.send);
+        if let Some((kind, problem)) = rejection(route, &parts) {
             let mut response = refuse(call, &failure(kind, problem));
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
@@ -144,19 +149,23 @@ impl Forwarder {
         }
         if let Some(reason) = &routing.settings.refusal {
             let failure = failure(FailureKind::ConfigRefused, &**reason);
-            return refuse_unread(call, &failure, UnreadBody::all(body, reads));
+            return refuse_unread(call, &failure, UnreadBody::from_agent(body, discard_policy));
         }
         if let Err(wait) = routing.limiter.check(route) {
-            return refuse_unread(call, &too_many(route, wait), UnreadBody::all(body, reads));
+            return refuse_unread(
+                call,
+                &rate_limited(route, wait),
+                UnreadBody::from_agent(body, discard_policy),
+            );
         }
-        let known = known(route, &parts, &body);
-        let admission = call.handle().ask(|observer| observer.admit(known));
+        let request_body = request_body(route, &parts, &body);
+        let admission = call.handle().query(|observer| observer.admit(request_body));
         if let Some(Admission::Refused(failure)) = &admission {
-            return refuse_unread(call, failure, UnreadBody::all(body, reads));
+            return refuse_unread(call, failure, UnreadBody::from_agent(body, discard_policy));
         }
         let forwarding = Forwarding {
             route,
-            upstream: &routing.upstreams[place],
+            upstream: &routing.upstreams[index],
             connection,
             method: parts.method.clone(),
             agent_version: parts.version,
@@ -167,7 +176,7 @@ impl Forwarder {
             Err(SendFailure {
                 failure,
                 source: Some(source),
-            }) => refuse_unread(call, &failure, UnreadBody::new(source, reads)),
+            }) => refuse_unread(call, &failure, UnreadBody::new(source, discard_policy)),
             Err(SendFailure { failure, .. }) => refuse(call, &failure),
         }
     }
@@ -187,8 +196,8 @@ impl Forwarder {
             headers: &parts.headers,
             peer: Some(connection.peer),
             port: Some(connection.port),
-            route: route.map_or(&self.nowhere, |route| &route.name),
-            upstream: route.map_or(&self.nowhere, |route| &route.upstream.name),
+            route: route.map_or(&self.no_route, |route| &route.name),
+            upstream: route.map_or(&self.no_route, |route| &route.upstream.name),
             dialect: route.and_then(|route| route.dialect),
             workload: route.and_then(|route| route.workload.as_ref()),
             inject_usage: route.is_some_and(|route| route.inject_usage),
@@ -223,13 +232,13 @@ pub(super) struct Forwarding<'a> {
 
 /// What became of a request that was sent.
 pub(super) struct SentRequest {
-    pub answered: UpstreamResponse,
+    pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
-    pub held: InFlightGuard,
+    pub in_flight: InFlightGuard,
     pub upgrade: Option<OnUpgrade>,
     pub rewritten: bool,
-    /// What the request's head cost here.
-    pub cost: Duration,
+    /// What the request's head overhead here.
+    pub overhead: Duration,
 }
 
 /// A request that was not answered.
@@ -240,10 +249,10 @@ struct SendFailure {
 }
 
 impl SendFailure {
-    fn with(request: Request<Upload>, failure: Failure) -> SendFailure {
+    fn not_sent(request: Request<Upload>, failure: Failure) -> SendFailure {
         SendFailure {
             failure,
-            source: Some(request.into_body().into_rest()),
+            source: Some(request.into_body().into_source()),
         }
     }
 }
@@ -275,58 +284,78 @@ impl Forwarding<'_> {
         call: &Call,
     ) -> Result<SentRequest, SendFailure> {
         let handle = call.handle();
-        let mut ready = self.prepare(parts, body, handle).await?;
+        let mut prepared = self.prepare(parts, body, handle).await?;
         let mut options = ConnectOptions {
-            fresh: false,
-            upgrade: ready.upgrade.is_some(),
-            once: !self.method.is_idempotent(),
+            new_connection: false,
+            upgrade: prepared.upgrade.is_some(),
+            non_idempotent: !self.method.is_idempotent(),
         };
-        let mut cost = now().saturating_duration_since(handle.began());
+        let mut overhead = now().saturating_duration_since(handle.started());
         loop {
             let leased = match self.lease(options, handle).await {
                 Ok(leased) => leased,
-                Err(failure) => return Err(SendFailure::with(ready.request, failure)),
+                Err(failure) => return Err(SendFailure::not_sent(prepared.request, failure)),
             };
-            let (endpoint, Lease { wire, reused, held }) = leased;
+            let (
+                endpoint,
+                Lease {
+                    connection,
+                    reused,
+                    in_flight,
+                },
+            ) = leased;
             let connected = now();
             handle.notify(|observer| observer.connected(connected, reused));
-            self.address(&mut ready, &endpoint, &wire)?;
+            self.address(&mut prepared, &endpoint, &connection)?;
             let timeouts = &self.upstream.settings.timeouts;
-            match exchange(wire, ready.request, handle, timeouts, self.interim()).await {
-                Ok(answered) => {
-                    cost += answered.written.saturating_duration_since(connected);
+            match exchange(
+                connection,
+                prepared.request,
+                handle,
+                timeouts,
+                self.interim_writer(),
+            )
+            .await
+            {
+                Ok(response) => {
+                    overhead += response.written_at.saturating_duration_since(connected);
                     let PreparedRequest {
                         upgrade, rewritten, ..
-                    } = ready;
+                    } = prepared;
                     return Ok(SentRequest {
-                        answered,
+                        response,
                         endpoint,
-                        held,
+                        in_flight,
                         upgrade,
                         rewritten,
-                        cost,
+                        overhead,
                     });
                 }
                 // An idle connection that the upstream has closed since: another one is opened.
-                Err(ResponseError::NotSent(request, _)) if reused && !options.fresh => {
-                    ready.request = *request;
-                    options.fresh = true;
+                Err(ResponseError::NotSent(request, _)) if reused && !options.new_connection => {
+                    prepared.request = *request;
+                    options.new_connection = true;
                 }
                 Err(ResponseError::NotSent(request, failure)) => {
-                    return Err(SendFailure::with(
+                    return Err(SendFailure::not_sent(
                         *request,
-                        self.blame(failure, &endpoint, handle),
+                        self.describe_failure(failure, &endpoint, handle),
                     ));
                 }
                 Err(ResponseError::Failed(failure)) => {
-                    return Err(self.blame(failure, &endpoint, handle).into());
+                    return Err(self.describe_failure(failure, &endpoint, handle).into());
                 }
             }
         }
     }
 
-    fn blame(&self, failure: Failure, endpoint: &Endpoint, handle: &CallHandle) -> Failure {
-        blame(
+    fn describe_failure(
+        &self,
+        failure: Failure,
+        endpoint: &Endpoint,
+        handle: &CallHandle,
+    ) -> Failure {
+        describe_failure(
             failure,
             &self.upstream.settings,
             &endpoint.display_name(),
@@ -335,8 +364,8 @@ impl Forwarding<'_> {
     }
 
     /// Where interim responses go.
-    fn interim(&self) -> Option<PassthroughWriter> {
-        let agent = self.connection.direct.clone()?;
+    fn interim_writer(&self) -> Option<PassthroughWriter> {
+        let agent = self.connection.agent_socket.clone()?;
         (self.agent_version == Version::HTTP_11).then(|| PassthroughWriter::new(agent))
     }
 
@@ -351,14 +380,14 @@ impl Forwarding<'_> {
             .extensions
             .remove::<OnUpgrade>()
             .filter(|_| headers::asks_for_upgrade(&parts, self.route));
-        let replaces = self.route.inject_usage && rewrite::replaceable(&parts, &body);
-        let reads = upgrade.is_none() && (replaces || self.admitted_by_body);
+        let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body);
+        let buffer_body = upgrade.is_none() && (replaceable || self.admitted_by_body);
         headers::upstream_request(&mut parts, self.route, self.connection);
-        if let Some(trace) = handle.ask(|observer| observer.upstream_trace()).flatten() {
+        if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }
-        let (source, rewritten) = match reads {
-            true => self.rewrite(&mut parts, body, handle, replaces).await?,
+        let (source, rewritten) = match buffer_body {
+            true => self.rewrite(&mut parts, body, handle, replaceable).await?,
             false => (upload::UploadSource::Agent(body), false),
         };
         let gate = (expects_continue(&parts.headers)
@@ -366,7 +395,7 @@ impl Forwarding<'_> {
         .then(Arc::<ContinueGate>::default);
         let mut upload = Upload::new(source, handle);
         if let Some(gate) = &gate {
-            upload.wait_for(Arc::clone(gate));
+            upload.wait_for_continue(Arc::clone(gate));
         }
         let mut request = Request::from_parts(parts, upload);
         if let Some(gate) = gate.clone() {
@@ -404,7 +433,7 @@ impl Forwarding<'_> {
                 failure,
                 source: Some(source),
             }),
-            RewriteOutcome::Broken => {
+            RewriteOutcome::Incomplete => {
                 let message = "the request body ended before its time";
                 Err(failure(FailureKind::BadRequest, message).into())
             }
@@ -426,17 +455,17 @@ impl Forwarding<'_> {
         let mut last = failure(FailureKind::Connect, "has no endpoints");
         if let Some((name, failure)) = search.discover().await {
             handle.notify(|observer| observer.endpoint(&name));
-            last = blame(failure, settings, &name, handle);
+            last = describe_failure(failure, settings, &name, handle);
         }
         while let Some((host, endpoint)) = search.next().await {
             handle.notify(|observer| observer.endpoint(&endpoint.name));
             match search.attempt(&host, &endpoint).await {
                 ConnectAttempt::Leased(lease) => return Ok((endpoint, lease)),
-                ConnectAttempt::Full(failure) => return Err(failure),
+                ConnectAttempt::Overloaded(failure) => return Err(failure),
                 ConnectAttempt::Failed(failure) => {
-                    last = blame(failure, settings, &endpoint.display_name(), handle)
+                    last = describe_failure(failure, settings, &endpoint.display_name(), handle)
                 }
-                ConnectAttempt::Moved => {}
+                ConnectAttempt::EndpointGone => {}
             }
         }
         Err(last)
@@ -445,26 +474,28 @@ impl Forwarding<'_> {
     /// Points a request at an endpoint.
     fn address(
         &self,
-        ready: &mut PreparedRequest,
+        prepared: &mut PreparedRequest,
         endpoint: &Endpoint,
-        wire: &LeasedConnection,
+        connection: &LeasedConnection,
     ) -> Result<(), Failure> {
-        let target = route::target(self.route, &endpoint.settings, &ready.uri);
+        let target = route::target(self.route, &endpoint.settings, &prepared.uri);
         let target =
             target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
-        match (wire, &ready.gate) {
-            (LeasedConnection::Http1(_), _) => address::http1(&mut ready.request, endpoint, target),
+        match (connection, &prepared.gate) {
+            (LeasedConnection::Http1(_), _) => {
+                address::http1(&mut prepared.request, endpoint, target)
+            }
             (LeasedConnection::Http2 { .. }, gate) => {
                 // hyper does not pass on the upstream's 100 Continue, so the agent is asked at once.
                 gate.iter().for_each(|gate| gate.open());
-                address::http2(&mut ready.request, endpoint, target)
+                address::http2(&mut prepared.request, endpoint, target)
             }
         }
     }
 }
 
 /// What is known of a body of which nothing has been read.
-fn known<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
+fn request_body<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
         RequestBody::Unread(UnreadableBody::Upgraded)
     } else if body.is_end_stream() {
@@ -475,15 +506,15 @@ fn known<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestB
 }
 
 /// Why a request is not forwarded, whatever the upstream would make of it.
-fn unacceptable(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
+fn rejection(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     if parts.method == Method::CONNECT {
         return bad("CONNECT is for forward proxies; send requests to this address itself");
     }
-    if route::climbs(route, parts.uri.path()) {
+    if route::escapes_prefix(route, parts.uri.path()) {
         return bad("the path climbs with `..` out of the prefix of its route");
     }
-    headers::two_readings(parts)
+    headers::ambiguous_head(parts)
 }
 
 pub(super) fn expects_continue(headers: &HeaderMap) -> bool {

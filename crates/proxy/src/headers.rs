@@ -52,7 +52,7 @@ pub(super) fn upstream_request(
     let upgrade = asks_for_upgrade(parts, route);
     let trailers = has_token(&parts.headers, &TE, "trailers");
     remove_hop_by_hop(&mut parts.headers, upgrade, trailers);
-    join_lengths(&mut parts.headers);
+    merge_content_lengths(&mut parts.headers);
     if route.add_via {
         add_via(&mut parts.headers, parts.version);
     }
@@ -63,7 +63,7 @@ pub(super) fn upstream_request(
 
 /// Why a head is refused that another reader could understand differently, in front of this
 /// proxy or behind it (RFC 9112 §3.2, §6.1).
-pub fn two_readings(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
+pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     let hosts = || parts.headers.get_all(HOST).iter();
     let authority = parts.uri.authority().map(|named| named.as_str().as_bytes());
@@ -73,7 +73,7 @@ pub fn two_readings(parts: &request::Parts) -> Option<(FailureKind, &'static str
     if parts.version >= Version::HTTP_2 {
         return None;
     }
-    if !has_plain_target(parts) {
+    if !has_valid_target(parts) {
         return bad("the request target is neither a path that begins with `/` nor an http URL");
     }
     match hosts().count() {
@@ -108,7 +108,7 @@ fn is_host(value: &[u8]) -> bool {
 }
 
 /// Origin form, absolute form, or the asterisk of OPTIONS (RFC 9112 §3.2).
-fn has_plain_target(parts: &request::Parts) -> bool {
+fn has_valid_target(parts: &request::Parts) -> bool {
     match (parts.uri.scheme(), parts.uri.authority()) {
         (Some(scheme), _) => *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS,
         (None, Some(_)) => parts.method == Method::CONNECT,
@@ -164,7 +164,7 @@ pub fn agent_response(parts: &mut response::Parts, route: &Route) {
         // They have no body, and may not name its length (RFC 9110 §8.6).
         remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
     }
-    join_lengths(&mut parts.headers);
+    merge_content_lengths(&mut parts.headers);
     if route.add_via {
         add_via(&mut parts.headers, parts.version);
     }
@@ -192,7 +192,7 @@ pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool
 
 /// One length instead of several that are equal: readers differ on what to make of those.
 /// Whether they are equal was checked when the head was read.
-fn join_lengths(headers: &mut HeaderMap) {
+fn merge_content_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return };
     let list = |value: &HeaderValue| value.as_bytes().contains(&b',');

@@ -58,7 +58,7 @@ struct ConnectionInfo {
     /// Tells when to end; keeps the connection counted as open.
     drain: Drain,
     /// What the agent takes of what is written, and why the connection was closed.
-    sending: Arc<SendState>,
+    send_state: Arc<SendState>,
     /// The socket itself, where chunks may leave past the server.
-    direct: Option<SharedSocket>,
+    agent_socket: Option<SharedSocket>,
 }

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub use active_listeners::{ActiveListeners, ListenerUpdate};
 
 /// How long what was cut off may take to be gone.
-const CUT_WITHIN: Duration = Duration::from_secs(1);
+const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An address that is listened on, from the moment this exists.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
     /// The settings that it was bound by.
-    asked: settings::Listener,
+    settings: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
 
@@ -43,20 +43,20 @@ impl BoundListener {
     ///
     /// When the address cannot be had, or its TLS files cannot be used.
     pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
-        let asked = listener.clone();
+        let settings = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
         let acceptor = Arc::new(ArcSwapOption::from(acceptor.map(Arc::new)));
         let failed = |source| BindError::Address {
-            address: asked.address,
+            address: settings.address,
             source,
         };
-        let listener = address::listen(asked.address).and_then(TcpListener::from_std);
+        let listener = address::listen(settings.address).and_then(TcpListener::from_std);
         let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(BoundListener {
             listener,
             address,
-            asked,
+            settings,
             acceptor,
         })
     }
@@ -110,8 +110,8 @@ pub async fn serve(
     shutdown: Shutdown,
     drain_timeout: Duration,
 ) -> DrainSummary {
-    let listening = ActiveListeners::start(listeners, forwarder, limits, shutdown);
-    listening.ended(|| drain_timeout).await
+    let listeners = ActiveListeners::start(listeners, forwarder, limits, shutdown);
+    listeners.drained(|| drain_timeout).await
 }
 
 async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
@@ -128,7 +128,7 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
         shutdown.all_closed().await;
         shutdown.all_reported().await;
     };
-    let _ = timeout(CUT_WITHIN, ended).await;
+    let _ = timeout(TERMINATE_TIMEOUT, ended).await;
     DrainSummary {
         aborted: shutdown.aborted_connections(),
     }
@@ -165,7 +165,7 @@ async fn accept_one(
             backoff.succeeded();
             Some(accepted)
         }
-        Err(error) if is_of_one_connection(&error) => None,
+        Err(error) if is_connection_error(&error) => None,
         Err(error) => {
             let pause = backoff.failed(Instant::now());
             if let Some(failures) = pause.report {
@@ -178,7 +178,7 @@ async fn accept_one(
 }
 
 /// Whether the error is that of a connection which was gone before it was accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut,
     };

@@ -16,27 +16,29 @@ const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 /// Answers in the upstream's place.
 pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
-    let (response, end) = (reply(&call, failure), end(&call, failure));
+    let (response, end) = (reply(&call, failure), failure_end(&call, failure));
     call.end(now(), end);
     response
 }
 
 /// The same, where the request's body says who sent it: it is noted after the answer.
-pub(super) fn refuse_unread(call: Call, failure: &Failure, rest: UnreadBody) -> Response<Body> {
-    let (response, end) = (reply(&call, failure), end(&call, failure));
-    rest.read(call, now(), end);
+pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> Response<Body> {
+    let (response, end) = (reply(&call, failure), failure_end(&call, failure));
+    body.discard(call, now(), end);
     response
 }
 
-fn end(call: &Call, failure: &Failure) -> End {
-    match call.handle().failed_upload() {
-        Some(UploadError::Abandoned) => call.agent().end(),
+fn failure_end(call: &Call, failure: &Failure) -> End {
+    match call.handle().upload_error() {
+        Some(UploadError::Abandoned) => call.downstream().abandoned_end(),
         _ => End::Failed(failure.kind),
     }
 }
 
 fn reply(call: &Call, failure: &Failure) -> Response<Body> {
-    let reply = call.handle().ask(|observer| observer.error_reply(failure));
+    let reply = call
+        .handle()
+        .query(|observer| observer.error_reply(failure));
     let (content_type, body) = match reply {
         Some(reply) => (reply.content_type, reply.body),
         None => (
@@ -61,7 +63,7 @@ fn reply(call: &Call, failure: &Failure) -> Response<Body> {
 }
 
 /// Says that a request is beyond its route's limit.
-pub(super) fn too_many(route: &Route, wait: RetryAfter) -> Failure {
+pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     let message = format!(
         "route {} has had its requests of this minute; try again in {} s",
         route.name,
@@ -74,13 +76,13 @@ pub(super) fn too_many(route: &Route, wait: RetryAfter) -> Failure {
 }
 
 /// Names who failed, and what to do; or the agent, where it was the agent.
-pub(super) fn blame(
+pub(super) fn describe_failure(
     failure: Failure,
     upstream: &Upstream,
     endpoint: &str,
     handle: &CallHandle,
 ) -> Failure {
-    if handle.failed_upload() == Some(UploadError::Malformed) {
+    if handle.upload_error() == Some(UploadError::Malformed) {
         return self::failure(
             FailureKind::BadRequest,
             "the request body is malformed: its framing is wrong",
@@ -88,7 +90,7 @@ pub(super) fn blame(
     }
     let Failure { kind, message, .. } = failure;
     let upstream = &upstream.name;
-    let message = format!("upstream {upstream}: {endpoint} {message}{}", advice(kind));
+    let message = format!("upstream {upstream}: {endpoint} {message}{}", hint(kind));
     tracing::warn!(%upstream, %endpoint, kind = kind.as_str(), "{message}");
     self::failure(kind, message)
 }
@@ -102,7 +104,7 @@ pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure 
     }
 }
 
-fn advice(kind: FailureKind) -> &'static str {
+fn hint(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Dns => "; check the endpoint's name and the name server",
         FailureKind::Connect => "; check that it runs and that the address is right",

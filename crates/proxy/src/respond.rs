@@ -8,9 +8,9 @@ use super::exchange::UpstreamResponse;
 use super::forward::{Forwarding, SentRequest};
 use super::headers;
 use super::http1;
-use super::refusal::{blame, failure, refuse};
+use super::refusal::{describe_failure, failure, refuse};
 use super::rewrite;
-use super::tap::{ResponseSource, Streaming};
+use super::tap::{ResponseSource, StreamingBody};
 use super::upgrade::Tunnel;
 use super::upstream::{Endpoint, InFlightGuard, LeasedConnection};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -24,26 +24,29 @@ impl Forwarding<'_> {
     /// Makes the response head of the upstream's the agent's, and taps the body.
     pub fn respond(&self, sent: SentRequest, call: Call) -> Response<Body> {
         let SentRequest {
-            answered,
+            response,
             endpoint,
-            held,
+            in_flight,
             upgrade,
             rewritten,
-            cost,
+            overhead,
         } = sent;
         let UpstreamResponse {
-            response, wire, at, ..
-        } = answered;
-        let (mut parts, incoming) = response.into_parts();
+            response: upstream_response,
+            connection,
+            received_at,
+            ..
+        } = response;
+        let (mut parts, incoming) = upstream_response.into_parts();
         let handle = Arc::clone(call.handle());
-        handle.notify(|observer| observer.head(at, parts.status, &parts.headers));
+        handle.notify(|observer| observer.head(received_at, parts.status, &parts.headers));
         let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-        let asked_for = switching && headers::names_allowed_protocol(&parts.headers, self.route);
-        if let Some(problem) = unreadable(&parts.headers) {
+        let requested = switching && headers::names_allowed_protocol(&parts.headers, self.route);
+        if let Some(problem) = framing_problem(&parts.headers) {
             let failure = failure(FailureKind::Protocol, problem);
             return refuse(
                 call,
-                &blame(
+                &describe_failure(
                     failure,
                     &self.upstream.settings,
                     &endpoint.display_name(),
@@ -51,17 +54,17 @@ impl Forwarding<'_> {
                 ),
             );
         }
-        let delivery = ResponseFraming::of(&mut parts);
+        let framing = ResponseFraming::take_from(&mut parts);
         headers::agent_response(&mut parts, self.route);
         parts.version = Version::HTTP_11;
-        let body = match (wire, upgrade) {
-            (LeasedConnection::Http1(http1), Some(agent)) if asked_for => {
+        let body = match (connection, upgrade) {
+            (LeasedConnection::Http1(http1), Some(agent)) if requested => {
                 let drain = self.connection.drain.clone();
                 Tunnel {
                     http1,
                     agent,
                     call,
-                    held,
+                    in_flight,
                     timeouts: self.upstream.settings.timeouts,
                     drain,
                 }
@@ -75,7 +78,7 @@ impl Forwarding<'_> {
                 );
                 return refuse(
                     call,
-                    &blame(
+                    &describe_failure(
                         failure,
                         &self.upstream.settings,
                         &endpoint.display_name(),
@@ -83,25 +86,30 @@ impl Forwarding<'_> {
                     ),
                 );
             }
-            (wire, _) => {
-                let source = source(wire, incoming, endpoint, delivery, &handle);
-                let mut streaming = self.streaming(source, call, held);
-                if rewritten && rewrite::filters(&mut parts) {
+            (connection, _) => {
+                let source = source(connection, incoming, endpoint, framing, &handle);
+                let mut streaming = self.streaming(source, call, in_flight);
+                if rewritten && rewrite::prepare_for_filter(&mut parts) {
                     streaming = filtered(streaming, &handle);
                 }
                 self.body(streaming, &parts)
             }
         };
-        let cost = cost + now().saturating_duration_since(at);
-        handle.notify(|observer| observer.overhead(Phase::Head, cost));
+        let overhead = overhead + now().saturating_duration_since(received_at);
+        handle.notify(|observer| observer.overhead(Phase::Head, overhead));
         Response::from_parts(parts, body)
     }
 
-    fn streaming(&self, source: ResponseSource, call: Call, held: InFlightGuard) -> Streaming {
+    fn streaming(
+        &self,
+        source: ResponseSource,
+        call: Call,
+        in_flight: InFlightGuard,
+    ) -> StreamingBody {
         let timeouts = &self.upstream.settings.timeouts;
-        let streaming = Streaming::new(source, call, timeouts, held);
-        match &self.connection.direct {
-            Some(agent) if self.is_written_chunked() => streaming.past_the_server(agent.clone()),
+        let streaming = StreamingBody::new(source, call, timeouts, in_flight);
+        match &self.connection.agent_socket {
+            Some(agent) if self.is_written_chunked() => streaming.with_passthrough(agent.clone()),
             _ => streaming,
         }
     }
@@ -111,23 +119,26 @@ impl Forwarding<'_> {
         self.agent_version == Version::HTTP_11 && self.method != Method::HEAD
     }
 
-    fn body(&self, mut streaming: Streaming, parts: &response::Parts) -> Body {
+    fn body(&self, mut streaming: StreamingBody, parts: &response::Parts) -> Body {
         streaming.finish_if_empty();
         if !streaming.is_over() {
-            let old = self.agent_version < Version::HTTP_11;
-            return Body::streaming(streaming, self.connection.direct.clone(), old);
+            let http10 = self.agent_version < Version::HTTP_11;
+            return Body::streaming(streaming, self.connection.agent_socket.clone(), http10);
         }
         match parts.headers.get(CONTENT_LENGTH) {
             Some(length) if self.agent_version < Version::HTTP_2 => {
-                Body::unsent(length.to_str().ok().and_then(|length| length.parse().ok()))
+                Body::omitted(length.to_str().ok().and_then(|length| length.parse().ok()))
             }
             _ => Body::empty(),
         }
     }
 }
 
-fn filtered(streaming: Streaming, handle: &CallHandle) -> Streaming {
-    match handle.ask(|observer| observer.response_filter()).flatten() {
+fn filtered(streaming: StreamingBody, handle: &CallHandle) -> StreamingBody {
+    match handle
+        .query(|observer| observer.response_filter())
+        .flatten()
+    {
         Some(filter) => streaming.filtered(filter),
         None => streaming,
     }
@@ -138,23 +149,23 @@ fn filtered(streaming: Streaming, handle: &CallHandle) -> Streaming {
 struct ResponseFraming {
     chunked: bool,
     /// The connection ends with it.
-    last: bool,
+    closes: bool,
 }
 
 impl ResponseFraming {
     /// Reads it from a head before the fields of the connection go. A length beside
     /// chunks is wrong: it goes, too, and the connection with it (RFC 9112 §6.3).
-    fn of(parts: &mut response::Parts) -> ResponseFraming {
+    fn take_from(parts: &mut response::Parts) -> ResponseFraming {
         let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
-        let doubtful = chunked && parts.headers.contains_key(CONTENT_LENGTH);
-        if doubtful {
+        let ambiguous = chunked && parts.headers.contains_key(CONTENT_LENGTH);
+        if ambiguous {
             headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
         }
-        let closes = headers::has_token(&parts.headers, &CONNECTION, "close");
-        let stays = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
+        let close = headers::has_token(&parts.headers, &CONNECTION, "close");
+        let keep_alive = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
         ResponseFraming {
             chunked,
-            last: doubtful || closes || (parts.version < Version::HTTP_11 && !stays),
+            closes: ambiguous || close || (parts.version < Version::HTTP_11 && !keep_alive),
         }
     }
 }
@@ -173,7 +184,7 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
 }
 
 /// Why nobody can be sure where the response's body ends.
-fn unreadable(headers: &HeaderMap) -> Option<&'static str> {
+fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let known = codings.next().is_none_or(headers::is_chunked) && codings.next().is_none();
     if !known {
@@ -183,14 +194,14 @@ fn unreadable(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 fn source(
-    wire: LeasedConnection,
+    connection: LeasedConnection,
     incoming: Incoming,
     endpoint: Arc<Endpoint>,
-    delivery: ResponseFraming,
+    framing: ResponseFraming,
     handle: &CallHandle,
 ) -> ResponseSource {
-    match wire {
-        LeasedConnection::Http1(http1) => http1_source(http1, incoming, endpoint, delivery, handle),
+    match connection {
+        LeasedConnection::Http1(http1) => http1_source(http1, incoming, endpoint, framing, handle),
         LeasedConnection::Http2 { stream, .. } => ResponseSource::Http2 {
             incoming,
             _stream: stream,
@@ -203,11 +214,11 @@ fn http1_source(
     http1: Box<Http1>,
     incoming: Incoming,
     endpoint: Arc<Endpoint>,
-    delivery: ResponseFraming,
+    framing: ResponseFraming,
     handle: &CallHandle,
 ) -> ResponseSource {
-    if handle.when_sent().is_none() || !http1.control().is_flushed() {
-        http1.control().open();
+    if handle.request_sent_at().is_none() || !http1.control().is_flushed() {
+        http1.control().show_all();
         return ResponseSource::Duplex { incoming, http1 };
     }
     // The client has judged the head.
@@ -220,8 +231,8 @@ fn http1_source(
     let Some((io, ahead)) = http1.into_io() else {
         return ResponseSource::Lost;
     };
-    let mut response = http1::BodyReader::new(io, ahead, length, delivery.chunked);
-    if delivery.last {
+    let mut response = http1::BodyReader::new(io, ahead, length, framing.chunked);
+    if framing.closes {
         response = response.not_reusable();
     }
     ResponseSource::Http1 {

@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Bigger bodies are not replaced, and those for which there is no memory.
-const LIMIT: usize = 1 << 20;
+const MAX_REPLACED_BYTES: usize = 1 << 20;
 /// A longer body, or one that is encoded, is read on a thread that no traffic waits for.
 const INLINE_BYTES: usize = 64 * 1024;
 
@@ -30,7 +30,7 @@ pub(super) enum RewriteOutcome {
     /// It may not leave; some of it may still be with the agent.
     Refused(Failure, UploadSource),
     /// The agent did not send the whole of it.
-    Broken,
+    Incomplete,
     /// The agent stopped sending.
     Stalled,
 }
@@ -47,9 +47,9 @@ pub(super) struct RewriteOptions {
 /// Whether the body is one that can be replaced.
 pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
     request.method == Method::POST
-        && is(&request.headers, "application/json")
+        && has_media_type(&request.headers, "application/json")
         && !request.headers.contains_key(CONTENT_ENCODING)
-        && body.size_hint().lower() <= LIMIT as u64
+        && body.size_hint().lower() <= MAX_REPLACED_BYTES as u64
 }
 
 /// Reads the body, as far as the bound goes, and asks the observer whether it may leave and
@@ -62,49 +62,49 @@ pub(super) async fn rewrite(
     options: RewriteOptions,
 ) -> RewriteOutcome {
     let read = if options.admission {
-        let Some(buffers) = handle.ask(|call| call.admission_buffers()) else {
+        let Some(buffers) = handle.query(|call| call.admission_buffers()) else {
             return RewriteOutcome::Unchanged(UploadSource::Agent(body));
         };
         body_admission::read(body, buffers, idle).await
     } else {
-        let Some(held) = handle.ask(|call| call.buffer(LIMIT)) else {
+        let Some(buffer) = handle.query(|call| call.buffer(MAX_REPLACED_BYTES)) else {
             return RewriteOutcome::Unchanged(UploadSource::Agent(body));
         };
-        read(body, held, idle).await
+        buffer_body(body, buffer, idle).await
     };
-    let (read, full) = match read {
+    let (read, error) = match read {
         Ok(Ok(read)) => read,
-        Ok(Err(_)) => return RewriteOutcome::Broken,
+        Ok(Err(_)) => return RewriteOutcome::Incomplete,
         Err(_) => return RewriteOutcome::Stalled,
     };
-    let whole = read.frames.front().cloned().unwrap_or_default();
+    let bytes = read.frames.front().cloned().unwrap_or_default();
     if options.admission {
         let encoded = request.headers.contains_key(CONTENT_ENCODING);
-        let admission = match full {
+        let admission = match error {
             Some(BufferError::Limit) => admit(handle, Err(UnreadableBody::TooLong)),
             Some(BufferError::Memory) => admit(handle, Err(UnreadableBody::NoMemory)),
-            None if encoded || whole.len() > INLINE_BYTES => {
-                let (handle, whole) = (Arc::clone(handle), whole.clone());
-                let asked = spawn_blocking(move || admit(&handle, Ok(&whole)));
-                asked.await.unwrap_or_default()
+            None if encoded || bytes.len() > INLINE_BYTES => {
+                let (handle, bytes) = (Arc::clone(handle), bytes.clone());
+                let admission = spawn_blocking(move || admit(&handle, Ok(&bytes)));
+                admission.await.unwrap_or_default()
             }
-            None => admit(handle, Ok(&whole)),
+            None => admit(handle, Ok(&bytes)),
         };
         if let Admission::Refused(failure) = admission {
             return RewriteOutcome::Refused(failure, UploadSource::Buffered(read));
         }
     }
-    if full.is_some() || read.trailers.is_some() || whole.len() > LIMIT {
+    if error.is_some() || read.trailers.is_some() || bytes.len() > MAX_REPLACED_BYTES {
         return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     }
     if !options.replacement {
         return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     }
-    let replacement = handle.ask(|call| {
-        let replacement = call.rewrite_request(&whole)?;
-        let mut held = call.buffer(replacement.len());
-        held.extend(&replacement).ok()?;
-        Some(Bytes::from_owner(held))
+    let replacement = handle.query(|call| {
+        let replacement = call.rewrite_request(&bytes)?;
+        let mut buffer = call.buffer(replacement.len());
+        buffer.extend(&replacement).ok()?;
+        Some(Bytes::from_owner(buffer))
     });
     let Some(replacement) = replacement.flatten() else {
         return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
@@ -123,12 +123,12 @@ pub(super) async fn rewrite(
 /// it go.
 fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
-    handle.ask(|call| call.admit(body)).unwrap_or_default()
+    handle.query(|call| call.admit(body)).unwrap_or_default()
 }
 
 /// Whether the response is one that the filter can read. Its length will be another.
-pub(super) fn filters(response: &mut response::Parts) -> bool {
-    let readable = is(&response.headers, "text/event-stream")
+pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
+    let readable = has_media_type(&response.headers, "text/event-stream")
         && !response.headers.contains_key(CONTENT_ENCODING);
     if readable {
         response.headers.remove(CONTENT_LENGTH);
@@ -144,15 +144,15 @@ pub(super) type ReadResult =
 
 /// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
 /// bytes.
-async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> ReadResult {
-    let mut read = BufferedBody::of(&body);
-    let (mut unfit, mut why) = (None, None);
+async fn buffer_body(mut body: Incoming, mut buffer: Buffer, idle: Duration) -> ReadResult {
+    let mut read = BufferedBody::new(&body);
+    let (mut overflow, mut error) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {
         match frame.map(http_body::Frame::into_data) {
             Ok(Ok(bytes)) => {
-                if let Err(full) = held.extend(&bytes) {
-                    (unfit, why) = (Some(bytes), Some(full));
-                    read.rest = Some(body);
+                if let Err(full) = buffer.extend(&bytes) {
+                    (overflow, error) = (Some(bytes), Some(full));
+                    read.remaining = Some(body);
                     break;
                 }
             }
@@ -160,17 +160,17 @@ async fn read(mut body: Incoming, mut held: Buffer, idle: Duration) -> ReadResul
             Err(error) => return Ok(Err(error)),
         }
     }
-    take(&mut read, held, unfit);
-    Ok(Ok((read, why)))
+    store_buffer(&mut read, buffer, overflow);
+    Ok(Ok((read, error)))
 }
 
 /// Gives `read` what was held of the body, and the piece that did not fit.
-pub(super) fn take(read: &mut BufferedBody, held: Buffer, unfit: Option<Bytes>) {
-    let held = (!held.is_empty()).then(|| Bytes::from_owner(held));
-    read.frames.extend(held.into_iter().chain(unfit));
+pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
+    let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
+    read.frames.extend(buffer.into_iter().chain(overflow));
 }
 
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
+fn has_media_type(headers: &HeaderMap, media_type: &str) -> bool {
     let sent = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -186,13 +186,13 @@ mod tests {
     #[test]
     fn a_media_type_is_read_without_its_parameters() {
         let mut headers = HeaderMap::new();
-        assert!(!is(&headers, "application/json"));
+        assert!(!has_media_type(&headers, "application/json"));
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("Application/JSON; charset=utf-8"),
         );
-        assert!(is(&headers, "application/json"));
+        assert!(has_media_type(&headers, "application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
-        assert!(!is(&headers, "application/json"));
+        assert!(!has_media_type(&headers, "application/json"));
     }
 }

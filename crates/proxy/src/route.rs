@@ -47,7 +47,7 @@ fn host(request: &Parts) -> Option<&str> {
 
 /// Whether a path would leave the prefix of its route, or the base path of its endpoint, for a
 /// server that resolves `..`. No route of the configuration leads there.
-pub(super) fn climbs(route: &Route, path: &str) -> bool {
+pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     let endpoints = &route.upstream.endpoints;
     let confined = !route.matches.path_prefix.is_empty()
         || endpoints
@@ -131,8 +131,12 @@ mod tests {
             ("/a/..\\b", true),
             ("/a/..;x=1/b", true),
         ] {
-            assert_eq!(climbs(&route("/a", true), path), climbs_out, "{path}");
-            assert!(!climbs(&route("", false), path), "{path}");
+            assert_eq!(
+                escapes_prefix(&route("/a", true), path),
+                climbs_out,
+                "{path}"
+            );
+            assert!(!escapes_prefix(&route("", false), path), "{path}");
         }
     }
 

@@ -22,12 +22,12 @@ impl Routing {
     pub(super) fn new(settings: Settings) -> Result<Routing, Invalid> {
         let limiter = Arc::new(Limiter::new(&settings.limits));
         let descriptors = DescriptorBudget::unlimited();
-        Routing::with(settings, limiter, descriptors, &HashMap::new())
+        Routing::build(settings, limiter, descriptors, &HashMap::new())
     }
 
     /// The same for another configuration. Upstreams and endpoints that did not change
     /// keep their connections, a limit that did not keeps what was taken of it.
-    pub(super) fn after(&self, settings: Settings) -> Result<Routing, Invalid> {
+    pub(super) fn with_settings(&self, settings: Settings) -> Result<Routing, Invalid> {
         let rate = |settings: &Settings| settings.limits.requests_per_minute;
         let limiter = if rate(&settings) == rate(&self.settings) {
             self.limiter.forget_idle();
@@ -38,29 +38,29 @@ impl Routing {
         let known = self.upstreams.iter();
         let known = known.map(|upstream| (&*upstream.settings.name, upstream));
         let descriptors = Arc::clone(&self.descriptors);
-        Routing::with(settings, limiter, descriptors, &known.collect())
+        Routing::build(settings, limiter, descriptors, &known.collect())
     }
 
-    fn with(
+    fn build(
         settings: Settings,
         limiter: Arc<Limiter>,
         descriptors: Arc<DescriptorBudget>,
         known: &HashMap<&str, &Arc<Upstream>>,
     ) -> Result<Routing, Invalid> {
         let head_bytes = settings.limits.head_bytes;
-        let mut made: HashMap<&str, Arc<Upstream>> = HashMap::new();
+        let mut built: HashMap<&str, Arc<Upstream>> = HashMap::new();
         let mut upstreams = Vec::with_capacity(settings.routes.len());
         for route in &settings.routes {
             let name = &*route.upstream.name;
-            let upstream = match (made.get(name), known.get(name)) {
-                (Some(made), _) => Arc::clone(made),
-                (None, Some(known)) => Upstream::after(known, &route.upstream, head_bytes)?,
+            let upstream = match (built.get(name), known.get(name)) {
+                (Some(built), _) => Arc::clone(built),
+                (None, Some(known)) => Upstream::with_settings(known, &route.upstream, head_bytes)?,
                 (None, None) => Arc::new(Upstream::new(&route.upstream, head_bytes, &descriptors)?),
             };
-            made.insert(name, Arc::clone(&upstream));
+            built.insert(name, Arc::clone(&upstream));
             upstreams.push(upstream);
         }
-        drop(made);
+        drop(built);
         Ok(Routing {
             settings,
             upstreams,

@@ -15,7 +15,7 @@ use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
     /// The HTTP/2 stream whose task this is.
-    static STREAM: Arc<SendState>;
+    static CURRENT_STREAM: Arc<SendState>;
 }
 
 /// The sending side of a connection of an agent, or of one stream of HTTP/2.
@@ -24,10 +24,10 @@ pub(super) struct SendState {
     created: Instant,
     /// Nanoseconds from `created` since when nothing of what waits was taken; 0 while
     /// nothing waits.
-    blocked: AtomicU64,
+    blocked_since: AtomicU64,
     /// Milliseconds that this may last; 0 before a call has said.
-    limit: AtomicU64,
-    closed: AtomicU8,
+    timeout_millis: AtomicU64,
+    close_reason: AtomicU8,
 }
 
 /// Why the proxy closed a connection or a stream while calls were under way.
@@ -44,35 +44,35 @@ impl SendState {
     pub fn new() -> SendState {
         SendState {
             created: now(),
-            blocked: AtomicU64::new(0),
-            limit: AtomicU64::new(0),
-            closed: AtomicU8::new(0),
+            blocked_since: AtomicU64::new(0),
+            timeout_millis: AtomicU64::new(0),
+            close_reason: AtomicU8::new(0),
         }
     }
 
     /// Something waits to be taken.
-    pub fn blocks(&self) {
-        if self.blocked.load(Ordering::Relaxed) == 0 {
+    pub fn set_blocked(&self) {
+        if self.blocked_since.load(Ordering::Relaxed) == 0 {
             let nanos = u64::try_from(self.created.elapsed().as_nanos());
             let nanos = nanos.unwrap_or(u64::MAX).max(1);
-            self.blocked.store(nanos, Ordering::Relaxed);
+            self.blocked_since.store(nanos, Ordering::Relaxed);
         }
     }
 
     /// Some of it was taken.
-    pub fn takes(&self) {
-        if self.blocked.load(Ordering::Relaxed) != 0 {
-            self.blocked.store(0, Ordering::Relaxed);
+    pub fn clear_blocked(&self) {
+        if self.blocked_since.load(Ordering::Relaxed) != 0 {
+            self.blocked_since.store(0, Ordering::Relaxed);
         }
     }
 
     /// When the agent will have taken too long, while something waits.
     pub fn deadline(&self) -> Option<Instant> {
-        let blocked = match self.blocked.load(Ordering::Relaxed) {
+        let blocked = match self.blocked_since.load(Ordering::Relaxed) {
             0 => return None,
             nanos => Duration::from_nanos(nanos),
         };
-        let limit = match self.limit.load(Ordering::Relaxed) {
+        let limit = match self.timeout_millis.load(Ordering::Relaxed) {
             0 => Timeouts::default().send,
             millis => Duration::from_millis(millis),
         };
@@ -80,12 +80,12 @@ impl SendState {
     }
 
     /// It is about to be closed, with the calls on it.
-    pub fn close(&self, why: CloseReason) {
-        self.closed.store(why as u8, Ordering::Relaxed);
+    pub fn set_close_reason(&self, reason: CloseReason) {
+        self.close_reason.store(reason as u8, Ordering::Relaxed);
     }
 
-    fn end(&self) -> Option<End> {
-        match self.closed.load(Ordering::Relaxed) {
+    fn close_end(&self) -> Option<End> {
+        match self.close_reason.load(Ordering::Relaxed) {
             closed if closed == CloseReason::Drained as u8 => Some(End::Drained),
             closed if closed == CloseReason::SendTimeout as u8 => {
                 Some(End::Failed(FailureKind::AgentSendTimeout))
@@ -100,45 +100,52 @@ impl SendState {
 pub(super) struct DownstreamState {
     connection: Arc<SendState>,
     stream: Option<Arc<SendState>>,
-    _open: CallGuard,
+    _guard: CallGuard,
 }
 
 impl DownstreamState {
     pub fn new(
         connection: &Arc<SendState>,
         stream: Option<&Arc<SendState>>,
-        open: CallGuard,
+        guard: CallGuard,
     ) -> DownstreamState {
         DownstreamState {
             connection: Arc::clone(connection),
             stream: stream.cloned(),
-            _open: open,
+            _guard: guard,
         }
     }
 
     /// How long the agent may take nothing. Streams share the connection's longest.
-    pub fn limit(&self, limit: Duration) {
-        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1);
+    pub fn set_send_timeout(&self, timeout: Duration) {
+        let millis = u64::try_from(timeout.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1);
         match &self.stream {
             Some(stream) => {
-                stream.limit.store(millis, Ordering::Relaxed);
-                self.connection.limit.fetch_max(millis, Ordering::Relaxed);
+                stream.timeout_millis.store(millis, Ordering::Relaxed);
+                self.connection
+                    .timeout_millis
+                    .fetch_max(millis, Ordering::Relaxed);
             }
-            None => self.connection.limit.store(millis, Ordering::Relaxed),
+            None => self
+                .connection
+                .timeout_millis
+                .store(millis, Ordering::Relaxed),
         }
     }
 
     /// How a call ends that nobody reads any more.
-    pub fn end(&self) -> End {
-        let stream = self.stream.as_ref().and_then(|stream| stream.end());
-        let end = stream.or_else(|| self.connection.end());
+    pub fn abandoned_end(&self) -> End {
+        let stream = self.stream.as_ref().and_then(|stream| stream.close_end());
+        let end = stream.or_else(|| self.connection.close_end());
         end.unwrap_or(End::ClientCancelled)
     }
 }
 
 /// The stream whose task asks, over HTTP/2.
-pub(super) fn this_stream() -> Option<Arc<SendState>> {
-    STREAM.try_with(Arc::clone).ok()
+pub(super) fn current_stream() -> Option<Arc<SendState>> {
+    CURRENT_STREAM.try_with(Arc::clone).ok()
 }
 
 /// Runs the streams of HTTP/2 connections, each in a task of its own, and resets those
@@ -153,7 +160,7 @@ where
     fn execute(&self, stream: F) {
         let state = Arc::new(SendState::new());
         tokio::spawn(TimedStream {
-            stream: Box::pin(STREAM.scope(Arc::clone(&state), stream)),
+            stream: Box::pin(CURRENT_STREAM.scope(Arc::clone(&state), stream)),
             state,
             timer: Timer::default(),
         });
@@ -179,7 +186,7 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
             return Poll::Pending;
         };
         ready!(this.timer.poll(cx, || deadline));
-        this.state.close(CloseReason::SendTimeout);
+        this.state.set_close_reason(CloseReason::SendTimeout);
         Poll::Ready(())
     }
 }
@@ -192,15 +199,15 @@ mod tests {
     fn the_time_runs_from_the_first_byte_that_waits_until_one_is_taken() {
         let state = SendState::new();
         assert_eq!(state.deadline(), None);
-        state.blocks();
+        state.set_blocked();
         let first = state.deadline().expect("something waits");
         assert!(first >= state.created + Timeouts::default().send);
         std::thread::sleep(Duration::from_millis(2));
-        state.blocks();
+        state.set_blocked();
         assert_eq!(state.deadline(), Some(first), "it goes on waiting");
-        state.takes();
+        state.clear_blocked();
         assert_eq!(state.deadline(), None);
-        state.blocks();
+        state.set_blocked();
         assert!(state.deadline() > Some(first), "anew");
     }
 
@@ -210,10 +217,13 @@ mod tests {
         let open = || CallGuard::default();
         let other = DownstreamState::new(&connection, Some(&Arc::new(SendState::new())), open());
         let side = DownstreamState::new(&connection, Some(&stream), open());
-        assert_eq!(side.end(), End::ClientCancelled);
-        stream.close(CloseReason::SendTimeout);
-        connection.close(CloseReason::Drained);
-        assert_eq!(side.end(), End::Failed(FailureKind::AgentSendTimeout));
-        assert_eq!(other.end(), End::Drained);
+        assert_eq!(side.abandoned_end(), End::ClientCancelled);
+        stream.set_close_reason(CloseReason::SendTimeout);
+        connection.set_close_reason(CloseReason::Drained);
+        assert_eq!(
+            side.abandoned_end(),
+            End::Failed(FailureKind::AgentSendTimeout)
+        );
+        assert_eq!(other.abandoned_end(), End::Drained);
     }
 }

@@ -29,61 +29,61 @@ use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
 
 /// A response body under way.
-pub(super) struct Streaming {
+pub(super) struct StreamingBody {
     source: ResponseSource,
     filter: Option<BodyFilter>,
     /// The way past the server, while that has a head to write.
-    handover: Option<PassthroughSwitch>,
-    relayed: Option<RelayTask>,
+    passthrough: Option<PassthroughSwitch>,
+    relay_task: Option<RelayTask>,
     /// What the server writes after a relay.
     tail: Tail,
     queue: MeasureQueue,
     /// `None` once it is over.
     call: Option<Call>,
-    idle: IdleTimer,
+    idle_timer: IdleTimer,
     /// How long the agent may take nothing.
-    send: Duration,
-    outstanding: Option<InFlightGuard>,
+    send_timeout: Duration,
+    in_flight: Option<InFlightGuard>,
     /// How long the agent takes nothing, while the server writes.
-    blocked: Backpressure,
+    backpressure: Backpressure,
 }
 
-impl Streaming {
+impl StreamingBody {
     pub fn new(
         source: ResponseSource,
         call: Call,
         timeouts: &Timeouts,
-        outstanding: InFlightGuard,
-    ) -> Streaming {
-        let idle = IdleTimer::new(timeouts.idle);
+        in_flight: InFlightGuard,
+    ) -> StreamingBody {
+        let idle_timer = IdleTimer::new(timeouts.idle);
         let queue = MeasureQueue::new(call.handle());
-        Streaming {
+        StreamingBody {
             source,
             filter: None,
-            handover: None,
-            relayed: None,
+            passthrough: None,
+            relay_task: None,
             tail: Tail::default(),
             queue,
             call: Some(call),
-            idle,
-            send: timeouts.send,
-            outstanding: Some(outstanding),
-            blocked: Backpressure::default(),
+            idle_timer,
+            send_timeout: timeouts.send,
+            in_flight: Some(in_flight),
+            backpressure: Backpressure::default(),
         }
     }
 
     /// Lets `filter` edit the body.
-    pub fn filtered(mut self, filter: Box<dyn Filter>) -> Streaming {
+    pub fn filtered(mut self, filter: Box<dyn Filter>) -> StreamingBody {
         self.filter = Some(BodyFilter::new(filter));
-        self.handover = None;
+        self.passthrough = None;
         self
     }
 
     /// Lets chunks leave as they came, past the server, which gets this body for an
     /// HTTP/1.1 agent and will write it chunked.
-    pub fn past_the_server(mut self, agent: SharedSocket) -> Streaming {
+    pub fn with_passthrough(mut self, agent: SharedSocket) -> StreamingBody {
         if self.source.is_chunked() && self.filter.is_none() {
-            self.handover = Some(PassthroughSwitch::new(agent));
+            self.passthrough = Some(PassthroughSwitch::new(agent));
         }
         self
     }
@@ -91,13 +91,13 @@ impl Streaming {
     /// The head alone was all there is.
     pub fn finish_if_empty(&mut self) {
         if self.filter.is_none() && self.source.is_end_stream() {
-            self.over(now(), End::Complete);
+            self.finish(now(), End::Complete);
         }
     }
 
     pub fn is_over(&self) -> bool {
         let filtered = self.filter.as_ref().is_none_or(BodyFilter::is_finished);
-        self.call.is_none() && self.relayed.is_none() && self.tail.is_empty() && filtered
+        self.call.is_none() && self.relay_task.is_none() && self.tail.is_empty() && filtered
     }
 
     pub fn size_hint(&self) -> SizeHint {
@@ -112,78 +112,80 @@ impl Streaming {
         // The server wraps what it gets as a chunk of its own: a chunk that began there
         // ends there.
         if self
-            .handover
+            .passthrough
             .as_ref()
-            .is_some_and(PassthroughSwitch::is_open)
+            .is_some_and(PassthroughSwitch::is_ready)
             && self.source.is_between_chunks()
         {
-            self.hand_over();
+            self.start_relay();
         }
-        if let Some(relayed) = &mut self.relayed {
-            let tail = ready!(relayed.poll_tail(cx));
-            self.relayed = None;
+        if let Some(relay_task) = &mut self.relay_task {
+            let tail = ready!(relay_task.poll_tail(cx));
+            self.relay_task = None;
             match tail {
                 Ok(tail) => self.tail = tail,
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
         if self.call.is_none() {
-            return Poll::Ready(self.what_is_left().map(Ok));
+            return Poll::Ready(self.next_remaining().map(Ok));
         }
-        self.blocked.asked(now);
+        self.backpressure.frame_requested(now);
         if self.queue.is_full() {
             self.measure();
         }
         loop {
             let frame = match self.source.poll_frame(cx) {
-                Poll::Pending => return self.nothing_yet(cx),
+                Poll::Pending => return self.on_pending(cx),
                 Poll::Ready(frame) => frame,
             };
-            match self.passed(frame) {
+            match self.process_frame(frame) {
                 Some(frame) => {
-                    self.handover.iter_mut().for_each(PassthroughSwitch::gave);
+                    self.passthrough
+                        .iter_mut()
+                        .for_each(PassthroughSwitch::record_frame);
                     return Poll::Ready(Some(frame));
                 }
                 None if self.call.is_none() => {
-                    return Poll::Ready(self.what_is_left().map(Ok));
+                    return Poll::Ready(self.next_remaining().map(Ok));
                 }
                 // The filter held everything back: there is nothing to write.
-                None => self.blocked = Backpressure::default(),
+                None => self.backpressure = Backpressure::default(),
             }
         }
     }
 
-    fn what_is_left(&mut self) -> Option<http_body::Frame<Bytes>> {
+    fn next_remaining(&mut self) -> Option<http_body::Frame<Bytes>> {
         match &mut self.filter {
-            Some(filtering) => filtering.rest(),
+            Some(filter) => filter.next_remaining(),
             None => self.tail.next(),
         }
     }
 
     /// The head has left: what follows leaves past the server.
-    fn hand_over(&mut self) {
-        let Some(handover) = self.handover.take() else {
+    fn start_relay(&mut self) {
+        let Some(passthrough) = self.passthrough.take() else {
             return;
         };
         match (
-            std::mem::replace(&mut self.source, ResponseSource::Over),
+            std::mem::replace(&mut self.source, ResponseSource::Ended),
             self.call.take(),
         ) {
             (ResponseSource::Http1 { response, endpoint }, Some(call)) => {
-                self.relayed = Some(RelayTask::start(Relay {
-                    moved: call.handle().last_moved(),
+                self.relay_task = Some(RelayTask::start(Relay {
+                    last_activity: call.handle().last_activity(),
                     // What came with the head is measured even if nothing follows it.
-                    due: !self.queue.is_empty(),
+                    measure_due: !self.queue.is_empty(),
                     response: Some(*response),
                     endpoint,
-                    past: handover.past(),
+                    writer: passthrough.into_writer(),
                     queue: std::mem::take(&mut self.queue),
                     call: Some(call),
-                    idle: self.idle.limit(),
-                    send: SendTimer::new(self.send),
-                    outstanding: self.outstanding.take(),
+                    idle_timeout: self.idle_timer.limit(),
+                    send_timer: SendTimer::new(self.send_timeout),
+                    in_flight: self.in_flight.take(),
                     timer: LazyTimer::default(),
-                    blocked: Backpressure::default(),
+                    backpressure: Backpressure::default(),
                 }));
             }
             (source, call) => (self.source, self.call) = (source, call),
@@ -191,70 +193,74 @@ impl Streaming {
     }
 
     /// Notes what came, and gives what leaves in its place.
-    fn passed(
+    fn process_frame(
         &mut self,
         frame: Option<Result<http_body::Frame<Bytes>, BodyError>>,
     ) -> Option<Result<http_body::Frame<Bytes>, BodyError>> {
         let at = now();
         match frame {
             Some(Ok(frame)) => {
-                self.note(at, &frame);
+                self.record_frame(at, &frame);
                 if let (Some(trailers), Some(call)) = (frame.trailers_ref(), &self.call) {
                     call.handle().notify(|call| call.trailers(trailers));
                 }
                 // Servers do not ask again after trailers.
                 if frame.is_trailers() || self.source.is_end_stream() {
-                    self.over(at, End::Complete);
+                    self.finish(at, End::Complete);
                 }
                 let frame = match &mut self.filter {
-                    Some(filtering) => filtering.edit(frame),
+                    Some(filter) => filter.apply(frame),
                     None => Some(frame),
                 };
                 frame.map(Ok)
             }
             Some(Err(error)) => {
                 self.filter = None;
-                self.over(at, End::UpstreamReset);
+                self.finish(at, End::UpstreamReset);
                 Some(Err(error))
             }
             None => {
-                self.over(at, End::Complete);
+                self.finish(at, End::Complete);
                 None
             }
         }
     }
 
-    fn note(&mut self, at: Instant, frame: &http_body::Frame<Bytes>) {
+    fn record_frame(&mut self, at: Instant, frame: &http_body::Frame<Bytes>) {
         if let Some(call) = &self.call {
-            call.handle().moved(at);
+            call.handle().record_activity(at);
         }
         if let Some(bytes) = frame.data_ref() {
-            self.queue.keep(Frame {
+            self.queue.push(Frame {
                 at,
                 bytes: bytes.clone(),
-                agent_blocked: self.blocked.take(),
+                agent_blocked: self.backpressure.take(),
             });
-            self.blocked.gave(at);
+            self.backpressure.frame_given(at);
         }
     }
 
     /// The upstream is silent: time to measure, unless the last frame is still to be
     /// written. The server writes when this returns, so measuring waits for the next turn.
-    fn nothing_yet(&mut self, cx: &mut Context<'_>) -> Polled {
+    fn on_pending(&mut self, cx: &mut Context<'_>) -> Polled {
         let Some(call) = &self.call else {
             return Poll::Ready(None);
         };
         if self.queue.is_empty() {
             // There is nothing to measure.
         } else if !self.queue.written {
-            self.queue.written(now());
+            self.queue.mark_written(now());
             cx.waker().wake_by_ref();
-        } else if !self.queue.show(call.handle()) {
+        } else if !self.queue.measure(call.handle()) {
             cx.waker().wake_by_ref();
         }
-        if self.idle.poll(cx, call.handle().last_moved()).is_ready() {
+        if self
+            .idle_timer
+            .poll(cx, call.handle().last_activity())
+            .is_ready()
+        {
             self.filter = None;
-            self.over(now(), End::Failed(FailureKind::IdleTimeout));
+            self.finish(now(), End::Failed(FailureKind::IdleTimeout));
             return Poll::Ready(Some(Err(BodyError::Idle)));
         }
         Poll::Pending
@@ -262,38 +268,38 @@ impl Streaming {
 
     fn measure(&mut self) {
         if let Some(call) = &self.call {
-            self.queue.show(call.handle());
+            self.queue.measure(call.handle());
         }
     }
 
     /// Ends the call; the connection returns to the pool. What is left to measure is done in a task
     /// of its own: the last frame is not written yet.
-    fn over(&mut self, at: Instant, end: End) {
+    fn finish(&mut self, at: Instant, end: End) {
         self.source.finish();
-        self.outstanding = None;
+        self.in_flight = None;
         let Some(call) = self.call.take() else { return };
-        self.queue.agent_blocked = self.blocked.tail(at);
+        self.queue.agent_blocked = self.backpressure.take_at_end(at);
         FinalFlush::new(std::mem::take(&mut self.queue), call, at, end).flush_later();
     }
 }
 
-impl Drop for Streaming {
+impl Drop for StreamingBody {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             // The agent reads no more of this body; the upstream's side is closed first.
-            self.source = ResponseSource::Over;
+            self.source = ResponseSource::Ended;
             let at = now();
-            self.queue.agent_blocked = self.blocked.tail(at);
+            self.queue.agent_blocked = self.backpressure.take_at_end(at);
             let queue = std::mem::take(&mut self.queue);
-            let end = call.agent().end();
+            let end = call.downstream().abandoned_end();
             drop(FinalFlush::new(queue, call, at, end));
         }
     }
 }
 
-impl std::fmt::Debug for Streaming {
+impl std::fmt::Debug for StreamingBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Streaming")
+        f.debug_struct("StreamingBody")
             .field("over", &self.is_over())
             .finish_non_exhaustive()
     }

@@ -36,7 +36,7 @@ impl IdleTimer {
 pub(super) struct SendTimer {
     limit: Duration,
     /// Bytes that wait, and since when it is so many.
-    waits: Option<(usize, Instant)>,
+    waiting: Option<(usize, Instant)>,
     timer: Timer,
 }
 
@@ -44,23 +44,23 @@ impl SendTimer {
     pub fn new(limit: Duration) -> SendTimer {
         SendTimer {
             limit,
-            waits: None,
+            waiting: None,
             timer: Timer::default(),
         }
     }
 
     /// Everything was taken.
-    pub fn sent(&mut self) {
-        self.waits = None;
+    pub fn reset(&mut self) {
+        self.waiting = None;
     }
 
     /// So many bytes wait. Ready when none was taken for too long.
     pub fn poll(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<()> {
-        let since = match self.waits {
+        let since = match self.waiting {
             Some((before, since)) if before == left => since,
             _ => {
                 let at = super::clock::now();
-                self.waits = Some((left, at));
+                self.waiting = Some((left, at));
                 at
             }
         };
@@ -77,23 +77,25 @@ impl Timer {
     /// Ready when `deadline` has passed. One that moved back is looked at when the timer
     /// fires for the old one.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: impl Fn() -> Instant) -> Poll<()> {
-        let wanted = deadline().into();
-        let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(wanted)));
-        if wanted < timer.deadline() {
-            timer.as_mut().reset(wanted);
+        let deadline_at = deadline().into();
+        let timer = self
+            .0
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline_at)));
+        if deadline_at < timer.deadline() {
+            timer.as_mut().reset(deadline_at);
         }
         while timer.as_mut().poll(cx).is_ready() {
-            let wanted = deadline().into();
-            if wanted <= timer.deadline() {
+            let deadline_at = deadline().into();
+            if deadline_at <= timer.deadline() {
                 return Poll::Ready(());
             }
-            timer.as_mut().reset(wanted);
+            timer.as_mut().reset(deadline_at);
         }
         Poll::Pending
     }
 
     /// When it fires next, or did last.
-    fn fires(&self) -> Option<Instant> {
+    fn fires_at(&self) -> Option<Instant> {
         self.0.as_ref().map(|timer| timer.deadline().into_std())
     }
 }
@@ -102,7 +104,7 @@ impl Timer {
 #[derive(Default)]
 pub(super) struct LazyTimer {
     timer: Timer,
-    fires: Option<Instant>,
+    fires_at: Option<Instant>,
 }
 
 impl LazyTimer {
@@ -110,14 +112,14 @@ impl LazyTimer {
     /// come: one that fires too early costs less than one that is moved each time.
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant, deadline: Instant) -> Poll<()> {
         if self
-            .fires
-            .is_some_and(|fires| at < fires && fires <= deadline)
+            .fires_at
+            .is_some_and(|fires_at| at < fires_at && fires_at <= deadline)
         {
             return Poll::Pending;
         }
         let polled = self.timer.poll(cx, || deadline);
         // That may be before `deadline`, and due: timers fire up to a millisecond late.
-        self.fires = self.timer.fires();
+        self.fires_at = self.timer.fires_at();
         polled
     }
 }

@@ -18,17 +18,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::time::{sleep, sleep_until, timeout};
 
 /// What is read at once, in each direction.
-const PIECE: usize = 8 * 1024;
+const READ_BYTES: usize = 8 * 1024;
 
 /// How often it is looked whether a side takes again what waits for it.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Everything a tunnel needs.
 pub(super) struct Tunnel {
     pub http1: Box<Http1>,
     pub agent: OnUpgrade,
     pub call: Call,
-    pub held: InFlightGuard,
+    pub in_flight: InFlightGuard,
     pub timeouts: Timeouts,
     pub drain: Drain,
 }
@@ -44,22 +44,22 @@ impl Tunnel {
             http1,
             agent,
             call,
-            held,
+            in_flight,
             timeouts,
             mut drain,
         } = self;
-        let pace = TunnelTimeouts {
+        let tunnel_timeouts = TunnelTimeouts {
             handle: call.handle(),
-            send: timeouts.send,
+            send_timeout: timeouts.send,
             writing: AtomicUsize::new(0),
         };
-        pace.handle.moved(now());
+        tunnel_timeouts.handle.record_activity(now());
         let end = tokio::select! {
-            end = connect(http1, agent, &pace) => end,
-            () = pace.silence(timeouts.idle) => End::Failed(FailureKind::IdleTimeout),
+            end = run_tunnel(http1, agent, &tunnel_timeouts) => end,
+            () = tunnel_timeouts.idle_expired(timeouts.idle) => End::Failed(FailureKind::IdleTimeout),
             () = drain.terminated() => End::Drained,
         };
-        drop(held);
+        drop(in_flight);
         call.end(now(), end);
     }
 }
@@ -68,7 +68,7 @@ impl Tunnel {
 struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
     /// How long a side may take nothing of what waits for it.
-    send: Duration,
+    send_timeout: Duration,
     /// Directions in which something waits to be taken.
     writing: AtomicUsize,
 }
@@ -76,13 +76,13 @@ struct TunnelTimeouts<'a> {
 impl TunnelTimeouts<'_> {
     /// Resolves when nothing moved for too long, and nothing waits: who does not read is
     /// judged by `send`.
-    async fn silence(&self, idle: Duration) {
+    async fn idle_expired(&self, idle: Duration) {
         loop {
-            let deadline = self.handle.last_moved() + idle;
+            let deadline = self.handle.last_activity() + idle;
             if deadline > now() {
                 sleep_until(deadline.into()).await;
             } else if self.writing.load(Ordering::Relaxed) > 0 {
-                sleep(LOOK.min(idle)).await;
+                sleep(POLL_INTERVAL.min(idle)).await;
             } else {
                 return;
             }
@@ -96,20 +96,20 @@ impl TunnelTimeouts<'_> {
         mut bytes: &[u8],
     ) -> Result<(), TunnelWriteError> {
         while !bytes.is_empty() {
-            let written = self.within(write.write(bytes)).await?;
+            let written = self.with_timeout(write.write(bytes)).await?;
             if written == 0 {
                 return Err(TunnelWriteError::Lost);
             }
             bytes = &bytes[written..];
         }
-        self.within(write.flush()).await
+        self.with_timeout(write.flush()).await
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         write: impl Future<Output = io::Result<T>>,
     ) -> Result<T, TunnelWriteError> {
-        match timeout(self.send, write).await {
+        match timeout(self.send_timeout, write).await {
             Ok(written) => written.map_err(|_| TunnelWriteError::Lost),
             Err(_) => Err(TunnelWriteError::Stalled),
         }
@@ -124,7 +124,7 @@ enum TunnelWriteError {
     Stalled,
 }
 
-async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelTimeouts<'_>) -> End {
+async fn run_tunnel(mut http1: Box<Http1>, agent: OnUpgrade, timeouts: &TunnelTimeouts<'_>) -> End {
     poll_fn(|cx| http1.poll(cx)).await;
     let Some((upstream, read_already)) = http1.into_io() else {
         return End::UpstreamReset;
@@ -132,10 +132,16 @@ async fn connect(mut http1: Box<Http1>, agent: OnUpgrade, pace: &TunnelTimeouts<
     let Ok(agent) = agent.await else {
         return End::ClientCancelled;
     };
-    relay(TokioIo::new(agent), upstream, read_already.freeze(), pace).await
+    relay(
+        TokioIo::new(agent),
+        upstream,
+        read_already.freeze(),
+        timeouts,
+    )
+    .await
 }
 
-async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, pace: &TunnelTimeouts<'_>) -> End
+async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, timeouts: &TunnelTimeouts<'_>) -> End
 where
     A: AsyncRead + AsyncWrite,
 {
@@ -145,13 +151,13 @@ where
         from: Side::Agent,
         read: agent_read,
         write: upstream_write,
-        pace,
+        timeouts,
     };
     let down = Direction {
         from: Side::Upstream,
         read: upstream_read,
         write: agent_write,
-        pace,
+        timeouts,
     };
     let up = up.run(Bytes::new());
     let down = down.run(read_already);
@@ -165,7 +171,7 @@ struct Direction<'a, R, W> {
     from: Side,
     read: ReadHalf<R>,
     write: WriteHalf<W>,
-    pace: &'a TunnelTimeouts<'a>,
+    timeouts: &'a TunnelTimeouts<'a>,
 }
 
 impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
@@ -176,45 +182,45 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
     /// How the tunnel ends, where a side was lost.
     async fn run(mut self, first: Bytes) -> Result<(), End> {
         if !first.is_empty() {
-            self.pass(first).await?;
+            self.forward(first).await?;
         }
         let mut buffer = BytesMut::new();
         loop {
-            buffer.reserve(PIECE);
+            buffer.reserve(READ_BYTES);
             let read = self
                 .read
                 .read_buf(&mut buffer)
                 .await
                 .map_err(|_| lost(self.from))?;
             if read == 0 {
-                let handle = self.pace.handle;
+                let handle = self.timeouts.handle;
                 handle.notify(|call| call.tunnel_over(self.from));
                 // One that has gone already has also heard enough.
                 let _ = self.write.shutdown().await;
                 return Ok(());
             }
-            self.pass(buffer.split().freeze()).await?;
+            self.forward(buffer.split().freeze()).await?;
         }
     }
 
-    async fn pass(&mut self, bytes: Bytes) -> Result<(), End> {
-        let (at, handle) = (now(), self.pace.handle);
-        handle.moved(at);
-        self.pace.writing.fetch_add(1, Ordering::Relaxed);
-        let written = self.pace.write(&mut self.write, &bytes).await;
-        self.pace.writing.fetch_sub(1, Ordering::Relaxed);
-        let to = other(self.from);
-        written.map_err(|unwritten| match unwritten {
+    async fn forward(&mut self, bytes: Bytes) -> Result<(), End> {
+        let (at, handle) = (now(), self.timeouts.handle);
+        handle.record_activity(at);
+        self.timeouts.writing.fetch_add(1, Ordering::Relaxed);
+        let written = self.timeouts.write(&mut self.write, &bytes).await;
+        self.timeouts.writing.fetch_sub(1, Ordering::Relaxed);
+        let to = opposite(self.from);
+        written.map_err(|error| match error {
             TunnelWriteError::Lost => lost(to),
-            TunnelWriteError::Stalled => End::Failed(takes_nothing(to)),
+            TunnelWriteError::Stalled => End::Failed(send_timeout(to)),
         })?;
-        handle.moved(now());
+        handle.record_activity(now());
         handle.notify(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));
         Ok(())
     }
 }
 
-fn other(side: Side) -> Side {
+fn opposite(side: Side) -> Side {
     match side {
         Side::Agent => Side::Upstream,
         Side::Upstream => Side::Agent,
@@ -228,7 +234,7 @@ fn lost(side: Side) -> End {
     }
 }
 
-fn takes_nothing(side: Side) -> FailureKind {
+fn send_timeout(side: Side) -> FailureKind {
     match side {
         Side::Agent => FailureKind::AgentSendTimeout,
         Side::Upstream => FailureKind::SendTimeout,

@@ -40,18 +40,18 @@ pub(super) enum UploadSource {
 pub(super) struct BufferedBody {
     pub frames: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
-    pub rest: Option<Incoming>,
+    pub remaining: Option<Incoming>,
     /// Whether the agent said how long it is.
     pub sized: bool,
 }
 
 impl BufferedBody {
     /// Nothing of `body` yet.
-    pub fn of(body: &Incoming) -> BufferedBody {
+    pub fn new(body: &Incoming) -> BufferedBody {
         BufferedBody {
             frames: VecDeque::new(),
             trailers: None,
-            rest: None,
+            remaining: None,
             sized: body.size_hint().exact().is_some(),
         }
     }
@@ -67,7 +67,7 @@ impl Upload {
     }
 
     /// Holds the body back until the gate opens, or for a second at most.
-    pub fn wait_for(&mut self, gate: Arc<ContinueGate>) {
+    pub fn wait_for_continue(&mut self, gate: Arc<ContinueGate>) {
         self.gate = Some(ContinueWait {
             gate,
             timeout: Box::pin(sleep(CONTINUE_TIMEOUT)),
@@ -75,25 +75,25 @@ impl Upload {
     }
 
     /// What was not passed on.
-    pub fn into_rest(self) -> UploadSource {
+    pub fn into_source(self) -> UploadSource {
         self.source
     }
 
-    fn pass(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn record_frame(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let at = now();
-        self.handle.moved(at);
+        self.handle.record_activity(at);
         if let Some(bytes) = frame.data_ref() {
             self.handle.notify(|call| call.request_frame(bytes));
         }
         if frame.is_trailers() || self.source.is_end_stream() {
-            self.sent();
+            self.mark_sent();
         }
         frame
     }
 
-    fn sent(&self) {
-        if self.handle.when_sent().is_none() {
-            self.handle.sent(now());
+    fn mark_sent(&self) {
+        if self.handle.request_sent_at().is_none() {
+            self.handle.request_sent(now());
         }
     }
 }
@@ -138,25 +138,25 @@ impl BufferedBody {
         if let Some(bytes) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        match &mut self.rest {
-            Some(rest) => Pin::new(rest).poll_frame(cx),
+        match &mut self.remaining {
+            Some(remaining) => Pin::new(remaining).poll_frame(cx),
             None => Poll::Ready(self.trailers.take().map(Frame::trailers).map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        let rest = self.rest.as_ref().is_none_or(Body::is_end_stream);
-        self.frames.is_empty() && self.trailers.is_none() && rest
+        let remaining = self.remaining.as_ref().is_none_or(Body::is_end_stream);
+        self.frames.is_empty() && self.trailers.is_none() && remaining
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self
-            .rest
+        let remaining = self
+            .remaining
             .as_ref()
-            .map_or(Some(0), |rest| rest.size_hint().exact());
+            .map_or(Some(0), |remaining| remaining.size_hint().exact());
         let read: usize = self.frames.iter().map(Bytes::len).sum();
-        match rest {
-            Some(rest) if self.sized => SizeHint::with_exact(rest + read as u64),
+        match remaining {
+            Some(remaining) if self.sized => SizeHint::with_exact(remaining + read as u64),
             _ => SizeHint::default(),
         }
     }
@@ -175,15 +175,15 @@ impl Body for Upload {
             self.gate = None;
         }
         let polled = self.source.poll_frame(cx);
-        self.handle.upload_awaited(polled.is_pending());
+        self.handle.set_awaiting_upload(polled.is_pending());
         let frame = match ready!(polled) {
-            Some(Ok(frame)) => Some(Ok(self.pass(frame))),
+            Some(Ok(frame)) => Some(Ok(self.record_frame(frame))),
             Some(Err(error)) => {
-                self.handle.upload_failed(is_malformed(&error));
+                self.handle.set_upload_failed(is_malformed(&error));
                 Some(Err(error))
             }
             None => {
-                self.sent();
+                self.mark_sent();
                 None
             }
         };

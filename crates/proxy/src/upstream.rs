@@ -32,13 +32,13 @@ pub(super) struct Upstream {
     /// What is open, under whatever settings.
     pub connections: Arc<Connections>,
     /// Breaks ties between endpoints: who was chosen longest ago is next.
-    turn: AtomicUsize,
+    choices: AtomicUsize,
     tls: Option<TlsConnectors>,
     head_bytes: usize,
 }
 
 struct TlsConnectors {
-    any: Connector,
+    any_protocol: Connector,
     /// For upgrades, which HTTP/2 does not have.
     http1: Connector,
 }
@@ -52,15 +52,15 @@ pub(super) struct Endpoint {
     pub address: SocketAddr,
     outstanding: InFlightCount,
     /// When it was chosen last, as a number of choices.
-    turn: AtomicUsize,
+    last_chosen: AtomicUsize,
     created: Instant,
     /// Milliseconds from `created` until which it is left alone.
     ejected_until: AtomicU64,
     idle_pool: IdlePool,
     http2: Mutex<Vec<SharedHttp2>>,
-    spoken: AtomicU8,
+    negotiated: AtomicU8,
     /// One new HTTP/2 connection at a time: those who wait will share it.
-    opening: tokio::sync::Mutex<()>,
+    connecting: tokio::sync::Mutex<()>,
     sweeping: AtomicBool,
     idle_for: Duration,
     head_bytes: usize,
@@ -73,12 +73,12 @@ struct Rank {
     ejected: bool,
     fallback: bool,
     outstanding: usize,
-    turn: usize,
+    last_chosen: usize,
 }
 
 struct SharedHttp2 {
     http2: Http2,
-    quiet_since: Option<Instant>,
+    idle_since: Option<Instant>,
 }
 
 /// What `Endpoint::spoken` can say.
@@ -100,19 +100,19 @@ pub(super) struct InFlightGuard(InFlightCount);
 
 impl InFlightCount {
     /// Wakes a request that waits when one is over.
-    pub fn of(connections: &Arc<Connections>) -> InFlightCount {
+    pub fn waking(connections: &Arc<Connections>) -> InFlightCount {
         InFlightCount {
             taken: Arc::default(),
             connections: Some(Arc::clone(connections)),
         }
     }
 
-    pub fn take(&self) -> InFlightGuard {
+    pub fn acquire(&self) -> InFlightGuard {
         self.taken.fetch_add(1, Ordering::Relaxed);
         InFlightGuard(self.clone())
     }
 
-    pub fn taken(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 }
@@ -121,17 +121,17 @@ impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
         if let Some(connections) = &self.0.connections {
-            connections.stream_returned();
+            connections.stream_released();
         }
     }
 }
 
 /// A connection for one request.
 pub(super) struct Lease {
-    pub wire: LeasedConnection,
+    pub connection: LeasedConnection,
     pub reused: bool,
     /// Counts the request as outstanding at its endpoint.
-    pub held: InFlightGuard,
+    pub in_flight: InFlightGuard,
 }
 
 /// The two ways to speak to an endpoint.
@@ -147,11 +147,11 @@ pub(super) enum LeasedConnection {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConnectOptions {
     /// Not one from the pool.
-    pub fresh: bool,
+    pub new_connection: bool,
     /// It will be upgraded.
     pub upgrade: bool,
     /// It must not be sent a second time.
-    pub once: bool,
+    pub non_idempotent: bool,
 }
 
 impl Upstream {
@@ -160,10 +160,10 @@ impl Upstream {
         head_bytes: usize,
         descriptors: &Arc<DescriptorBudget>,
     ) -> Result<Upstream, Invalid> {
-        Upstream::over(settings, head_bytes, Connections::new(descriptors))
+        Upstream::with_connections(settings, head_bytes, Connections::new(descriptors))
     }
 
-    fn over(
+    fn with_connections(
         settings: &Arc<settings::Upstream>,
         head_bytes: usize,
         connections: Arc<Connections>,
@@ -179,7 +179,7 @@ impl Upstream {
             settings: Arc::clone(settings),
             hosts,
             connections,
-            turn: AtomicUsize::new(1),
+            choices: AtomicUsize::new(1),
             tls,
             head_bytes,
         })
@@ -187,7 +187,7 @@ impl Upstream {
 
     /// The same upstream under other settings. Endpoints that are spoken to as before keep
     /// their connections.
-    pub fn after(
+    pub fn with_settings(
         known: &Arc<Upstream>,
         settings: &Arc<settings::Upstream>,
         head_bytes: usize,
@@ -196,12 +196,14 @@ impl Upstream {
             return Ok(Arc::clone(known));
         }
         let connections = Arc::clone(&known.connections);
-        let mut upstream = Upstream::over(settings, head_bytes, connections)?;
-        if known.speaks_like(&upstream) {
+        let mut upstream = Upstream::with_connections(settings, head_bytes, connections)?;
+        if known.is_compatible_with(&upstream) {
             for host in &mut upstream.hosts {
-                let mut kept = known.hosts.iter();
-                if let Some(kept) = kept.find(|kept| kept.settings == host.settings) {
-                    *host = Arc::clone(kept);
+                let mut known_host = known.hosts.iter();
+                if let Some(known_host) =
+                    known_host.find(|known_host| known_host.settings == host.settings)
+                {
+                    *host = Arc::clone(known_host);
                 }
             }
         }
@@ -209,7 +211,7 @@ impl Upstream {
     }
 
     /// Whether connections of one can serve the other.
-    fn speaks_like(&self, other: &Upstream) -> bool {
+    fn is_compatible_with(&self, other: &Upstream) -> bool {
         let (one, other_settings) = (&self.settings, &other.settings);
         one.protocol == other_settings.protocol
             && one.tls == other_settings.tls
@@ -224,7 +226,7 @@ impl Upstream {
     fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let mut best: Option<(Rank, &Arc<Host>, Arc<Endpoint>)> = None;
         for host in &self.hosts {
-            host.each(|endpoint| {
+            host.for_each_endpoint(|endpoint| {
                 if tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint)) {
                     return;
                 }
@@ -235,37 +237,40 @@ impl Upstream {
             });
         }
         let (_, host, endpoint) = best?;
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        endpoint.turn.store(turn, Ordering::Relaxed);
+        let choice = self.choices.fetch_add(1, Ordering::Relaxed);
+        endpoint.last_chosen.store(choice, Ordering::Relaxed);
         Some((Arc::clone(host), endpoint))
     }
 
     /// Whether a new connection may serve several requests.
-    fn shares(&self, endpoint: &Endpoint) -> bool {
+    fn may_multiplex(&self, endpoint: &Endpoint) -> bool {
         match self.settings.protocol {
             Protocol::Http1 => false,
             Protocol::Http2 => true,
             Protocol::Auto => {
                 endpoint.settings.scheme == Scheme::HTTPS
-                    && endpoint.spoken.load(Ordering::Relaxed) != HTTP1
+                    && endpoint.negotiated.load(Ordering::Relaxed) != HTTP1
             }
         }
     }
 
     /// Closes a connection that nobody uses, so that another can be opened.
-    fn close_an_idle_one(&self) {
+    fn close_idle_connection(&self) {
         let mut closed = false;
         for host in &self.hosts {
-            host.each(|endpoint| closed = closed || endpoint.close_an_idle_one());
+            host.for_each_endpoint(|endpoint| closed = closed || endpoint.close_idle_connection());
         }
     }
 }
 
 impl TlsConnectors {
     fn new(settings: &settings::Upstream) -> Result<TlsConnectors, Invalid> {
-        let any = Connector::new(&settings.tls, settings.protocol)?;
+        let any_protocol = Connector::new(&settings.tls, settings.protocol)?;
         let http1 = Connector::new(&settings.tls, Protocol::Http1)?;
-        Ok(TlsConnectors { any, http1 })
+        Ok(TlsConnectors {
+            any_protocol,
+            http1,
+        })
     }
 }
 
@@ -276,13 +281,13 @@ impl Endpoint {
             name: host.name.clone(),
             address,
             outstanding: InFlightCount::default(),
-            turn: AtomicUsize::new(0),
+            last_chosen: AtomicUsize::new(0),
             created: now(),
             ejected_until: AtomicU64::new(0),
             idle_pool: IdlePool::new(&host.upstream),
             http2: Mutex::default(),
-            spoken: AtomicU8::new(UNKNOWN),
-            opening: tokio::sync::Mutex::default(),
+            negotiated: AtomicU8::new(UNKNOWN),
+            connecting: tokio::sync::Mutex::default(),
             sweeping: AtomicBool::new(false),
             idle_for: host.upstream.idle_for,
             head_bytes: host.head_bytes,
@@ -294,8 +299,8 @@ impl Endpoint {
         Rank {
             ejected: self.is_ejected(),
             fallback,
-            outstanding: self.outstanding.taken(),
-            turn: self.turn.load(Ordering::Relaxed),
+            outstanding: self.outstanding.count(),
+            last_chosen: self.last_chosen.load(Ordering::Relaxed),
         }
     }
 
@@ -319,33 +324,39 @@ impl Endpoint {
     }
 
     /// Gives the socket of an HTTP/1 connection back; it is kept if it can serve once more.
-    pub fn give_back(self: &Arc<Self>, io: Io) {
-        if self.idle_pool.keep(io) {
+    pub fn release(self: &Arc<Self>, io: Io) {
+        if self.idle_pool.put(io) {
             self.sweep_later();
-            self.connections.returned();
+            self.connections.connection_released();
         }
     }
 
     fn reuse(&self, options: ConnectOptions) -> Option<LeasedConnection> {
         if !options.upgrade
-            && let Some(wire) = self.reuse_http2()
+            && let Some(connection) = self.reuse_http2()
         {
-            return Some(wire);
+            return Some(connection);
         }
-        let http1 = Http1::reused(self.idle_pool.take(options.once)?, self.head_bytes).ok()?;
+        let http1 = Http1::reused(
+            self.idle_pool.take(options.non_idempotent)?,
+            self.head_bytes,
+        )
+        .ok()?;
         Some(LeasedConnection::Http1(Box::new(http1)))
     }
 
     fn reuse_http2(&self) -> Option<LeasedConnection> {
-        if self.spoken.load(Ordering::Relaxed) != HTTP2 {
+        if self.negotiated.load(Ordering::Relaxed) != HTTP2 {
             return None;
         }
         let mut open = locked(&self.http2);
         open.retain(|shared| !shared.http2.is_closed());
-        let roomy = open.iter_mut().filter(|shared| shared.http2.has_room());
-        let shared = roomy.min_by_key(|shared| shared.http2.streams.taken())?;
-        shared.quiet_since = None;
-        let stream = shared.http2.streams.take();
+        let available = open
+            .iter_mut()
+            .filter(|shared| shared.http2.has_stream_capacity());
+        let shared = available.min_by_key(|shared| shared.http2.streams.count())?;
+        shared.idle_since = None;
+        let stream = shared.http2.streams.acquire();
         Some(LeasedConnection::Http2 {
             connection: shared.http2.clone(),
             stream,
@@ -353,11 +364,11 @@ impl Endpoint {
     }
 
     async fn open_http2(self: &Arc<Self>, io: Io) -> hyper::Result<LeasedConnection> {
-        let connection = Http2::open(io, InFlightCount::of(&self.connections)).await?;
-        let stream = connection.streams.take();
+        let connection = Http2::open(io, InFlightCount::waking(&self.connections)).await?;
+        let stream = connection.streams.acquire();
         locked(&self.http2).push(SharedHttp2 {
             http2: connection.clone(),
-            quiet_since: None,
+            idle_since: None,
         });
         self.sweep_later();
         Ok(LeasedConnection::Http2 { connection, stream })
@@ -380,14 +391,14 @@ impl Endpoint {
         });
     }
 
-    fn close_an_idle_one(&self) -> bool {
+    fn close_idle_connection(&self) -> bool {
         if self.idle_pool.close_oldest() {
             return true;
         }
         let mut open = locked(&self.http2);
         let idle = open
             .iter()
-            .position(|shared| shared.http2.streams.taken() == 0);
+            .position(|shared| shared.http2.streams.count() == 0);
         idle.map(|idle| open.swap_remove(idle)).is_some()
     }
 
@@ -395,7 +406,7 @@ impl Endpoint {
     fn sweep(&self) -> bool {
         let kept = self.idle_pool.sweep();
         let mut open = locked(&self.http2);
-        open.retain_mut(|shared| !shared.http2.is_closed() && shared.is_wanted(self.idle_for));
+        open.retain_mut(|shared| !shared.http2.is_closed() && shared.should_keep(self.idle_for));
         let more = kept || !open.is_empty();
         if !more {
             self.sweeping.store(false, Ordering::Relaxed);
@@ -405,12 +416,12 @@ impl Endpoint {
 }
 
 impl SharedHttp2 {
-    fn is_wanted(&mut self, idle_for: Duration) -> bool {
-        if self.http2.streams.taken() > 0 {
-            self.quiet_since = None;
+    fn should_keep(&mut self, idle_for: Duration) -> bool {
+        if self.http2.streams.count() > 0 {
+            self.idle_since = None;
             return true;
         }
-        self.quiet_since.get_or_insert_with(now).elapsed() < idle_for
+        self.idle_since.get_or_insert_with(now).elapsed() < idle_for
     }
 }
 

@@ -25,8 +25,8 @@ fn connection(peer: &str, tls: bool) -> ConnectionInfo {
         port: 8080,
         tls,
         drain: Shutdown::new().drain(),
-        sending: std::sync::Arc::new(crate::send_timeout::SendState::new()),
-        direct: None,
+        send_state: std::sync::Arc::new(crate::send_timeout::SendState::new()),
+        agent_socket: None,
     }
 }
 

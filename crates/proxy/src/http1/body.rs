@@ -14,13 +14,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 pub(crate) struct BodyReader<I> {
     io: I,
     /// What came and is not read yet: after the head, or part of a line.
-    ahead: BytesMut,
+    read_ahead: BytesMut,
     /// Nothing of `ahead` was looked at yet.
-    fresh: bool,
+    unparsed: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
     /// What is wrong after all that was read.
-    broken: Option<ResponseBodyError>,
+    error: Option<ResponseBodyError>,
     reusable: bool,
 }
 
@@ -29,7 +29,7 @@ enum Framing {
     Length(u64),
     Chunked(ChunkedDecoder),
     UntilClose,
-    Over,
+    Complete,
 }
 
 /// What one look at the connection gave.
@@ -41,27 +41,27 @@ pub(crate) struct Piece {
     /// included. Only the end of the body is missing there.
     pub raw: Range<usize>,
     /// The piece begins between two chunks.
-    pub whole_chunks: bool,
+    pub starts_at_chunk: bool,
     /// The body ends with it.
-    pub last: bool,
+    pub is_last: bool,
 }
 
 impl<I: AsyncRead + Unpin> BodyReader<I> {
     /// `length` where the head tells it; else chunked, or until the connection closes.
-    pub fn new(io: I, ahead: BytesMut, length: Option<u64>, chunked: bool) -> BodyReader<I> {
+    pub fn new(io: I, read_ahead: BytesMut, length: Option<u64>, chunked: bool) -> BodyReader<I> {
         let framing = match length {
-            Some(0) => Framing::Over,
+            Some(0) => Framing::Complete,
             Some(length) => Framing::Length(length),
             None if chunked => Framing::Chunked(ChunkedDecoder::default()),
             None => Framing::UntilClose,
         };
         BodyReader {
-            fresh: !ahead.is_empty(),
+            unparsed: !read_ahead.is_empty(),
             io,
-            ahead,
+            read_ahead,
             framing,
             trailers: None,
-            broken: None,
+            error: None,
             reusable: true,
         }
     }
@@ -83,15 +83,15 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
     }
 
     /// Whether all of the content was read.
-    pub fn is_over(&self) -> bool {
-        matches!(self.framing, Framing::Over) && self.trailers.is_none()
+    pub fn is_complete(&self) -> bool {
+        matches!(self.framing, Framing::Complete) && self.trailers.is_none()
     }
 
     /// How much content there is to come, where that is known.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(length) => Some(length),
-            Framing::Over => Some(0),
+            Framing::Complete => Some(0),
             Framing::Chunked(_) | Framing::UntilClose => None,
         }
     }
@@ -103,8 +103,8 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
 
     /// The socket, if it can serve another request.
     pub fn into_reusable(self) -> Option<I> {
-        let over = matches!(self.framing, Framing::Over);
-        (over && self.reusable && self.ahead.is_empty()).then_some(self.io)
+        let over = matches!(self.framing, Framing::Complete);
+        (over && self.reusable && self.read_ahead.is_empty()).then_some(self.io)
     }
 
     /// Reads what has come, through `buffer`. `None` when the body is over.
@@ -114,16 +114,16 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         buffer: &mut [u8],
     ) -> Poll<Result<Option<Piece>, ResponseBodyError>> {
         loop {
-            if let Some(broken) = self.broken {
-                return Poll::Ready(Err(broken));
+            if let Some(error) = self.error {
+                return Poll::Ready(Err(error));
             }
-            if matches!(self.framing, Framing::Over) {
+            if matches!(self.framing, Framing::Complete) {
                 return Poll::Ready(Ok(None));
             }
             let Some(filled) = ready!(self.poll_fill(cx, buffer))? else {
                 return Poll::Ready(Ok(None));
             };
-            let piece = self.take(&buffer[..filled]);
+            let piece = self.decode(&buffer[..filled]);
             // Even the end of a chunk alone has to leave.
             if !piece.payload.is_empty() || !piece.raw.is_empty() {
                 return Poll::Ready(Ok(Some(piece)));
@@ -137,81 +137,81 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<Result<Option<usize>, ResponseBodyError>> {
-        let ahead = self.ahead.len().min(buffer.len());
-        buffer[..ahead].copy_from_slice(&self.ahead[..ahead]);
-        if self.fresh || ahead == buffer.len() {
-            drop(self.ahead.split_to(ahead));
-            self.fresh = !self.ahead.is_empty();
-            return Poll::Ready(Ok(Some(ahead)));
+        let read_ahead = self.read_ahead.len().min(buffer.len());
+        buffer[..read_ahead].copy_from_slice(&self.read_ahead[..read_ahead]);
+        if self.unparsed || read_ahead == buffer.len() {
+            drop(self.read_ahead.split_to(read_ahead));
+            self.unparsed = !self.read_ahead.is_empty();
+            return Poll::Ready(Ok(Some(read_ahead)));
         }
-        let mut read = ReadBuf::new(&mut buffer[ahead..]);
+        let mut read = ReadBuf::new(&mut buffer[read_ahead..]);
         let polled = Pin::new(&mut self.io).poll_read(cx, &mut read);
         ready!(polled).map_err(|_| ResponseBodyError::ConnectionLost)?;
         let length = read.filled().len();
         if length == 0 {
-            return Poll::Ready(self.closed().map(|()| None));
+            return Poll::Ready(self.on_close().map(|()| None));
         }
-        self.ahead = BytesMut::new();
-        Poll::Ready(Ok(Some(ahead + length)))
+        self.read_ahead = BytesMut::new();
+        Poll::Ready(Ok(Some(read_ahead + length)))
     }
 
-    fn closed(&mut self) -> Result<(), ResponseBodyError> {
+    fn on_close(&mut self) -> Result<(), ResponseBodyError> {
         self.reusable = false;
-        match std::mem::replace(&mut self.framing, Framing::Over) {
-            Framing::UntilClose | Framing::Over => Ok(()),
+        match std::mem::replace(&mut self.framing, Framing::Complete) {
+            Framing::UntilClose | Framing::Complete => Ok(()),
             Framing::Length(_) | Framing::Chunked(_) => Err(ResponseBodyError::UnexpectedEof),
         }
     }
 
-    fn take(&mut self, raw: &[u8]) -> Piece {
+    fn decode(&mut self, raw: &[u8]) -> Piece {
         match &mut self.framing {
             Framing::Chunked(chunked) => {
-                let whole_chunks = chunked.is_between_chunks();
-                let (read, broken) = chunked.read_until_broken(raw);
-                self.broken = broken;
+                let starts_at_chunk = chunked.is_between_chunks();
+                let (read, error) = chunked.read_partial(raw);
+                self.error = error;
                 if read.trailers.is_some() {
                     self.trailers = read.trailers.filter(|trailers| !trailers.is_empty());
-                    self.framing = Framing::Over;
+                    self.framing = Framing::Complete;
                 }
-                self.keep(&raw[read.whole..]);
+                self.put_back(&raw[read.consumed..]);
                 Piece {
                     payload: read.payload,
-                    raw: 0..read.content,
-                    whole_chunks,
-                    last: matches!(self.framing, Framing::Over),
+                    raw: 0..read.forwardable,
+                    starts_at_chunk,
+                    is_last: matches!(self.framing, Framing::Complete),
                 }
             }
             Framing::Length(left) => {
-                let here = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= here as u64;
+                let available = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= available as u64;
                 if *left == 0 {
-                    self.framing = Framing::Over;
-                    self.keep(&raw[here..]);
+                    self.framing = Framing::Complete;
+                    self.put_back(&raw[available..]);
                 }
-                content(&raw[..here])
+                plain_piece(&raw[..available])
             }
-            Framing::UntilClose => content(raw),
-            Framing::Over => Piece::default(),
+            Framing::UntilClose => plain_piece(raw),
+            Framing::Complete => Piece::default(),
         }
     }
 
     /// Keeps what is not read yet before what is still ahead.
-    fn keep(&mut self, unread: &[u8]) {
+    fn put_back(&mut self, unread: &[u8]) {
         if unread.is_empty() {
             return;
         }
-        let mut ahead = BytesMut::with_capacity(unread.len() + self.ahead.len());
-        ahead.extend_from_slice(unread);
-        ahead.extend_from_slice(&self.ahead);
-        self.ahead = ahead;
+        let mut read_ahead = BytesMut::with_capacity(unread.len() + self.read_ahead.len());
+        read_ahead.extend_from_slice(unread);
+        read_ahead.extend_from_slice(&self.read_ahead);
+        self.read_ahead = read_ahead;
     }
 }
 
-fn content(raw: &[u8]) -> Piece {
+fn plain_piece(raw: &[u8]) -> Piece {
     Piece {
         payload: Bytes::copy_from_slice(raw),
         raw: 0..0,
-        whole_chunks: true,
-        last: false,
+        starts_at_chunk: true,
+        is_last: false,
     }
 }

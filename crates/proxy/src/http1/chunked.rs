@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use std::ops::Range;
 
 /// A size line, extensions included, is no longer.
-const LONGEST_LINE: usize = 4 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024;
 /// All trailers together are no longer.
-const LONGEST_TRAILERS: usize = 16 * 1024;
+const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Trailer fields, as in a head.
-const TRAILERS: usize = 100;
+const MAX_TRAILERS: usize = 100;
 
 /// Where a chunked body is.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ pub struct DecodedChunks {
     /// The content, framing removed.
     pub payload: Bytes,
     /// The part that is whole: what lies after it is to be shown again with what follows.
-    pub whole: usize,
+    pub consumed: usize,
     /// The part before the last size line: it may leave as it came.
-    pub content: usize,
+    pub forwardable: usize,
     /// Set when the body is over.
     pub trailers: Option<HeaderMap>,
 }
@@ -54,31 +54,31 @@ impl ChunkedDecoder {
     /// # Errors
     /// [`ResponseBodyError`] where it is not the chunked coding: nothing after that place can be read.
     pub fn read(&mut self, raw: &[u8]) -> Result<DecodedChunks, ResponseBodyError> {
-        let (read, broken) = self.read_until_broken(raw);
-        broken.map_or(Ok(read), Err)
+        let (read, error) = self.read_partial(raw);
+        error.map_or(Ok(read), Err)
     }
 
     /// The same, with what could be read before the place that cannot.
-    pub(super) fn read_until_broken(
+    pub(super) fn read_partial(
         &mut self,
         raw: &[u8],
     ) -> (DecodedChunks, Option<ResponseBodyError>) {
         let mut read = DecodedChunks::default();
         let mut payload = Payload::new(raw);
         let mut at = 0;
-        let broken = loop {
+        let error = loop {
             match self.step(raw, &mut at, &mut read, &mut payload) {
                 Ok(true) => {}
                 Ok(false) => break None,
-                Err(broken) => break Some(broken),
+                Err(error) => break Some(error),
             }
         };
         if self.0 != Position::Trailers {
-            read.content = at;
+            read.forwardable = at;
         }
-        read.whole = at;
+        read.consumed = at;
         read.payload = payload.bytes();
-        (read, broken)
+        (read, error)
     }
 
     /// Reads one thing at `at`; `false` where there is nothing more to read.
@@ -98,7 +98,7 @@ impl ChunkedDecoder {
                     return Ok(false);
                 };
                 self.0 = if size == 0 {
-                    read.content = *at;
+                    read.forwardable = *at;
                     Position::Trailers
                 } else {
                     Position::Data(size)
@@ -106,10 +106,10 @@ impl ChunkedDecoder {
                 *at += length;
             }
             Position::Data(left) => {
-                let here = (raw.len() - *at).min(usize::try_from(left).unwrap_or(usize::MAX));
-                payload.add(*at..*at + here);
-                *at += here;
-                self.0 = match left - here as u64 {
+                let available = (raw.len() - *at).min(usize::try_from(left).unwrap_or(usize::MAX));
+                payload.add(*at..*at + available);
+                *at += available;
+                self.0 = match left - available as u64 {
                     0 => Position::LineEnd(2),
                     left => Position::Data(left),
                 };
@@ -178,7 +178,7 @@ impl<'a> Payload<'a> {
 /// A size line's size and length; `None` where it is not whole.
 fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let Some(end) = memchr::memchr(b'\n', raw) else {
-        return if raw.len() > LONGEST_LINE {
+        return if raw.len() > MAX_LINE_BYTES {
             Err(ResponseBodyError::InvalidChunk)
         } else {
             Ok(None)
@@ -187,7 +187,7 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let line = raw[..end]
         .strip_suffix(b"\r")
         .ok_or(ResponseBodyError::InvalidChunk)?;
-    if line.len() > LONGEST_LINE {
+    if line.len() > MAX_LINE_BYTES {
         return Err(ResponseBodyError::InvalidChunk);
     }
     let digits = line
@@ -202,9 +202,9 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     });
     // White space is blanks and tabs here: not a carriage return.
     let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
-    let rest = &line[digits + line[digits..].iter().take_while(blank).count()..];
-    let extension = rest.is_empty() || rest[0] == b';';
-    if !extension || rest.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
+    let extension = &line[digits + line[digits..].iter().take_while(blank).count()..];
+    let valid = extension.is_empty() || extension[0] == b';';
+    if !valid || extension.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
         return Err(ResponseBodyError::InvalidChunk);
     }
     Ok(Some((size, end + 1)))
@@ -215,11 +215,11 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError>
     if raw.starts_with(b"\r\n") {
         return Ok(Some((HeaderMap::new(), 2)));
     }
-    let mut fields = [httparse::EMPTY_HEADER; TRAILERS];
+    let mut fields = [httparse::EMPTY_HEADER; MAX_TRAILERS];
     match httparse::parse_headers(raw, &mut fields)
         .map_err(|_| ResponseBodyError::InvalidTrailers)?
     {
-        httparse::Status::Partial if raw.len() > LONGEST_TRAILERS => {
+        httparse::Status::Partial if raw.len() > MAX_TRAILER_BYTES => {
             Err(ResponseBodyError::InvalidTrailers)
         }
         httparse::Status::Partial => Ok(None),
@@ -255,39 +255,43 @@ mod tests {
     const CONTENT: &[u8] = b"hello 0123456789";
 
     #[derive(Default)]
-    struct Whole {
+    struct Decoded {
         payload: Vec<u8>,
         forwarded: Vec<u8>,
         trailers: Option<HeaderMap>,
     }
 
     /// Reads a body that comes in pieces, keeping unread what is not whole.
-    fn in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Whole, ResponseBodyError> {
-        let (mut chunked, mut held) = (ChunkedDecoder::default(), Vec::new());
-        let mut whole = Whole::default();
+    fn decode_pieces<'a>(
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Decoded, ResponseBodyError> {
+        let (mut chunked, mut unread) = (ChunkedDecoder::default(), Vec::new());
+        let mut decoded = Decoded::default();
         for piece in pieces {
-            held.extend_from_slice(piece);
-            let read = chunked.read(&held)?;
-            whole.payload.extend_from_slice(&read.payload);
-            whole.forwarded.extend_from_slice(&held[..read.content]);
-            held.drain(..read.whole);
-            whole.trailers = whole.trailers.or(read.trailers);
+            unread.extend_from_slice(piece);
+            let read = chunked.read(&unread)?;
+            decoded.payload.extend_from_slice(&read.payload);
+            decoded
+                .forwarded
+                .extend_from_slice(&unread[..read.forwardable]);
+            unread.drain(..read.consumed);
+            decoded.trailers = decoded.trailers.or(read.trailers);
         }
-        Ok(whole)
+        Ok(decoded)
     }
 
     #[test]
     fn a_body_cut_anywhere_reads_the_same_and_leaves_as_it_came() {
         for cut in 0..=BODY.len() {
             let (one, other) = BODY.split_at(cut);
-            let whole = in_pieces([one, other].into_iter()).expect("good");
-            assert_eq!(whole.payload, CONTENT, "{cut}");
-            assert!(BODY.starts_with(&whole.forwarded), "{cut}");
-            assert!(whole.forwarded.ends_with(b"0123456789\r\n"), "{cut}");
-            assert_eq!(whole.trailers.expect("over")["x-sum"], "7", "{cut}");
+            let decoded = decode_pieces([one, other].into_iter()).expect("good");
+            assert_eq!(decoded.payload, CONTENT, "{cut}");
+            assert!(BODY.starts_with(&decoded.forwarded), "{cut}");
+            assert!(decoded.forwarded.ends_with(b"0123456789\r\n"), "{cut}");
+            assert_eq!(decoded.trailers.expect("over")["x-sum"], "7", "{cut}");
         }
-        let whole = in_pieces(BODY.chunks(1)).expect("good");
-        assert_eq!(whole.payload, CONTENT);
+        let decoded = decode_pieces(BODY.chunks(1)).expect("good");
+        assert_eq!(decoded.payload, CONTENT);
     }
 
     #[test]
@@ -310,7 +314,7 @@ mod tests {
             b"0\r\n\n",
         ] {
             assert!(
-                in_pieces([body].into_iter()).is_err(),
+                decode_pieces([body].into_iter()).is_err(),
                 "{:?}",
                 String::from_utf8_lossy(body)
             );
@@ -319,10 +323,10 @@ mod tests {
 
     #[test]
     fn lines_and_trailers_without_end_are_refused() {
-        let line = [b"5;".as_slice(), &[b'a'; LONGEST_LINE]].concat();
-        assert!(in_pieces(line.chunks(100)).is_err());
-        let trailers = [b"0\r\nx: ".as_slice(), &[b'a'; LONGEST_TRAILERS]].concat();
-        assert!(in_pieces(trailers.chunks(100)).is_err());
+        let line = [b"5;".as_slice(), &[b'a'; MAX_LINE_BYTES]].concat();
+        assert!(decode_pieces(line.chunks(100)).is_err());
+        let trailers = [b"0\r\nx: ".as_slice(), &[b'a'; MAX_TRAILER_BYTES]].concat();
+        assert!(decode_pieces(trailers.chunks(100)).is_err());
     }
 
     #[test]
@@ -330,7 +334,7 @@ mod tests {
         let read = ChunkedDecoder::default()
             .read(b"1\r\na\r\n0\r\n\r\nHTTP/1.1")
             .expect("good");
-        assert_eq!((read.whole, read.content), (11, 6));
+        assert_eq!((read.consumed, read.forwardable), (11, 6));
         assert!(read.trailers.is_some());
     }
 }

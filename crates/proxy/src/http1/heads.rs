@@ -13,18 +13,18 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Interim responses that wait to be passed on; more are dropped.
-const INTERIM: usize = 16;
+const MAX_INTERIM: usize = 16;
 /// What is read at once.
-const READ: usize = 4 * 1024;
+const READ_BYTES: usize = 4 * 1024;
 
 /// The socket under an HTTP client.
 #[derive(Debug)]
 pub(crate) struct HeadReader<I> {
     io: I,
     /// What came and was not shown.
-    ahead: BytesMut,
+    read_ahead: BytesMut,
     /// So much of it is a head that is being shown.
-    shown: usize,
+    visible: usize,
     head_bytes: usize,
     control: Arc<HeadsControl>,
 }
@@ -38,13 +38,13 @@ pub(crate) struct HeadsControl {
 }
 
 /// No request was written yet: a byte that comes answers none, and ends the connection.
-const UNASKED: u8 = 0;
+const BEFORE_REQUEST: u8 = 0;
 /// Heads are shown, one by one.
-const HEADS: u8 = 1;
+const SHOW_HEADS: u8 = 1;
 /// The final head has been shown; what follows is kept back.
-const FINAL: u8 = 2;
+const AFTER_FINAL_HEAD: u8 = 2;
 /// Everything is shown.
-const OPEN: u8 = 3;
+const SHOW_ALL: u8 = 3;
 
 impl HeadsControl {
     /// Whether all that the client wrote has left.
@@ -53,18 +53,18 @@ impl HeadsControl {
     }
 
     /// Shows everything from now on: the client reads the body, too.
-    pub fn open(&self) {
-        self.stage.store(OPEN, Ordering::Relaxed);
+    pub fn show_all(&self) {
+        self.stage.store(SHOW_ALL, Ordering::Relaxed);
     }
 
     /// Interim responses since the last call of this, with heads rewritten; not `100 Continue`.
-    pub fn interim(&self) -> Vec<Bytes> {
+    pub fn take_interim(&self) -> Vec<Bytes> {
         std::mem::take(&mut *self.locked())
     }
 
-    fn came(&self, head: &[u8]) {
+    fn record_interim(&self, head: &[u8]) {
         let mut interim = self.locked();
-        if interim.len() < INTERIM {
+        if interim.len() < MAX_INTERIM {
             // A malformed one is left to the HTTP client, which reports it.
             interim.extend(interim::rewritten(head));
         }
@@ -79,9 +79,9 @@ impl HeadsControl {
     }
 
     /// A request is being written: what comes now may answer it.
-    fn asked(&self) {
-        if self.stage() == UNASKED {
-            self.stage.store(HEADS, Ordering::Relaxed);
+    fn request_started(&self) {
+        if self.stage() == BEFORE_REQUEST {
+            self.stage.store(SHOW_HEADS, Ordering::Relaxed);
         }
         self.flushed.store(false, Ordering::Relaxed);
     }
@@ -90,16 +90,16 @@ impl HeadsControl {
 impl<I> HeadReader<I> {
     /// A new connection. The HTTP client refuses a response that comes before the request.
     pub fn new(io: I, head_bytes: usize) -> HeadReader<I> {
-        HeadReader::at(HEADS, io, head_bytes)
+        HeadReader::with_stage(SHOW_HEADS, io, head_bytes)
     }
 
     /// A connection that has served a request before: what comes before the next one is
     /// written would be taken for the answer to it, and ends the connection.
     pub fn reused(io: I, head_bytes: usize) -> HeadReader<I> {
-        HeadReader::at(UNASKED, io, head_bytes)
+        HeadReader::with_stage(BEFORE_REQUEST, io, head_bytes)
     }
 
-    fn at(stage: u8, io: I, head_bytes: usize) -> HeadReader<I> {
+    fn with_stage(stage: u8, io: I, head_bytes: usize) -> HeadReader<I> {
         let control = HeadsControl {
             stage: AtomicU8::new(stage),
             flushed: AtomicBool::new(false),
@@ -107,8 +107,8 @@ impl<I> HeadReader<I> {
         };
         HeadReader {
             io,
-            ahead: BytesMut::new(),
-            shown: 0,
+            read_ahead: BytesMut::new(),
+            visible: 0,
             head_bytes,
             control: Arc::new(control),
         }
@@ -120,32 +120,37 @@ impl<I> HeadReader<I> {
 
     /// The socket, and what was read of it and not shown.
     pub fn into_inner(self) -> (I, BytesMut) {
-        (self.io, self.ahead)
+        (self.io, self.read_ahead)
     }
 
     /// Looks for a head in what has come; tells whether there is something to show.
-    fn look(&mut self) -> bool {
-        if self.control.stage() == OPEN {
-            self.shown = self.ahead.len();
-            return self.shown > 0;
+    fn find_head(&mut self) -> bool {
+        if self.control.stage() == SHOW_ALL {
+            self.visible = self.read_ahead.len();
+            return self.visible > 0;
         }
-        let Some(end) = end_of_head(&self.ahead) else {
+        let Some(end) = end_of_head(&self.read_ahead) else {
             return false;
         };
-        let head = &self.ahead[..end];
+        let head = &self.read_ahead[..end];
         match status(head) {
             Some([b'1', b'0', b'0']) => {}
-            Some([b'1', tens, ones]) if [*tens, *ones] != *b"01" => self.control.came(head),
-            _ => self.control.stage.store(FINAL, Ordering::Relaxed),
+            Some([b'1', tens, ones]) if [*tens, *ones] != *b"01" => {
+                self.control.record_interim(head)
+            }
+            _ => self
+                .control
+                .stage
+                .store(AFTER_FINAL_HEAD, Ordering::Relaxed),
         }
-        self.shown = end;
+        self.visible = end;
         true
     }
 }
 
 impl<I: AsyncRead + Unpin> HeadReader<I> {
     /// Before a request: ready when the endpoint closes, or sends bytes that answer no request.
-    fn poll_unasked(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_before_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut byte = [0];
         let mut buf = ReadBuf::new(&mut byte);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
@@ -188,34 +193,34 @@ impl<I: AsyncRead + Unpin> AsyncRead for HeadReader<I> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            if this.shown > 0 {
-                let length = this.shown.min(buf.remaining());
-                buf.put_slice(&this.ahead[..length]);
-                this.ahead.advance(length);
-                this.shown -= length;
+            if this.visible > 0 {
+                let length = this.visible.min(buf.remaining());
+                buf.put_slice(&this.read_ahead[..length]);
+                this.read_ahead.advance(length);
+                this.visible -= length;
                 return Poll::Ready(Ok(()));
             }
             match this.control.stage() {
-                UNASKED => return this.poll_unasked(cx),
-                FINAL => return Poll::Pending,
+                BEFORE_REQUEST => return this.poll_before_request(cx),
+                AFTER_FINAL_HEAD => return Poll::Pending,
                 _ => {}
             }
-            if !this.ahead.is_empty() && this.look() {
+            if !this.read_ahead.is_empty() && this.find_head() {
                 continue;
             }
-            if this.control.stage() == OPEN {
+            if this.control.stage() == SHOW_ALL {
                 return Pin::new(&mut this.io).poll_read(cx, buf);
             }
-            if this.ahead.len() > this.head_bytes {
+            if this.read_ahead.len() > this.head_bytes {
                 // The client says what is wrong with it.
-                this.control.open();
+                this.control.show_all();
                 continue;
             }
-            if ready!(read_more(&mut this.io, &mut this.ahead, cx))? == 0 {
-                if this.ahead.is_empty() {
+            if ready!(read_more(&mut this.io, &mut this.read_ahead, cx))? == 0 {
+                if this.read_ahead.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
-                this.control.open();
+                this.control.show_all();
             }
         }
     }
@@ -227,7 +232,7 @@ fn read_more<I: AsyncRead + Unpin>(
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     let before = into.len();
-    into.resize(before + READ, 0);
+    into.resize(before + READ_BYTES, 0);
     let mut buf = ReadBuf::new(&mut into[before..]);
     let polled = Pin::new(io).poll_read(cx, &mut buf);
     let length = buf.filled().len();
@@ -245,7 +250,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for HeadReader<I> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.control.asked();
+        self.control.request_started();
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -254,7 +259,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for HeadReader<I> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.control.asked();
+        self.control.request_started();
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 

@@ -17,22 +17,22 @@ pub struct ActiveListeners {
     server: Arc<Server>,
     /// One per connection that may be open.
     permits: Arc<Semaphore>,
-    open: Mutex<ListenerSet>,
+    set: Mutex<ListenerSet>,
 }
 
 struct ListenerSet {
     active: Vec<ActiveListener>,
     /// Connections that may be open.
-    limit: usize,
-    ended: bool,
+    max_connections: usize,
+    draining: bool,
 }
 
 /// An address that is listened on, and the task that accepts there.
 struct ActiveListener {
     address: SocketAddr,
-    asked: settings::Listener,
+    settings: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
-    accepting: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 /// Addresses and limits to change to, with everything in hand that could fail.
@@ -57,28 +57,28 @@ impl ActiveListeners {
         limits: &Limits,
         shutdown: Shutdown,
     ) -> ActiveListeners {
-        let limit = within(limits);
-        let listening = ActiveListeners {
+        let max_connections = connection_limit(limits);
+        let this = ActiveListeners {
             server: Arc::new(Server::new(forwarder, limits, shutdown)),
-            permits: Arc::new(Semaphore::new(limit)),
-            open: Mutex::new(ListenerSet {
+            permits: Arc::new(Semaphore::new(max_connections)),
+            set: Mutex::new(ListenerSet {
                 active: Vec::new(),
-                limit,
-                ended: false,
+                max_connections,
+                draining: false,
             }),
         };
-        let active = listeners.into_iter().map(|bound| listening.accept(bound));
+        let active = listeners.into_iter().map(|bound| this.accept(bound));
         let active = active.collect();
-        listening.open().active = active;
-        listening
+        this.set().active = active;
+        this
     }
 
     fn accept(&self, bound: BoundListener) -> ActiveListener {
         ActiveListener {
             address: bound.address,
-            asked: bound.asked.clone(),
+            settings: bound.settings.clone(),
             acceptor: Arc::clone(&bound.acceptor),
-            accepting: tokio::spawn(accept(
+            task: tokio::spawn(accept(
                 bound,
                 Arc::clone(&self.server),
                 Arc::clone(&self.permits),
@@ -97,15 +97,18 @@ impl ActiveListeners {
         listeners: &[settings::Listener],
         limits: &Limits,
     ) -> Result<ListenerUpdate, BindError> {
-        let open = self.open();
-        let mut here: Vec<&settings::Listener> =
-            open.active.iter().map(|listener| &listener.asked).collect();
+        let set = self.set();
+        let mut current: Vec<&settings::Listener> = set
+            .active
+            .iter()
+            .map(|listener| &listener.settings)
+            .collect();
         let mut active = Vec::new();
         for wanted in listeners {
-            let at = here
+            let at = current
                 .iter()
-                .position(|asked| asked.address == wanted.address);
-            let known = at.map(|at| here.swap_remove(at));
+                .position(|settings| settings.address == wanted.address);
+            let known = at.map(|at| current.swap_remove(at));
             active.push(match known {
                 Some(known) if known.tls == wanted.tls => ListenerAction::Keep(wanted.clone()),
                 Some(_) => {
@@ -124,43 +127,43 @@ impl ActiveListeners {
     /// Changes to what was prepared. Connections that are open stay as they are, those on
     /// addresses that go, too. Gives the addresses that were opened.
     pub fn change(&self, change: ListenerUpdate) -> Vec<SocketAddr> {
-        let mut open = self.open();
-        if open.ended {
+        let mut set = self.set();
+        if set.draining {
             return Vec::new();
         }
         let mut opened = Vec::new();
-        let mut before = std::mem::take(&mut open.active);
-        let mut stays = |asked: settings::Listener| {
-            let same = |listener: &ActiveListener| listener.asked.address == asked.address;
+        let mut before = std::mem::take(&mut set.active);
+        let mut keep = |settings: settings::Listener| {
+            let same = |listener: &ActiveListener| listener.settings.address == settings.address;
             let mut listener = before.swap_remove(before.iter().position(same)?);
-            listener.asked = asked;
+            listener.settings = settings;
             Some(listener)
         };
         for next in change.active {
-            open.active.extend(match next {
-                ListenerAction::Keep(asked) => stays(asked),
-                ListenerAction::ReplaceTls(asked, acceptor) => stays(asked).inspect(|listener| {
-                    listener.acceptor.store(acceptor);
-                }),
+            set.active.extend(match next {
+                ListenerAction::Keep(settings) => keep(settings),
+                ListenerAction::ReplaceTls(settings, acceptor) => {
+                    keep(settings).inspect(|listener| {
+                        listener.acceptor.store(acceptor);
+                    })
+                }
                 ListenerAction::Open(bound) => {
                     opened.push(bound.address);
                     Some(self.accept(bound))
                 }
             });
         }
-        before
-            .iter()
-            .for_each(|listener| listener.accepting.abort());
+        before.iter().for_each(|listener| listener.task.abort());
         self.server.change(&change.limits);
-        let limit = within(&change.limits);
-        self.allow(open.limit, limit);
-        open.limit = limit;
+        let max_connections = connection_limit(&change.limits);
+        self.resize_permits(set.max_connections, max_connections);
+        set.max_connections = max_connections;
         opened
     }
 
     /// The addresses as they are, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.open()
+        self.set()
             .active
             .iter()
             .map(|listener| listener.address)
@@ -169,11 +172,11 @@ impl ActiveListeners {
 
     /// Moves the bound on connections. Where more are open than are allowed from now on,
     /// nobody new comes in until enough have gone.
-    fn allow(&self, before: usize, limit: usize) {
-        if limit >= before {
-            return self.permits.add_permits(limit - before);
+    fn resize_permits(&self, before: usize, max_connections: usize) {
+        if max_connections >= before {
+            return self.permits.add_permits(max_connections - before);
         }
-        let less = before - limit;
+        let less = before - max_connections;
         let taken = less - self.permits.forget_permits(less);
         let Ok(taken @ 1..) = u32::try_from(taken) else {
             return;
@@ -188,26 +191,26 @@ impl ActiveListeners {
 
     /// Waits for the end to begin, then for what is under way: at most `drain_timeout`,
     /// which is asked for by then, and not after [`Shutdown::now`].
-    pub async fn ended(&self, drain_timeout: impl FnOnce() -> Duration) -> DrainSummary {
+    pub async fn drained(&self, drain_timeout: impl FnOnce() -> Duration) -> DrainSummary {
         self.server.shutdown.drain_started().await;
         let active = {
-            let mut open = self.open();
-            open.ended = true;
-            std::mem::take(&mut open.active)
+            let mut set = self.set();
+            set.draining = true;
+            std::mem::take(&mut set.active)
         };
         for listener in active {
-            listener.accepting.abort();
+            listener.task.abort();
             // It answers that it was aborted.
-            let _ = listener.accepting.await;
+            let _ = listener.task.await;
         }
         drain(&self.server.shutdown, drain_timeout()).await
     }
 
-    fn open(&self) -> MutexGuard<'_, ListenerSet> {
-        self.open.lock()
+    fn set(&self) -> MutexGuard<'_, ListenerSet> {
+        self.set.lock()
     }
 }
 
-fn within(limits: &Limits) -> usize {
+fn connection_limit(limits: &Limits) -> usize {
     limits.connections.min(Semaphore::MAX_PERMITS)
 }

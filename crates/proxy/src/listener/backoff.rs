@@ -3,14 +3,14 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_secs(1);
+const INITIAL: Duration = Duration::from_millis(5);
+const MAX: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// How accepting has gone lately.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    in_a_row: u32,
+    consecutive: u32,
     unreported: u64,
     reported: Option<Instant>,
 }
@@ -26,12 +26,12 @@ pub(super) struct Pause {
 
 impl Backoff {
     pub(super) fn succeeded(&mut self) {
-        self.in_a_row = 0;
+        self.consecutive = 0;
     }
 
     pub(super) fn failed(&mut self, now: Instant) -> Pause {
-        let length = LONGEST.min(FIRST * 2u32.saturating_pow(self.in_a_row.min(16)));
-        self.in_a_row = self.in_a_row.saturating_add(1);
+        let length = MAX.min(INITIAL * 2u32.saturating_pow(self.consecutive.min(16)));
+        self.consecutive = self.consecutive.saturating_add(1);
         self.unreported += 1;
         let due = self
             .reported
@@ -56,7 +56,7 @@ mod tests {
             .collect();
         assert_eq!(lengths, [5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
         backoff.succeeded();
-        assert_eq!(backoff.failed(now).length, FIRST);
+        assert_eq!(backoff.failed(now).length, INITIAL);
     }
 
     #[test]

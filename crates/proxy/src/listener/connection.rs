@@ -5,7 +5,7 @@ use super::protocol_sniff::{HttpVersion, SniffedSocket};
 use crate::agent_socket::{ServerIo, SharedSocket};
 use crate::body::Body;
 use crate::drain::{Drain, RequestGuard, Stage};
-use crate::send_timeout::{CloseReason, SendState, StreamExecutor, this_stream};
+use crate::send_timeout::{CloseReason, SendState, StreamExecutor, current_stream};
 use crate::settings::Limits;
 use crate::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;
@@ -46,7 +46,7 @@ pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     forwarder: Arc<Forwarder>,
     /// Of connections to come; one that is open keeps to those it began with.
-    terms: ArcSwap<ConnectionSettings>,
+    settings: ArcSwap<ConnectionSettings>,
 }
 
 /// How a connection is served.
@@ -71,13 +71,14 @@ impl Server {
         Server {
             shutdown,
             forwarder,
-            terms: ArcSwap::from_pointee(ConnectionSettings::new(limits)),
+            settings: ArcSwap::from_pointee(ConnectionSettings::new(limits)),
         }
     }
 
     /// Serves connections to come within other limits.
     pub(super) fn change(&self, limits: &Limits) {
-        self.terms.store(Arc::new(ConnectionSettings::new(limits)));
+        self.settings
+            .store(Arc::new(ConnectionSettings::new(limits)));
     }
 }
 
@@ -123,29 +124,33 @@ pub(super) async fn serve(
 ) {
     // A chunk leaves at once. Where it cannot be set the connection is gone already.
     let _ = tcp.set_nodelay(true);
-    let terms = server.terms.load_full();
-    let sending = Arc::new(SendState::new());
-    let pace = ConnectionTimeouts::new(Instant::now(), terms.head_timeout, Arc::clone(&sending));
+    let settings = server.settings.load_full();
+    let send_state = Arc::new(SendState::new());
+    let timeouts = ConnectionTimeouts::new(
+        Instant::now(),
+        settings.head_timeout,
+        Arc::clone(&send_state),
+    );
     let tls = acceptor.is_some();
     let info = |drain| ConnectionInfo {
         peer,
         port,
         tls,
         drain,
-        sending: Arc::clone(&sending),
-        direct: None,
+        send_state: Arc::clone(&send_state),
+        agent_socket: None,
     };
     let Some(acceptor) = acceptor else {
-        return serve_http(&server, &terms, tcp, info(drain), pace).await;
+        return serve_http(&server, &settings, tcp, info(drain), timeouts).await;
     };
     // Boxed, as the stream is: a connection is to be small for as long as it lasts.
-    let handshake = Box::pin(timeout(terms.head_timeout, acceptor.accept(tcp)));
+    let handshake = Box::pin(timeout(settings.head_timeout, acceptor.accept(tcp)));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
         () = drain.drain_started() => return,
     };
     match accepted {
-        Ok(Ok(tls)) => serve_http(&server, &terms, Box::new(tls), info(drain), pace).await,
+        Ok(Ok(tls)) => serve_http(&server, &settings, Box::new(tls), info(drain), timeouts).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
         Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
     }
@@ -153,53 +158,57 @@ pub(super) async fn serve(
 
 async fn serve_http<I>(
     server: &Arc<Server>,
-    terms: &ConnectionSettings,
+    settings: &ConnectionSettings,
     io: I,
     mut info: ConnectionInfo,
-    pace: ConnectionTimeouts,
+    timeouts: ConnectionTimeouts,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let pace = Arc::new(pace);
+    let timeouts = Arc::new(timeouts);
     let (peer, mut drain) = (info.peer, info.drain.clone());
-    let sending = Arc::clone(&info.sending);
-    let (io, direct) = ServerIo::new(io);
-    info.direct = Some(direct.clone());
+    let send_state = Arc::clone(&info.send_state);
+    let (io, agent_socket) = ServerIo::new(io);
+    info.agent_socket = Some(agent_socket.clone());
     let shared = Arc::new(ConnectionService {
         server: Arc::clone(server),
-        pace: Arc::clone(&pace),
+        timeouts: Arc::clone(&timeouts),
         info,
     });
     // Boxed, because hyper makes room for it in every connection, the idle ones too.
     let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
-    let mut opening = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&pace)));
-    let mut timer = pin!(sleep_until(Instant::now() + terms.head_timeout));
-    let spoken = tokio::select! {
+    let mut socket = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&timeouts)));
+    let mut timer = pin!(sleep_until(Instant::now() + settings.head_timeout));
+    let version = tokio::select! {
         biased;
-        spoken = poll_fn(|cx| opening.poll_spoken(cx)) => spoken,
+        version = poll_fn(|cx| socket.poll_version(cx)) => version,
         () = drain.drain_started() => return,
-        _ = pace.overdue(timer.as_mut()) => return log_late(peer),
+        _ = timeouts.expired(timer.as_mut()) => return log_head_timeout(peer),
     };
-    let io = TokioIo::new(opening);
-    let attended = SupervisedConnection {
+    let io = TokioIo::new(socket);
+    let supervised = SupervisedConnection {
         peer,
-        pace: &pace,
-        sending: &sending,
-        agent: &direct,
+        timeouts: &timeouts,
+        send_state: &send_state,
+        agent_socket: &agent_socket,
         drain,
         timer,
     };
-    match spoken {
+    match version {
         Ok(HttpVersion::Http1) => {
-            let connection = pin!(terms.http1.serve_connection(io, service).with_upgrades());
-            let close = http1::UpgradeableConnection::graceful_shutdown;
-            let left = poll_fn(|cx| direct.poll_left(cx));
-            attended.serve(connection, close, left).await;
+            let connection = pin!(settings.http1.serve_connection(io, service).with_upgrades());
+            let graceful_shutdown = http1::UpgradeableConnection::graceful_shutdown;
+            let disconnected = poll_fn(|cx| agent_socket.poll_disconnected(cx));
+            supervised
+                .serve(connection, graceful_shutdown, disconnected)
+                .await;
         }
         Ok(HttpVersion::Http2) => {
-            let mut connection = Box::pin(terms.http2.serve_connection(io, service));
-            let close = http2::Connection::graceful_shutdown;
-            attended.serve(connection.as_mut(), close, pending()).await;
+            let mut connection = Box::pin(settings.http2.serve_connection(io, service));
+            let graceful_shutdown = http2::Connection::graceful_shutdown;
+            supervised
+                .serve(connection.as_mut(), graceful_shutdown, pending())
+                .await;
         }
         Err(error) => log_end(peer, Err(error)),
     }
@@ -208,9 +217,9 @@ async fn serve_http<I>(
 /// What ends a connection besides itself.
 struct SupervisedConnection<'a> {
     peer: SocketAddr,
-    pace: &'a ConnectionTimeouts,
-    sending: &'a SendState,
-    agent: &'a SharedSocket,
+    timeouts: &'a ConnectionTimeouts,
+    send_state: &'a SendState,
+    agent_socket: &'a SharedSocket,
     drain: Drain,
     timer: Pin<&'a mut Sleep>,
 }
@@ -221,34 +230,34 @@ impl SupervisedConnection<'_> {
     async fn serve<C>(
         mut self,
         mut connection: Pin<&mut C>,
-        close: impl Fn(Pin<&mut C>),
-        mut left: impl Future<Output = ()> + Unpin,
+        graceful_shutdown: impl Fn(Pin<&mut C>),
+        mut disconnected: impl Future<Output = ()> + Unpin,
     ) where
         C: Future<Output = hyper::Result<()>>,
     {
-        let mut next = Stage::Draining;
+        let mut next_stage = Stage::Draining;
         loop {
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => return log_end(self.peer, ended),
-                () = &mut left => return log_end(self.peer, Err("the agent left")),
-                () = self.drain.reached(next) => match next {
-                    Stage::Terminating => return self.sending.close(CloseReason::Drained),
+                () = &mut disconnected => return log_end(self.peer, Err("the agent left")),
+                () = self.drain.reached(next_stage) => match next_stage {
+                    Stage::Terminating => return self.send_state.set_close_reason(CloseReason::Drained),
                     _ => {
-                        next = Stage::Terminating;
-                        close(connection.as_mut());
+                        next_stage = Stage::Terminating;
+                        graceful_shutdown(connection.as_mut());
                     }
                 },
-                overdue = self.pace.overdue(self.timer.as_mut()) => match overdue {
-                    TimeoutKind::Head => return log_late(self.peer),
+                timeout = self.timeouts.expired(self.timer.as_mut()) => match timeout {
+                    TimeoutKind::Head => return log_head_timeout(self.peer),
                     TimeoutKind::Send => {
-                        self.sending.close(CloseReason::SendTimeout);
-                        self.agent.abort();
+                        self.send_state.set_close_reason(CloseReason::SendTimeout);
+                        self.agent_socket.abort();
                         return log_end(self.peer, Err("the agent takes nothing"));
                     }
                     TimeoutKind::Idle => {
-                        self.pace.closes(Instant::now());
-                        close(connection.as_mut());
+                        self.timeouts.closing(Instant::now());
+                        graceful_shutdown(connection.as_mut());
                     }
                 },
             }
@@ -256,7 +265,7 @@ impl SupervisedConnection<'_> {
     }
 }
 
-fn log_late(peer: SocketAddr) {
+fn log_head_timeout(peer: SocketAddr) {
     tracing::debug!(%peer, "no request head in time");
 }
 
@@ -269,7 +278,7 @@ fn log_end(peer: SocketAddr, ended: Result<(), impl Display>) {
 /// What the requests of one connection share.
 struct ConnectionService {
     server: Arc<Server>,
-    pace: Arc<ConnectionTimeouts>,
+    timeouts: Arc<ConnectionTimeouts>,
     info: ConnectionInfo,
 }
 
@@ -280,15 +289,15 @@ impl ConnectionService {
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> {
-        self.pace
-            .request_begins(request.version() == Version::HTTP_2);
+        self.timeouts
+            .request_started(request.version() == Version::HTTP_2);
         let mut call = ActiveRequest {
-            pace: Arc::clone(&self.pace),
+            timeouts: Arc::clone(&self.timeouts),
             stream: None,
-            _under_way: self.server.shutdown.request(),
+            _guard: self.server.shutdown.request(),
         };
         async move {
-            call.stream = this_stream();
+            call.stream = current_stream();
             let stream = call.stream.as_ref();
             let response = self.server.forwarder.forward(request, &self.info, stream);
             let response = response.await;
@@ -299,15 +308,15 @@ impl ConnectionService {
 
 /// A request until its response is over, however that comes.
 struct ActiveRequest {
-    pace: Arc<ConnectionTimeouts>,
+    timeouts: Arc<ConnectionTimeouts>,
     /// The stream it is on, over HTTP/2.
     stream: Option<Arc<SendState>>,
-    _under_way: RequestGuard,
+    _guard: RequestGuard,
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.pace.request_ends(Instant::now());
+        self.timeouts.request_ended(Instant::now());
     }
 }
 
@@ -328,9 +337,9 @@ impl http_body::Body for CountedBody {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(stream) = &self.call.stream {
             // Asked again, the server has sent what it got before.
-            stream.takes();
+            stream.clear_blocked();
             if matches!(polled, Poll::Ready(Some(Ok(_)))) {
-                stream.blocks();
+                stream.set_blocked();
             }
         }
         polled

@@ -13,14 +13,14 @@ use tokio::time::{Instant, Sleep};
 
 /// How long an unused connection is kept. Longer than clients' pools keep theirs (90 s at
 /// most), so that it is they who close and no request crosses our closing.
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Where a connection is between requests, shared by its socket, its requests and its timer.
 #[derive(Debug)]
 pub(super) struct ConnectionTimeouts {
     head_timeout: Duration,
     state: Mutex<State>,
-    sending: Arc<SendState>,
+    send_state: Arc<SendState>,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl ConnectionTimeouts {
     pub(super) fn new(
         now: Instant,
         head_timeout: Duration,
-        sending: Arc<SendState>,
+        send_state: Arc<SendState>,
     ) -> ConnectionTimeouts {
         let state = State {
             phase: Phase::Head(now),
@@ -64,11 +64,11 @@ impl ConnectionTimeouts {
         ConnectionTimeouts {
             head_timeout,
             state: Mutex::new(state),
-            sending,
+            send_state,
         }
     }
 
-    pub(super) fn request_begins(&self, multiplexed: bool) {
+    pub(super) fn request_started(&self, multiplexed: bool) {
         let mut state = self.state();
         state.multiplexed = multiplexed;
         state.phase = match state.phase {
@@ -77,7 +77,7 @@ impl ConnectionTimeouts {
         };
     }
 
-    pub(super) fn request_ends(&self, now: Instant) {
+    pub(super) fn request_ended(&self, now: Instant) {
         let mut state = self.state();
         state.phase = match state.phase {
             Phase::Requests(count) if count > 1 => Phase::Requests(count - 1),
@@ -86,27 +86,27 @@ impl ConnectionTimeouts {
     }
 
     /// The connection has been asked to close: it may take as long as a head.
-    pub(super) fn closes(&self, now: Instant) {
+    pub(super) fn closing(&self, now: Instant) {
         self.state().phase = Phase::Head(now);
     }
 
     /// Resolves when the agent has taken too long. The deadline moves with what the
     /// connection does, so this wants to be polled after it.
-    pub(super) async fn overdue(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
+    pub(super) async fn expired(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
         poll_fn(|context| {
-            let Some((deadline, overdue)) = self.deadline() else {
+            let Some((deadline, kind)) = self.deadline() else {
                 return Poll::Pending;
             };
             if sleep.deadline() != deadline {
                 sleep.as_mut().reset(deadline);
             }
             ready!(sleep.as_mut().poll(context));
-            Poll::Ready(overdue)
+            Poll::Ready(kind)
         })
         .await
     }
 
-    fn received(&self, now: impl FnOnce() -> Instant) {
+    fn record_read(&self, now: impl FnOnce() -> Instant) {
         let mut state = self.state();
         if matches!(state.phase, Phase::Idle(_)) && !state.multiplexed {
             state.phase = Phase::Head(now());
@@ -117,10 +117,10 @@ impl ConnectionTimeouts {
         match self.state().phase {
             Phase::Head(since) => Some((since + self.head_timeout, TimeoutKind::Head)),
             Phase::Requests(_) => {
-                let deadline = self.sending.deadline()?;
+                let deadline = self.send_state.deadline()?;
                 Some((deadline.into(), TimeoutKind::Send))
             }
-            Phase::Idle(since) => Some((since + IDLE, TimeoutKind::Idle)),
+            Phase::Idle(since) => Some((since + IDLE_TIMEOUT, TimeoutKind::Idle)),
         }
     }
 
@@ -133,18 +133,18 @@ impl ConnectionTimeouts {
 #[derive(Debug)]
 pub(super) struct TimedSocket<I> {
     io: I,
-    pace: Arc<ConnectionTimeouts>,
+    timeouts: Arc<ConnectionTimeouts>,
 }
 
 impl<I> TimedSocket<I> {
-    pub(super) fn new(io: I, pace: Arc<ConnectionTimeouts>) -> Self {
-        TimedSocket { io, pace }
+    pub(super) fn new(io: I, timeouts: Arc<ConnectionTimeouts>) -> Self {
+        TimedSocket { io, timeouts }
     }
 
-    fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
+    fn record_write<T>(&self, polled: Poll<T>) -> Poll<T> {
         match polled {
-            Poll::Pending => self.pace.sending.blocks(),
-            Poll::Ready(_) => self.pace.sending.takes(),
+            Poll::Pending => self.timeouts.send_state.set_blocked(),
+            Poll::Ready(_) => self.timeouts.send_state.clear_blocked(),
         }
         polled
     }
@@ -159,7 +159,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimedSocket<I> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.pace.received(Instant::now);
+            self.timeouts.record_read(Instant::now);
         }
         Poll::Ready(Ok(()))
     }
@@ -172,7 +172,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.wrote(polled)
+        self.record_write(polled)
     }
 
     fn poll_write_vectored(
@@ -181,7 +181,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.wrote(polled)
+        self.record_write(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -190,7 +190,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
-        self.wrote(polled)
+        self.record_write(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -207,49 +207,52 @@ mod tests {
     #[test]
     fn a_new_connection_has_the_head_timeout_from_its_start() {
         let start = Instant::now();
-        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
-        pace.received(|| start + HEAD / 2);
-        assert_eq!(pace.deadline(), Some((start + HEAD, TimeoutKind::Head)));
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        timeouts.record_read(|| start + HEAD / 2);
+        assert_eq!(timeouts.deadline(), Some((start + HEAD, TimeoutKind::Head)));
     }
 
     #[test]
     fn nothing_is_overdue_while_any_request_is_under_way() {
         let start = Instant::now();
-        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
-        pace.request_begins(true);
-        pace.request_begins(true);
-        pace.request_ends(start);
-        pace.received(|| start);
-        assert_eq!(pace.deadline(), None);
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        timeouts.request_started(true);
+        timeouts.request_started(true);
+        timeouts.request_ended(start);
+        timeouts.record_read(|| start);
+        assert_eq!(timeouts.deadline(), None);
     }
 
     #[test]
     fn an_agent_that_takes_nothing_of_an_answer_is_overdue_until_it_takes_some() {
         let start = Instant::now();
-        let sending = Arc::new(SendState::new());
-        let pace = ConnectionTimeouts::new(start, HEAD, Arc::clone(&sending));
-        pace.request_begins(false);
-        assert_eq!(pace.deadline(), None);
-        sending.blocks();
-        let (_, overdue) = pace.deadline().expect("it is watched");
-        assert_eq!(overdue, TimeoutKind::Send);
-        sending.takes();
-        assert_eq!(pace.deadline(), None);
+        let send_state = Arc::new(SendState::new());
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::clone(&send_state));
+        timeouts.request_started(false);
+        assert_eq!(timeouts.deadline(), None);
+        send_state.set_blocked();
+        let (_, kind) = timeouts.deadline().expect("it is watched");
+        assert_eq!(kind, TimeoutKind::Send);
+        send_state.clear_blocked();
+        assert_eq!(timeouts.deadline(), None);
     }
 
     #[test]
     fn a_later_head_is_timed_from_its_first_byte() {
         let start = Instant::now();
-        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
-        pace.request_begins(false);
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        timeouts.request_started(false);
         let over = start + Duration::from_secs(50);
-        pace.request_ends(over);
-        assert_eq!(pace.deadline(), Some((over + IDLE, TimeoutKind::Idle)));
-        let first_byte = over + Duration::from_secs(60);
-        pace.received(|| first_byte);
-        pace.received(|| first_byte + Duration::from_secs(20));
+        timeouts.request_ended(over);
         assert_eq!(
-            pace.deadline(),
+            timeouts.deadline(),
+            Some((over + IDLE_TIMEOUT, TimeoutKind::Idle))
+        );
+        let first_byte = over + Duration::from_secs(60);
+        timeouts.record_read(|| first_byte);
+        timeouts.record_read(|| first_byte + Duration::from_secs(20));
+        assert_eq!(
+            timeouts.deadline(),
             Some((first_byte + HEAD, TimeoutKind::Head))
         );
     }
@@ -257,10 +260,13 @@ mod tests {
     #[test]
     fn frames_between_requests_of_http2_are_not_the_start_of_a_head() {
         let start = Instant::now();
-        let pace = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
-        pace.request_begins(true);
-        pace.request_ends(start);
-        pace.received(|| start + HEAD);
-        assert_eq!(pace.deadline(), Some((start + IDLE, TimeoutKind::Idle)));
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        timeouts.request_started(true);
+        timeouts.request_ended(start);
+        timeouts.record_read(|| start + HEAD);
+        assert_eq!(
+            timeouts.deadline(),
+            Some((start + IDLE_TIMEOUT, TimeoutKind::Idle))
+        );
     }
 }

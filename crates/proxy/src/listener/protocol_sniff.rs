@@ -20,37 +20,37 @@ pub(super) enum HttpVersion {
 #[derive(Debug)]
 pub(super) struct SniffedSocket<I> {
     io: I,
-    first: [u8; PREFACE.len()],
-    came: usize,
-    given: usize,
+    prefix: [u8; PREFACE.len()],
+    filled: usize,
+    replayed: usize,
 }
 
 impl<I: AsyncRead + Unpin> SniffedSocket<I> {
     pub(super) fn new(io: I) -> Self {
         SniffedSocket {
             io,
-            first: [0; PREFACE.len()],
-            came: 0,
-            given: 0,
+            prefix: [0; PREFACE.len()],
+            filled: 0,
+            replayed: 0,
         }
     }
 
     /// Ready when the first bytes have shown which it is.
-    pub(super) fn poll_spoken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
+    pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {
-            if self.first[..self.came] != PREFACE[..self.came] {
+            if self.prefix[..self.filled] != PREFACE[..self.filled] {
                 return Poll::Ready(Ok(HttpVersion::Http1));
             }
-            if self.came == PREFACE.len() {
+            if self.filled == PREFACE.len() {
                 return Poll::Ready(Ok(HttpVersion::Http2));
             }
-            let mut read = ReadBuf::new(&mut self.first[self.came..]);
+            let mut read = ReadBuf::new(&mut self.prefix[self.filled..]);
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
             let length = read.filled().len();
             if length == 0 {
                 return Poll::Ready(Ok(HttpVersion::Http1));
             }
-            self.came += length;
+            self.filled += length;
         }
     }
 }
@@ -61,12 +61,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for SniffedSocket<I> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.given == self.came {
+        if self.replayed == self.filled {
             return Pin::new(&mut self.io).poll_read(cx, buf);
         }
-        let length = buf.remaining().min(self.came - self.given);
-        buf.put_slice(&self.first[self.given..self.given + length]);
-        self.given += length;
+        let length = buf.remaining().min(self.filled - self.replayed);
+        buf.put_slice(&self.prefix[self.replayed..self.replayed + length]);
+        self.replayed += length;
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -114,9 +114,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     /// Sends the pieces one after the other; what is spoken, and all that can be read then.
-    async fn opened(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
+    async fn sniffed(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
         let (mut agent, io) = duplex(1024);
-        let mut opening = SniffedSocket::new(io);
+        let mut socket = SniffedSocket::new(io);
         let send = async {
             for piece in pieces {
                 agent.write_all(piece).await.expect("written");
@@ -124,13 +124,13 @@ mod tests {
             }
             drop(agent);
         };
-        let spoken = async {
-            let spoken = poll_fn(|cx| opening.poll_spoken(cx)).await.expect("read");
+        let version = async {
+            let version = poll_fn(|cx| socket.poll_version(cx)).await.expect("read");
             let mut rest = Vec::new();
-            opening.read_to_end(&mut rest).await.expect("read");
-            (spoken, rest)
+            socket.read_to_end(&mut rest).await.expect("read");
+            (version, rest)
         };
-        tokio::join!(send, spoken).1
+        tokio::join!(send, version).1
     }
 
     #[tokio::test]
@@ -139,7 +139,7 @@ mod tests {
         for cut in 0..sent.len() {
             let (before, after) = sent.split_at(cut);
             assert_eq!(
-                opened(&[before, after]).await,
+                sniffed(&[before, after]).await,
                 (HttpVersion::Http2, sent.clone())
             );
         }
@@ -158,7 +158,7 @@ mod tests {
             for cut in 0..sent.len() {
                 let (before, after) = sent.split_at(cut);
                 assert_eq!(
-                    opened(&[before, after]).await,
+                    sniffed(&[before, after]).await,
                     (HttpVersion::Http1, sent.to_vec())
                 );
             }
@@ -170,10 +170,10 @@ mod tests {
         let (mut agent, io) = duplex(1024);
         let sent = [b'x'; 300];
         agent.write_all(&sent).await.expect("written");
-        let mut opening = SniffedSocket::new(io);
-        poll_fn(|cx| opening.poll_spoken(cx)).await.expect("read");
+        let mut socket = SniffedSocket::new(io);
+        poll_fn(|cx| socket.poll_version(cx)).await.expect("read");
         let mut buffer = [0; 1024];
-        let length = opening.read(&mut buffer).await.expect("read");
+        let length = socket.read(&mut buffer).await.expect("read");
         assert_eq!(length, sent.len());
     }
 }

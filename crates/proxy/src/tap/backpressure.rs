@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// The server asks for the next frame as soon as the agent has taken the last one. Shorter waits
 /// than this are the scheduler's, not the agent's.
-const SCHEDULING: Duration = Duration::from_millis(10);
+const SCHEDULING_DELAY: Duration = Duration::from_millis(10);
 
 /// The waits for an agent since the last frame.
 #[derive(Debug, Default)]
@@ -28,16 +28,16 @@ impl Backpressure {
     }
 
     /// The server got a frame at `at`.
-    pub fn gave(&mut self, at: Instant) {
+    pub fn frame_given(&mut self, at: Instant) {
         self.since = Some(at);
     }
 
     /// The server asks for the next frame.
-    pub fn asked(&mut self, now: impl Fn() -> Instant) {
+    pub fn frame_requested(&mut self, now: impl Fn() -> Instant) {
         if let Some(since) = self.since.take() {
             let waited = now().saturating_duration_since(since);
             self.waited += Some(waited)
-                .filter(|it| *it >= SCHEDULING)
+                .filter(|waited| *waited >= SCHEDULING_DELAY)
                 .unwrap_or_default();
         }
     }
@@ -48,8 +48,8 @@ impl Backpressure {
     }
 
     /// What there was to wait since the last frame, where no other comes.
-    pub fn tail(&mut self, at: Instant) -> Duration {
-        self.asked(|| at);
+    pub fn take_at_end(&mut self, at: Instant) -> Duration {
+        self.frame_requested(|| at);
         self.take()
     }
 }
@@ -63,27 +63,27 @@ mod tests {
     fn waits_add_up_until_they_are_taken() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
-        let mut blocked = Backpressure::default();
-        blocked.begin(at(0));
-        blocked.begin(at(50));
-        blocked.end(at(100));
-        blocked.end(at(500));
-        blocked.begin(at(600));
-        blocked.end(at(605));
-        assert_eq!(blocked.take(), Duration::from_millis(105));
-        assert_eq!(blocked.take(), Duration::ZERO);
+        let mut backpressure = Backpressure::default();
+        backpressure.begin(at(0));
+        backpressure.begin(at(50));
+        backpressure.end(at(100));
+        backpressure.end(at(500));
+        backpressure.begin(at(600));
+        backpressure.end(at(605));
+        assert_eq!(backpressure.take(), Duration::from_millis(105));
+        assert_eq!(backpressure.take(), Duration::ZERO);
     }
 
     #[test]
     fn a_server_that_asks_again_at_once_waited_for_nobody() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
-        let mut blocked = Backpressure::default();
-        blocked.gave(at(0)());
-        blocked.asked(at(9));
-        blocked.gave(at(20)());
-        blocked.asked(at(60));
-        blocked.asked(at(900));
-        assert_eq!(blocked.take(), Duration::from_millis(40));
+        let mut backpressure = Backpressure::default();
+        backpressure.frame_given(at(0)());
+        backpressure.frame_requested(at(9));
+        backpressure.frame_given(at(20)());
+        backpressure.frame_requested(at(60));
+        backpressure.frame_requested(at(900));
+        assert_eq!(backpressure.take(), Duration::from_millis(40));
     }
 }

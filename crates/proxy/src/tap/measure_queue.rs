@@ -10,21 +10,21 @@ use tokengauge_core::observer::{End, Frame, Phase, UnmeasuredFrames};
 /// Time that measuring may take at once, before traffic has its turn again.
 const BUDGET: Duration = Duration::from_micros(200);
 /// Bytes that wait for their measurement before it is done without a pause in the traffic.
-const KEEP: usize = 16 * 1024;
+const MEASURE_AT_BYTES: usize = 16 * 1024;
 /// Frames of a stream that are measured one by one, as soon as they have left.
-const EAGER: u64 = 4;
+const MEASURED_SINGLY: u64 = 4;
 /// Later frames, and bytes of them, that are measured together at most.
-const BATCH: usize = 8;
+const BATCH_FRAMES: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
 /// How long after the last measuring a frame waits for others to be measured with. One that
 /// comes later is measured at once: what is shown of a slow stream is its last frame.
-const LATE: Duration = Duration::from_millis(950);
+const BATCH_WITHIN: Duration = Duration::from_millis(950);
 /// Bytes that wait at most; frames beyond are not measured.
-const KEEP_AT_MOST: usize = 256 * 1024;
+const MAX_QUEUED_BYTES: usize = 256 * 1024;
 /// A frame that takes longer to measure, twice in a row, makes measuring rest.
-const SLOW: Duration = Duration::from_millis(5);
+const SLOW_FRAME: Duration = Duration::from_millis(5);
 /// How many times as long as it took it rests then.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// Frames that are not going to be measured.
 #[derive(Default)]
@@ -46,18 +46,18 @@ pub(super) struct MeasureQueue {
     frames: VecDeque<Frame>,
     bytes: usize,
     /// Frames there were until now.
-    seen: u64,
+    total_frames: u64,
     skipped: Skipped,
     /// When measuring was last begun.
-    shown: Option<Instant>,
+    last_measured: Option<Instant>,
     /// The server had its turn to write them.
     pub written: bool,
     slowest: Duration,
     /// How long the agent took nothing after the last frame.
     pub agent_blocked: Duration,
     /// Frames in a row that took too long to measure.
-    slow: u32,
-    rest_until: Option<Instant>,
+    slow_in_a_row: u32,
+    paused_until: Option<Instant>,
     /// Where others see that frames wait.
     unmeasured: Option<Arc<UnmeasuredFrames>>,
 }
@@ -66,7 +66,7 @@ impl MeasureQueue {
     /// The queue of the call that `handle` belongs to.
     pub fn new(handle: &CallHandle) -> MeasureQueue {
         MeasureQueue {
-            unmeasured: handle.ask(|call| call.unmeasured_frames()).flatten(),
+            unmeasured: handle.query(|call| call.unmeasured_frames()).flatten(),
             ..MeasureQueue::default()
         }
     }
@@ -77,44 +77,48 @@ impl MeasureQueue {
 
     /// Whether there is so much that it is time to measure.
     pub fn is_full(&self) -> bool {
-        self.bytes >= KEEP
+        self.bytes >= MEASURE_AT_BYTES
     }
 
     /// Whether it is time to measure what has left. The first frames are measured at once:
     /// objectives on the first token wait for them. Later ones in small batches: the state
     /// of a call is cold memory, and looking at it once for several frames is cheaper.
     pub fn is_due(&self, at: Instant) -> bool {
-        self.seen <= EAGER
-            || self.frames.len() >= BATCH
+        self.total_frames <= MEASURED_SINGLY
+            || self.frames.len() >= BATCH_FRAMES
             || self.bytes >= BATCH_BYTES
-            || self.shown.is_none_or(|shown| at >= shown + LATE)
+            || self
+                .last_measured
+                .is_none_or(|last_measured| at >= last_measured + BATCH_WITHIN)
     }
 
     /// When the oldest of them came.
-    pub fn since(&self) -> Option<Instant> {
+    pub fn oldest(&self) -> Option<Instant> {
         self.frames.front().map(|frame| frame.at)
     }
 
     /// The server has its turn to write them.
-    pub fn written(&mut self, at: Instant) {
+    pub fn mark_written(&mut self, at: Instant) {
         self.written = true;
-        if let Some(since) = self.since() {
-            self.left(since, at);
+        if let Some(oldest) = self.oldest() {
+            self.record_delay(oldest, at);
         }
     }
 
     /// What came at one time left at another.
-    pub fn left(&mut self, came: Instant, left: Instant) {
-        self.slowest = self.slowest.max(left.saturating_duration_since(came));
+    pub fn record_delay(&mut self, received: Instant, written: Instant) {
+        self.slowest = self
+            .slowest
+            .max(written.saturating_duration_since(received));
     }
 
-    pub fn keep(&mut self, frame: Frame) {
+    pub fn push(&mut self, frame: Frame) {
         self.written = false;
-        self.seen += 1;
+        self.total_frames += 1;
         // Whatever came after a gap would be read as if there were none.
-        let behind_a_gap = self.skipped.frames > 0;
-        let too_much = self.bytes + frame.bytes.len() > KEEP_AT_MOST && !self.frames.is_empty();
-        if behind_a_gap || too_much {
+        let after_gap = self.skipped.frames > 0;
+        let too_much = self.bytes + frame.bytes.len() > MAX_QUEUED_BYTES && !self.frames.is_empty();
+        if after_gap || too_much {
             self.skipped.add(&frame);
             return;
         }
@@ -126,31 +130,31 @@ impl MeasureQueue {
     }
 
     /// Shows what there is, as far as the budget goes; whether to leave it at that.
-    pub fn show(&mut self, handle: &CallHandle) -> bool {
-        let enough = self.show_some(handle);
+    pub fn measure(&mut self, handle: &CallHandle) -> bool {
+        let done = self.measure_within_budget(handle);
         if let Some(unmeasured) = &self.unmeasured {
-            unmeasured.measured(self.since());
+            unmeasured.measured(self.oldest());
         }
-        enough
+        done
     }
 
-    fn show_some(&mut self, handle: &CallHandle) -> bool {
-        let began = now();
-        self.shown = Some(began);
-        if self.rests(began) {
+    fn measure_within_budget(&mut self, handle: &CallHandle) -> bool {
+        let started = now();
+        self.last_measured = Some(started);
+        if self.is_paused(started) {
             return true;
         }
-        let mut last = began;
+        let mut last = started;
         while let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.bytes.len();
             handle.response_frame(frame);
             let at = now();
-            self.pace(at, at.saturating_duration_since(last));
+            self.throttle(at, at.saturating_duration_since(last));
             last = at;
-            if self.rests(at) {
+            if self.is_paused(at) {
                 return true;
             }
-            if !self.frames.is_empty() && at.saturating_duration_since(began) > BUDGET {
+            if !self.frames.is_empty() && at.saturating_duration_since(started) > BUDGET {
                 return false;
             }
         }
@@ -163,28 +167,32 @@ impl MeasureQueue {
 
     /// Lets measuring rest when it is so slow that traffic would feel it. Once may be an
     /// accident of scheduling.
-    fn pace(&mut self, at: Instant, cost: Duration) {
-        self.slow = if cost > SLOW { self.slow + 1 } else { 0 };
-        self.rest_until = self.is_slow().then(|| at + cost * REST);
+    fn throttle(&mut self, at: Instant, cost: Duration) {
+        self.slow_in_a_row = if cost > SLOW_FRAME {
+            self.slow_in_a_row + 1
+        } else {
+            0
+        };
+        self.paused_until = self.is_slow().then(|| at + cost * PAUSE_FACTOR);
     }
 
     fn is_slow(&self) -> bool {
-        self.slow > 1
+        self.slow_in_a_row > 1
     }
 
-    fn rests(&self, at: Instant) -> bool {
-        self.rest_until.is_some_and(|until| at < until)
+    fn is_paused(&self, at: Instant) -> bool {
+        self.paused_until.is_some_and(|until| at < until)
     }
 
     /// Shows what is left when the body is over; whether that was all.
-    fn show_last(&mut self, handle: &CallHandle) -> bool {
+    fn measure_rest(&mut self, handle: &CallHandle) -> bool {
         if self.is_slow() {
-            self.rest_until = None;
+            self.paused_until = None;
             self.frames.iter().for_each(|frame| self.skipped.add(frame));
             self.frames.clear();
             self.bytes = 0;
         }
-        self.show(handle) && self.frames.is_empty()
+        self.measure(handle) && self.frames.is_empty()
     }
 }
 
@@ -219,7 +227,7 @@ impl FinalFlush {
         while !self
             .call
             .as_ref()
-            .is_none_or(|call| self.queue.show_last(call.handle()))
+            .is_none_or(|call| self.queue.measure_rest(call.handle()))
         {
             tokio::task::yield_now().await;
         }
@@ -229,7 +237,7 @@ impl FinalFlush {
 impl Drop for FinalFlush {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        while !self.queue.show_last(call.handle()) {}
+        while !self.queue.measure_rest(call.handle()) {}
         let slowest = self.queue.slowest;
         if slowest > Duration::ZERO {
             call.handle()
@@ -283,7 +291,7 @@ mod tests {
 
     impl CallPolicy for Notes {}
 
-    fn watched(notes: &Notes) -> CallHandle {
+    fn call_handle(notes: &Notes) -> CallHandle {
         let start = CallStart {
             received: now(),
             started_at: std::time::SystemTime::UNIX_EPOCH,
@@ -304,19 +312,19 @@ mod tests {
     #[test]
     fn what_came_behind_lost_frames_is_not_shown_as_if_it_followed_those_before() {
         let notes = Notes::default();
-        let handle = watched(&notes);
+        let handle = call_handle(&notes);
         let mut queue = MeasureQueue::default();
-        let frame = |name: u8| Frame::new(now(), vec![name; KEEP_AT_MOST / 2].into());
+        let frame = |name: u8| Frame::new(now(), vec![name; MAX_QUEUED_BYTES / 2].into());
         for name in *b"abc" {
-            queue.keep(frame(name));
+            queue.push(frame(name));
         }
-        assert!(!queue.show(&handle), "its budget is one frame");
+        assert!(!queue.measure(&handle), "its budget is one frame");
         // There is room again, but a frame is missing before it.
-        queue.keep(frame(b'd'));
-        while !queue.show(&handle) {}
+        queue.push(frame(b'd'));
+        while !queue.measure(&handle) {}
         assert_eq!(*notes.0.lock(), ["a", "b", "2 lost"]);
-        queue.keep(frame(b'e'));
-        assert!(queue.show(&handle));
+        queue.push(frame(b'e'));
+        assert!(queue.measure(&handle));
         assert_eq!(notes.0.lock().last().map(String::as_str), Some("e"));
     }
 }

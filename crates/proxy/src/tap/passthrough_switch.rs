@@ -7,26 +7,29 @@ use crate::agent_socket::{PassthroughWriter, SharedSocket};
 pub(super) struct PassthroughSwitch {
     agent: SharedSocket,
     /// How often the server had written when it got its last frame.
-    gave: Option<u64>,
+    writes_at_last_frame: Option<u64>,
 }
 
 impl PassthroughSwitch {
     pub fn new(agent: SharedSocket) -> PassthroughSwitch {
-        PassthroughSwitch { agent, gave: None }
+        PassthroughSwitch {
+            agent,
+            writes_at_last_frame: None,
+        }
     }
 
     /// The server got a frame to write, after the head where it is the first.
-    pub fn gave(&mut self) {
-        self.gave = Some(self.agent.writes());
+    pub fn record_frame(&mut self) {
+        self.writes_at_last_frame = Some(self.agent.writes());
     }
 
     /// Whether all that the server got has left.
-    pub fn is_open(&self) -> bool {
-        self.gave
-            .is_some_and(|writes| self.agent.is_clear_since(writes))
+    pub fn is_ready(&self) -> bool {
+        self.writes_at_last_frame
+            .is_some_and(|writes| self.agent.is_flushed_since(writes))
     }
 
-    pub fn past(self) -> PassthroughWriter {
+    pub fn into_writer(self) -> PassthroughWriter {
         PassthroughWriter::new(self.agent)
     }
 }

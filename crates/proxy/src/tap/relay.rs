@@ -22,13 +22,13 @@ use tokengauge_core::observer::{End, FailureKind, Frame, MAX_MEASURE_DELAY};
 use tokio::task::JoinHandle;
 
 /// Pieces that one stream passes on before others have their turn.
-const TURNS: usize = 16;
+const MAX_PIECES_PER_POLL: usize = 16;
 /// What waits to be measured when a stream falls silent, less than a second of it, waits
 /// no longer than this and a beat. Streams that go on wake as often for nothing.
 const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
 /// Streams look at what waits at the same instants: to wake for each costs more, and to see
 /// to many at once delays others.
-const BEAT: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(20);
 /// When what is left over then is looked at again.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
@@ -37,20 +37,20 @@ pub(super) struct Relay {
     /// `None` when it is over.
     pub response: Option<BodyReader<Io>>,
     pub endpoint: Arc<Endpoint>,
-    pub past: PassthroughWriter,
+    pub writer: PassthroughWriter,
     pub queue: MeasureQueue,
     /// `None` when it is over.
     pub call: Option<Call>,
-    pub idle: Duration,
-    pub send: SendTimer,
-    pub outstanding: Option<InFlightGuard>,
+    pub idle_timeout: Duration,
+    pub send_timer: SendTimer,
+    pub in_flight: Option<InFlightGuard>,
     pub timer: LazyTimer,
     /// When a byte moved last: nothing but this moves any.
-    pub moved: Instant,
+    pub last_activity: Instant,
     /// What has left is measured as soon as others have had their turn.
-    pub due: bool,
+    pub measure_due: bool,
     /// How long the agent takes nothing.
-    pub blocked: Backpressure,
+    pub backpressure: Backpressure,
 }
 
 /// What the server has to write when a relay is done.
@@ -102,41 +102,44 @@ impl Future for Relay {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // What was sent was sent in this turn, so that no timer can have fired unseen since.
         let mut at = None;
-        for _ in 0..TURNS {
-            match self.past.poll_unsent(cx) {
+        for _ in 0..MAX_PIECES_PER_POLL {
+            match self.writer.poll_flush(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return self.agent_left(),
+                Poll::Ready(Err(_)) => return self.finish_agent_gone(),
                 Poll::Pending => {
-                    self.blocked.begin(now);
-                    self.measures_later(cx, at.is_some());
-                    let left = self.past.left();
-                    ready!(self.send.poll(cx, left));
-                    return self.agent_stalls();
+                    self.backpressure.begin(now);
+                    self.measure_or_defer(cx, at.is_some());
+                    let pending = self.writer.pending_bytes();
+                    ready!(self.send_timer.poll(cx, pending));
+                    return self.finish_agent_stalled();
                 }
             }
-            self.send.sent();
-            self.blocked.end(now);
-            let Relay { response, past, .. } = &mut *self;
+            self.send_timer.reset();
+            self.backpressure.end(now);
+            let Relay {
+                response, writer, ..
+            } = &mut *self;
             let response = response.as_mut().expect("polled until it is over");
-            let passed = with_buffer(|buffer| {
-                let piece = ready!(response.poll_piece(cx, buffer));
-                let came = now();
-                Poll::Ready(
-                    piece.map(|piece| piece.map(|piece| pass(past, cx, piece, buffer, came))),
-                )
-            });
-            match passed {
-                Poll::Pending => return self.nothing_yet(cx, at),
-                Poll::Ready(Ok(Some(FrameRoute::Sent(came, payload)))) => {
-                    at = Some(self.sent(came, payload));
+            let routed =
+                with_buffer(|buffer| {
+                    let piece = ready!(response.poll_piece(cx, buffer));
+                    let received_at = now();
+                    Poll::Ready(piece.map(|piece| {
+                        piece.map(|piece| route(writer, cx, piece, buffer, received_at))
+                    }))
+                });
+            match routed {
+                Poll::Pending => return self.on_pending(cx, at),
+                Poll::Ready(Ok(Some(FrameRoute::Passthrough(received_at, payload)))) => {
+                    at = Some(self.record_sent(received_at, payload));
                 }
-                Poll::Ready(Ok(Some(FrameRoute::Left(came, payload)))) => {
-                    return self.last(came, payload);
+                Poll::Ready(Ok(Some(FrameRoute::ToServer(received_at, payload)))) => {
+                    return self.finish_with_last_piece(received_at, payload);
                 }
-                Poll::Ready(Ok(Some(FrameRoute::Lost))) => return self.agent_left(),
-                Poll::Ready(Ok(None)) => return self.done(now(), None),
+                Poll::Ready(Ok(Some(FrameRoute::AgentGone))) => return self.finish_agent_gone(),
+                Poll::Ready(Ok(None)) => return self.finish_complete(now(), None),
                 Poll::Ready(Err(error)) => {
-                    self.over(now(), End::UpstreamReset);
+                    self.finish(now(), End::UpstreamReset);
                     return Poll::Ready(Err(error.into()));
                 }
             }
@@ -150,126 +153,138 @@ impl Future for Relay {
 /// Who sees to a piece.
 enum FrameRoute {
     /// It has left.
-    Sent(Instant, Bytes),
+    Passthrough(Instant, Bytes),
     /// The server: it can write the last piece and the end of the body at once.
-    Left(Instant, Bytes),
+    ToServer(Instant, Bytes),
     /// Nobody: the agent is gone.
-    Lost,
+    AgentGone,
 }
 
-fn pass(
-    past: &mut PassthroughWriter,
+fn route(
+    writer: &mut PassthroughWriter,
     cx: &mut Context<'_>,
     piece: Piece,
     buffer: &[u8],
     at: Instant,
 ) -> FrameRoute {
-    if piece.last && piece.whole_chunks && !piece.payload.is_empty() {
-        return FrameRoute::Left(at, piece.payload);
+    if piece.is_last && piece.starts_at_chunk && !piece.payload.is_empty() {
+        return FrameRoute::ToServer(at, piece.payload);
     }
-    match past.send(cx, &buffer[piece.raw]) {
-        Ok(()) => FrameRoute::Sent(at, piece.payload),
-        Err(_) => FrameRoute::Lost,
+    match writer.send(cx, &buffer[piece.raw]) {
+        Ok(()) => FrameRoute::Passthrough(at, piece.payload),
+        Err(_) => FrameRoute::AgentGone,
     }
 }
 
 impl Relay {
     /// A piece has left, or is about to as fast as the agent takes it: it is measured soon,
     /// or with those that follow. Tells when it left.
-    fn sent(&mut self, came: Instant, payload: Bytes) -> Instant {
-        self.moved = came;
-        let left = now();
+    fn record_sent(&mut self, received_at: Instant, payload: Bytes) -> Instant {
+        self.last_activity = received_at;
+        let written_at = now();
         if !payload.is_empty() {
-            self.queue.keep(Frame {
-                at: came,
+            self.queue.push(Frame {
+                at: received_at,
                 bytes: payload,
-                agent_blocked: self.blocked.take(),
+                agent_blocked: self.backpressure.take(),
             });
         }
-        self.queue.left(came, left);
-        self.due |= self.queue.is_due(left);
+        self.queue.record_delay(received_at, written_at);
+        self.measure_due |= self.queue.is_due(written_at);
         if self.queue.is_full() {
             self.measure();
         }
-        left
+        written_at
     }
 
     /// Measures what is due, unless it has just left: whoever has something to send goes first.
     /// Tells whether it is going to be measured in a turn of its own.
-    fn measures_later(&mut self, cx: &Context<'_>, just_left: bool) -> bool {
-        if self.due && just_left {
+    fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
+        if self.measure_due && just_written {
             cx.waker().wake_by_ref();
             return true;
         }
-        if self.due {
+        if self.measure_due {
             self.measure();
         }
         false
     }
 
     fn measure(&mut self) {
-        self.due = false;
+        self.measure_due = false;
         if let Some(call) = &self.call {
-            self.queue.show(call.handle());
+            self.queue.measure(call.handle());
         }
     }
 
-    fn last(&mut self, at: Instant, payload: Bytes) -> Poll<Result<Tail, BodyError>> {
-        self.moved = at;
+    fn finish_with_last_piece(
+        &mut self,
+        at: Instant,
+        payload: Bytes,
+    ) -> Poll<Result<Tail, BodyError>> {
+        self.last_activity = at;
         let bytes = payload.clone();
-        let agent_blocked = self.blocked.take();
-        self.queue.keep(Frame {
+        let agent_blocked = self.backpressure.take();
+        self.queue.push(Frame {
             at,
             bytes,
             agent_blocked,
         });
-        self.done(at, Some(payload))
+        self.finish_complete(at, Some(payload))
     }
 
-    fn done(&mut self, at: Instant, payload: Option<Bytes>) -> Poll<Result<Tail, BodyError>> {
+    fn finish_complete(
+        &mut self,
+        at: Instant,
+        payload: Option<Bytes>,
+    ) -> Poll<Result<Tail, BodyError>> {
         let response = self.response.as_mut();
         let trailers = response.and_then(BodyReader::take_trailers);
-        self.over(at, End::Complete);
+        self.finish(at, End::Complete);
         Poll::Ready(Ok(Tail { payload, trailers }))
     }
 
-    fn agent_left(&mut self) -> Poll<Result<Tail, BodyError>> {
-        let end = self.call.as_ref().map(|call| call.agent().end());
-        self.over(now(), end.unwrap_or(End::ClientCancelled));
+    fn finish_agent_gone(&mut self) -> Poll<Result<Tail, BodyError>> {
+        let end = self
+            .call
+            .as_ref()
+            .map(|call| call.downstream().abandoned_end());
+        self.finish(now(), end.unwrap_or(End::ClientCancelled));
         Poll::Ready(Err(BodyError::Agent))
     }
 
-    fn agent_stalls(&mut self) -> Poll<Result<Tail, BodyError>> {
-        self.over(now(), End::Failed(FailureKind::AgentSendTimeout));
-        self.past.agent().abort();
+    fn finish_agent_stalled(&mut self) -> Poll<Result<Tail, BodyError>> {
+        self.finish(now(), End::Failed(FailureKind::AgentSendTimeout));
+        self.writer.agent().abort();
         Poll::Ready(Err(BodyError::Agent))
     }
 
     /// Waits for the upstream, but not for ever.
-    fn nothing_yet(
+    fn on_pending(
         &mut self,
         cx: &mut Context<'_>,
         at: Option<Instant>,
     ) -> Poll<Result<Tail, BodyError>> {
-        if self.measures_later(cx, at.is_some()) {
+        if self.measure_or_defer(cx, at.is_some()) {
             return Poll::Pending;
         }
         let mut at = at.unwrap_or_else(now);
         loop {
-            let silent = self.moved + self.idle;
-            if at >= silent {
-                self.over(at, End::Failed(FailureKind::IdleTimeout));
+            let idle_deadline = self.last_activity + self.idle_timeout;
+            if at >= idle_deadline {
+                self.finish(at, End::Failed(FailureKind::IdleTimeout));
                 return Poll::Ready(Err(BodyError::Idle));
             }
-            let waits_since = self.queue.since();
-            if waits_since.is_some_and(|since| at >= since + MEASURE_WITHIN) {
+            let oldest = self.queue.oldest();
+            if oldest.is_some_and(|since| at >= since + MEASURE_WITHIN) {
                 self.measure();
             }
             // What measuring left over, because it rests or its budget is spent, has to wait:
             // others have their turn first.
-            let measure = self.queue.since();
-            let measure = measure.map(|since| beat(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
-            let wanted = measure.map_or(silent, |measure| silent.min(measure));
+            let oldest = self.queue.oldest();
+            let measure =
+                oldest.map(|since| next_tick(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
+            let wanted = measure.map_or(idle_deadline, |measure| idle_deadline.min(measure));
             ready!(self.timer.poll(cx, at, wanted));
             at = now();
         }
@@ -277,14 +292,14 @@ impl Relay {
 
     /// Ends the call; the connection returns to its pool. What is left to measure is measured later:
     /// the last piece is not written yet.
-    fn over(&mut self, at: Instant, end: End) {
+    fn finish(&mut self, at: Instant, end: End) {
         let response = self.response.take();
         if let Some(io) = response.and_then(BodyReader::into_reusable) {
-            self.endpoint.give_back(io);
+            self.endpoint.release(io);
         }
-        self.outstanding = None;
+        self.in_flight = None;
         if let Some(call) = self.call.take() {
-            self.queue.agent_blocked = self.blocked.tail(at);
+            self.queue.agent_blocked = self.backpressure.take_at_end(at);
             let queue = std::mem::take(&mut self.queue);
             FinalFlush::new(queue, call, at, end).flush_later();
         }
@@ -292,11 +307,11 @@ impl Relay {
 }
 
 /// The first beat that is not before `at`.
-fn beat(at: Instant) -> Instant {
-    static BEGAN: LazyLock<Instant> = LazyLock::new(now);
-    let since = at.saturating_duration_since(*BEGAN);
-    let beats = since.as_nanos().div_ceil(BEAT.as_nanos());
-    *BEGAN + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)
+fn next_tick(at: Instant) -> Instant {
+    static START: LazyLock<Instant> = LazyLock::new(now);
+    let elapsed = at.saturating_duration_since(*START);
+    let ticks = elapsed.as_nanos().div_ceil(TICK.as_nanos());
+    *START + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
 impl Drop for Relay {
@@ -305,9 +320,9 @@ impl Drop for Relay {
         self.response = None;
         if let Some(call) = self.call.take() {
             let at = now();
-            self.queue.agent_blocked = self.blocked.tail(at);
+            self.queue.agent_blocked = self.backpressure.take_at_end(at);
             let queue = std::mem::take(&mut self.queue);
-            let end = call.agent().end();
+            let end = call.downstream().abandoned_end();
             drop(FinalFlush::new(queue, call, at, end));
         }
     }
@@ -322,10 +337,10 @@ mod tests {
         let at = now();
         for offset in (0..2_000).step_by(7).map(Duration::from_millis) {
             let instant = at + offset;
-            let next = beat(instant);
-            assert!(next >= instant && next - instant < BEAT);
-            assert_eq!(beat(next), next);
+            let next = next_tick(instant);
+            assert!(next >= instant && next - instant < TICK);
+            assert_eq!(next_tick(next), next);
         }
-        assert_eq!(beat(at + BEAT), beat(at) + BEAT);
+        assert_eq!(next_tick(at + TICK), next_tick(at) + TICK);
     }
 }

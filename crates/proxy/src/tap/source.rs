@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 /// What is read at once.
-const READ: usize = 32 * 1024;
+const READ_BYTES: usize = 32 * 1024;
 
 thread_local! {
     /// One buffer a thread: an open stream that waits for its next chunk keeps none.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into_boxed_slice());
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
 }
 
 /// Where a response body comes from.
@@ -41,7 +41,7 @@ pub(crate) enum ResponseSource {
     /// The connection broke between head and body.
     Lost,
     /// The source has ended.
-    Over,
+    Ended,
 }
 
 /// Reads through this thread's buffer.
@@ -63,18 +63,18 @@ impl ResponseSource {
             ResponseSource::Lost => {
                 Poll::Ready(Some(Err(ResponseBodyError::ConnectionLost.into())))
             }
-            ResponseSource::Over => Poll::Ready(None),
+            ResponseSource::Ended => Poll::Ready(None),
         }
     }
 
     pub fn is_end_stream(&self) -> bool {
         match self {
-            ResponseSource::Http1 { response, .. } => response.is_over(),
+            ResponseSource::Http1 { response, .. } => response.is_complete(),
             ResponseSource::Duplex { incoming, .. } | ResponseSource::Http2 { incoming, .. } => {
                 incoming.is_end_stream()
             }
             ResponseSource::Lost => false,
-            ResponseSource::Over => true,
+            ResponseSource::Ended => true,
         }
     }
 
@@ -87,7 +87,7 @@ impl ResponseSource {
                 incoming.size_hint()
             }
             ResponseSource::Lost => SizeHint::default(),
-            ResponseSource::Over => SizeHint::with_exact(0),
+            ResponseSource::Ended => SizeHint::with_exact(0),
         }
     }
 
@@ -105,10 +105,10 @@ impl ResponseSource {
     /// given back.
     pub fn finish(&mut self) {
         if let ResponseSource::Http1 { response, endpoint } =
-            std::mem::replace(self, ResponseSource::Over)
+            std::mem::replace(self, ResponseSource::Ended)
             && let Some(io) = response.into_reusable()
         {
-            endpoint.give_back(io);
+            endpoint.release(io);
         }
     }
 }
@@ -133,9 +133,9 @@ fn poll_response(response: &mut BodyReader<Io>, cx: &mut Context<'_>) -> Polled 
 /// Takes what has arrived, else moves the connection and looks again. Only the connection
 /// fills `incoming`, and it is polled right here: nobody has to be woken for that.
 fn poll_duplex(incoming: &mut Incoming, http1: &mut Http1, cx: &mut Context<'_>) -> Polled {
-    let mut unobserved = Context::from_waker(Waker::noop());
+    let mut noop = Context::from_waker(Waker::noop());
     let mut poll = |incoming: &mut Incoming| {
-        let frame = ready!(Pin::new(incoming).poll_frame(&mut unobserved));
+        let frame = ready!(Pin::new(incoming).poll_frame(&mut noop));
         Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
     };
     if let Poll::Ready(frame) = poll(incoming) {

@@ -20,7 +20,7 @@ use tokio::time::timeout_at;
 /// While requests come, addresses as old as this are resolved again in the background. The system's resolver tells no time to live.
 const REFRESH_AFTER: Duration = Duration::from_secs(5);
 /// A connection is opened only to an address that the resolver gave within this time.
-const OPEN_WITHIN: Duration = Duration::from_secs(1);
+const MAX_AGE_TO_CONNECT: Duration = Duration::from_secs(1);
 /// Addresses of one name that are used.
 const MAX_ADDRESSES: usize = 64;
 
@@ -39,18 +39,18 @@ pub(crate) struct Host {
     pub(super) head_bytes: usize,
     pub(super) connections: Arc<Connections>,
     /// It is an address: there is nothing to ask for.
-    literal: bool,
-    servers: ArcSwap<ResolvedEndpoints>,
+    is_address: bool,
+    resolved: ArcSwap<ResolvedEndpoints>,
     /// The family that was connected to last; the resolver's first before that.
     family: AtomicU8,
     /// One question at a time, and why the last was not answered.
-    asking: Mutex<Option<(Instant, String)>>,
+    lookup: Mutex<Option<(Instant, String)>>,
     refreshing: AtomicBool,
 }
 
 /// The servers behind a name, as of an instant.
 struct ResolvedEndpoints {
-    answered: Option<Instant>,
+    resolved_at: Option<Instant>,
     endpoints: Vec<Arc<Endpoint>>,
 }
 
@@ -75,38 +75,38 @@ impl Host {
             upstream: Arc::clone(upstream),
             head_bytes,
             connections: Arc::clone(connections),
-            literal: address(host).is_some(),
-            servers: ArcSwap::from_pointee(ResolvedEndpoints {
-                answered: None,
+            is_address: address(host).is_some(),
+            resolved: ArcSwap::from_pointee(ResolvedEndpoints {
+                resolved_at: None,
                 endpoints: Vec::new(),
             }),
             family: AtomicU8::new(UNKNOWN),
-            asking: Mutex::default(),
+            lookup: Mutex::default(),
             refreshing: AtomicBool::new(false),
         };
         if let Some(address) = address(host) {
-            this.found(vec![SocketAddr::new(address, port)], now());
+            this.store_addresses(vec![SocketAddr::new(address, port)], now());
         }
         this
     }
 
     /// The servers that are known.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
-        self.servers.load().endpoints.clone()
+        self.resolved.load().endpoints.clone()
     }
 
     /// Looks at each server that is known.
-    pub fn each(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
-        self.servers.load().endpoints.iter().for_each(&mut look);
+    pub fn for_each_endpoint(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
+        self.resolved.load().endpoints.iter().for_each(&mut look);
     }
 
     pub fn len(&self) -> usize {
-        self.servers.load().endpoints.len()
+        self.resolved.load().endpoints.len()
     }
 
-    pub fn has(&self, endpoint: &Arc<Endpoint>) -> bool {
-        let servers = self.servers.load();
-        let mut known = servers.endpoints.iter();
+    pub fn contains(&self, endpoint: &Arc<Endpoint>) -> bool {
+        let resolved = self.resolved.load();
+        let mut known = resolved.endpoints.iter();
         known.any(|known| Arc::ptr_eq(known, endpoint))
     }
 
@@ -130,14 +130,14 @@ impl Host {
     /// Resolves the name again in the background if its addresses are old.
     pub fn refresh(self: &Arc<Self>) {
         let old = |at: Instant| at.elapsed() >= REFRESH_AFTER;
-        if self.servers.load().answered.is_some_and(old) {
+        if self.resolved.load().resolved_at.is_some_and(old) {
             self.look_up_in_background();
         }
     }
 
     /// Resolves the name in a task of its own, unless one does so already.
     pub fn look_up_in_background(self: &Arc<Self>) {
-        if self.literal || self.refreshing.swap(true, Ordering::Relaxed) {
+        if self.is_address || self.refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
         let host = Arc::clone(self);
@@ -157,7 +157,7 @@ impl Host {
     /// When the name does not resolve in time.
     pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
         let at = now();
-        let since = at.checked_sub(OPEN_WITHIN).unwrap_or(at);
+        let since = at.checked_sub(MAX_AGE_TO_CONNECT).unwrap_or(at);
         self.resolved_since(since, within).await
     }
 
@@ -167,17 +167,22 @@ impl Host {
     ///
     /// When the name does not resolve in time.
     pub async fn resolved_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
-        let is_new = || self.servers.load().answered.is_some_and(|at| at >= since);
-        if self.literal || is_new() {
+        let is_new = || {
+            self.resolved
+                .load()
+                .resolved_at
+                .is_some_and(|at| at >= since)
+        };
+        if self.is_address || is_new() {
             return Ok(());
         }
         let deadline = tokio::time::Instant::now() + within;
-        let asking = timeout_at(deadline, self.asking.lock()).await;
-        let mut asking = asking.map_err(|_| unresolved("no answer in time"))?;
+        let lookup = timeout_at(deadline, self.lookup.lock()).await;
+        let mut lookup = lookup.map_err(|_| unresolved("no answer in time"))?;
         if is_new() {
             return Ok(());
         }
-        if let Some((_, reason)) = asking.as_ref().filter(|(at, _)| *at >= since) {
+        if let Some((_, reason)) = lookup.as_ref().filter(|(at, _)| *at >= since) {
             return Err(unresolved(reason));
         }
         let (host, asked) = (self.settings.authority.host(), now());
@@ -185,15 +190,15 @@ impl Host {
         let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match found {
             Ok(addresses) => {
-                *asking = None;
+                *lookup = None;
                 // Counted from the answer, so that a slow resolver is not asked again at once.
-                self.found(addresses, now());
+                self.store_addresses(addresses, now());
                 Ok(())
             }
             Err(error) => {
                 let reason = error.to_string();
                 let failure = unresolved(&reason);
-                *asking = Some((asked, reason));
+                *lookup = Some((asked, reason));
                 Err(failure)
             }
         }
@@ -201,15 +206,15 @@ impl Host {
 
     /// Whether a look-up failed less than `ago` before now.
     pub fn failed_within(&self, ago: Duration) -> bool {
-        let asking = self.asking.try_lock();
-        asking.is_ok_and(|asking| asking.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
+        let lookup = self.lookup.try_lock();
+        lookup.is_ok_and(|lookup| lookup.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
     }
 
     /// Servers that stay keep their connections; those that are gone are not used again, and
     /// close theirs when their last response is over.
-    fn found(&self, mut addresses: Vec<SocketAddr>, answered: Instant) {
+    fn store_addresses(&self, mut addresses: Vec<SocketAddr>, resolved_at: Instant) {
         let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
-        let before = self.servers.load();
+        let before = self.resolved.load();
         addresses.sort_unstable();
         addresses.dedup();
         addresses.truncate(MAX_ADDRESSES);
@@ -226,8 +231,8 @@ impl Host {
         if !addresses.iter().any(|known| family(*known) == preferred) {
             self.family.store(first, Ordering::Relaxed);
         }
-        self.servers.store(Arc::new(ResolvedEndpoints {
-            answered: Some(answered),
+        self.resolved.store(Arc::new(ResolvedEndpoints {
+            resolved_at: Some(resolved_at),
             endpoints,
         }));
     }
@@ -283,15 +288,15 @@ mod tests {
     #[test]
     fn servers_that_stay_are_the_same_and_no_more_are_used_than_may_be() {
         let host = host();
-        host.found(vec![v4(1), v4(2)], now());
+        host.store_addresses(vec![v4(1), v4(2)], now());
         let before = host.endpoints();
-        host.found(vec![v4(3), v4(2), v4(2)], now());
+        host.store_addresses(vec![v4(3), v4(2), v4(2)], now());
         let after = host.endpoints();
         let addresses: Vec<_> = after.iter().map(|endpoint| endpoint.address).collect();
         assert_eq!(addresses, [v4(2), v4(3)]);
         assert!(Arc::ptr_eq(&before[1], &after[0]), "it keeps what it has");
-        assert!(!host.has(&before[0]));
-        host.found((0..200).map(v4).collect(), now());
+        assert!(!host.contains(&before[0]));
+        host.store_addresses((0..200).map(v4).collect(), now());
         assert_eq!(host.len(), MAX_ADDRESSES);
     }
 
@@ -304,15 +309,15 @@ mod tests {
             let all = all.iter().filter(|endpoint| host.prefers(endpoint));
             all.map(|endpoint| endpoint.address).collect::<Vec<_>>()
         };
-        host.found(vec![v6, v4(1)], now());
+        host.store_addresses(vec![v6, v4(1)], now());
         assert_eq!(preferred(), [v6], "the resolver's first");
         let all = host.endpoints();
         let other = all.iter().find(|endpoint| endpoint.address == v4(1));
         host.connected(other.expect("known"));
         assert_eq!(preferred(), [v4(1)]);
-        host.found(vec![v6, v4(1), v4(2)], now());
+        host.store_addresses(vec![v6, v4(1), v4(2)], now());
         assert_eq!(preferred(), [v4(1), v4(2)]);
-        host.found(vec![v6], now());
+        host.store_addresses(vec![v6], now());
         assert_eq!(preferred(), [v6]);
     }
 
@@ -320,7 +325,7 @@ mod tests {
     async fn a_look_up_that_failed_is_not_repeated_for_those_who_waited_for_it() {
         let host = host();
         let began = now();
-        *host.asking.lock().await = Some((now(), "no such name".to_owned()));
+        *host.lookup.lock().await = Some((now(), "no such name".to_owned()));
         let failure = host.resolved_since(began, Duration::from_secs(5)).await;
         let failure = failure.expect_err("it is known");
         assert_eq!(failure.kind, FailureKind::Dns);

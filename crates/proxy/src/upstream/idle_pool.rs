@@ -10,33 +10,33 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A connection closed sooner than this after a response was never meant to be kept.
-const EARLY: Duration = Duration::from_secs(1);
+const EARLY_CLOSE: Duration = Duration::from_secs(1);
 /// What a new endpoint has to keep a connection open for after a response: servers that close
 /// theirs without saying so do it as soon as they have written the response.
 const PROBATION: Duration = Duration::from_millis(100);
 /// So many of those in a row, and connections of that endpoint are not kept for a while.
-const TIMES_EARLY: u8 = 2;
-const UNKEPT_FOR: Duration = Duration::from_secs(60);
+const MAX_EARLY_CLOSES: u8 = 2;
+const DISABLED_FOR: Duration = Duration::from_secs(60);
 
 /// The connections, and what is known of how the endpoint treats them. Some servers close
 /// theirs after each response without saying so (llama.cpp after streams): a request sent
 /// meanwhile is lost, and one that may have been read must not be sent again. So a request that
 /// is not idempotent takes a connection only from an endpoint that has been seen to keep one
-/// open, for [`PROBATION`] at first and for [`EARLY`] after one was closed.
+/// open, for [`PROBATION`] at first and for [`EARLY_CLOSE`] after one was closed.
 pub(super) struct IdlePool {
     created: Instant,
-    max: usize,
+    max_idle: usize,
     idle_for: Duration,
     /// The oldest first.
     idle: Mutex<VecDeque<IdleConnection>>,
     /// One stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
     /// One was closed early.
-    closes: AtomicBool,
+    has_closed_early: AtomicBool,
     /// Connections in a row that were closed right after a response.
-    closed_early: AtomicU8,
+    early_closes: AtomicU8,
     /// Milliseconds from `created` until which connections serve one request each.
-    unkept_until: AtomicU64,
+    disabled_until: AtomicU64,
 }
 
 struct IdleConnection {
@@ -48,29 +48,30 @@ impl IdlePool {
     pub fn new(upstream: &settings::Upstream) -> IdlePool {
         IdlePool {
             created: now(),
-            max: upstream.max_idle,
+            max_idle: upstream.max_idle,
             idle_for: upstream.idle_for,
             idle: Mutex::default(),
             trusted: AtomicBool::new(false),
-            closes: AtomicBool::new(false),
-            closed_early: AtomicU8::new(0),
-            unkept_until: AtomicU64::new(0),
+            has_closed_early: AtomicBool::new(false),
+            early_closes: AtomicU8::new(0),
+            disabled_until: AtomicU64::new(0),
         }
     }
 
     /// Whether connections are kept at all, just now.
-    pub fn keeps(&self) -> bool {
-        self.max > 0 && self.unkept_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
+    pub fn is_enabled(&self) -> bool {
+        self.max_idle > 0
+            && self.disabled_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
     }
 
     /// Keeps a connection whose response was read to exactly its end; tells whether it does.
     /// Whether more came, or the endpoint closed it, is looked at when it is taken.
-    pub fn keep(&self, io: Io) -> bool {
-        if !self.keeps() {
+    pub fn put(&self, io: Io) -> bool {
+        if !self.is_enabled() {
             return false;
         }
         let mut idle = locked(&self.idle);
-        if idle.len() >= self.max {
+        if idle.len() >= self.max_idle {
             if !self.trusted.load(Ordering::Relaxed) {
                 // The oldest is the one that shows how the endpoint treats connections.
                 return false;
@@ -83,35 +84,35 @@ impl IdlePool {
     }
 
     /// How long a connection must have stayed open for its endpoint to be trusted.
-    fn proof(&self) -> Duration {
-        match self.closes.load(Ordering::Relaxed) {
-            true => EARLY,
+    fn required_age(&self) -> Duration {
+        match self.has_closed_early.load(Ordering::Relaxed) {
+            true => EARLY_CLOSE,
             false => PROBATION,
         }
     }
 
     /// A connection for a request, which must not be sent a second time if `once`: until the
     /// endpoint is trusted such a one takes only what has stayed open long enough.
-    pub fn take(&self, once: bool) -> Option<Io> {
+    pub fn take(&self, non_idempotent: bool) -> Option<Io> {
         loop {
-            let wary = once && !self.trusted.load(Ordering::Relaxed);
+            let cautious = non_idempotent && !self.trusted.load(Ordering::Relaxed);
             let mut next = {
                 let mut idle = locked(&self.idle);
                 // The youngest is the most likely to be open still.
-                if wary {
+                if cautious {
                     idle.pop_front()
                 } else {
                     idle.pop_back()
                 }
             }?;
             let age = next.since.elapsed();
-            if !next.io.is_quiet() {
-                self.closed_after(age);
+            if !next.io.is_open_and_idle() {
+                self.record_closed(age);
                 continue;
             }
-            self.closed_early.store(0, Ordering::Relaxed);
-            self.stayed_open(age);
-            if wary && age < self.proof() {
+            self.early_closes.store(0, Ordering::Relaxed);
+            self.record_open(age);
+            if cautious && age < self.required_age() {
                 locked(&self.idle).push_front(next);
                 return None;
             }
@@ -131,34 +132,34 @@ impl IdlePool {
     pub fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);
         idle.retain_mut(|idle| {
-            let (age, open) = (idle.since.elapsed(), idle.io.is_quiet());
+            let (age, open) = (idle.since.elapsed(), idle.io.is_open_and_idle());
             if open {
-                self.stayed_open(age);
+                self.record_open(age);
             } else {
-                self.closed_after(age);
+                self.record_closed(age);
             }
             open && age < self.idle_for
         });
         !idle.is_empty()
     }
 
-    fn stayed_open(&self, age: Duration) {
-        if age >= self.proof() {
+    fn record_open(&self, age: Duration) {
+        if age >= self.required_age() {
             self.trusted.store(true, Ordering::Relaxed);
         }
     }
 
     /// Notes that a connection was closed after so long without a request.
-    fn closed_after(&self, age: Duration) {
-        if age >= EARLY {
+    fn record_closed(&self, age: Duration) {
+        if age >= EARLY_CLOSE {
             return;
         }
         self.trusted.store(false, Ordering::Relaxed);
-        self.closes.store(true, Ordering::Relaxed);
-        if self.closed_early.fetch_add(1, Ordering::Relaxed) + 1 >= TIMES_EARLY {
-            self.closed_early.store(0, Ordering::Relaxed);
-            let until = millis(self.created.elapsed() + UNKEPT_FOR);
-            self.unkept_until.store(until, Ordering::Relaxed);
+        self.has_closed_early.store(true, Ordering::Relaxed);
+        if self.early_closes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_EARLY_CLOSES {
+            self.early_closes.store(0, Ordering::Relaxed);
+            let until = millis(self.created.elapsed() + DISABLED_FOR);
+            self.disabled_until.store(until, Ordering::Relaxed);
         }
     }
 }

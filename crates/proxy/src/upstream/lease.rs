@@ -16,28 +16,28 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a request that waits looks by itself: settings and other upstreams' needs change
 /// without a word.
-const LOOK: Duration = Duration::from_millis(250);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One request's search for a connection.
 pub(crate) struct LeaseSearch<'a> {
     upstream: &'a Upstream,
     options: ConnectOptions,
-    began: Instant,
+    started: Instant,
     tried: Vec<Arc<Endpoint>>,
     /// Until when each host may be tried.
     deadlines: Vec<(Arc<Host>, Instant)>,
-    asked_again: bool,
+    resolved_again: bool,
 }
 
 /// What came of trying one server.
 pub(crate) enum ConnectAttempt {
     Leased(Lease),
     /// It is behind its name no longer.
-    Moved,
+    EndpointGone,
     /// It failed, and others may not.
     Failed(Failure),
     /// There is no room, here or elsewhere.
-    Full(Failure),
+    Overloaded(Failure),
 }
 
 impl<'a> LeaseSearch<'a> {
@@ -45,10 +45,10 @@ impl<'a> LeaseSearch<'a> {
         LeaseSearch {
             upstream,
             options,
-            began: now(),
+            started: now(),
             tried: Vec::new(),
             deadlines: Vec::new(),
-            asked_again: false,
+            resolved_again: false,
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> LeaseSearch<'a> {
                 continue;
             }
             let within = upstream.settings.timeouts.connect;
-            if let Err(failure) = host.resolved_since(self.began, within).await {
+            if let Err(failure) = host.resolved_since(self.started, within).await {
                 last = Some((host.name.clone(), failure));
             }
         }
@@ -81,13 +81,15 @@ impl<'a> LeaseSearch<'a> {
     /// servers may have moved.
     pub async fn next(&mut self) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let next = self.upstream.choose(&self.tried);
-        if next.is_some() || self.asked_again {
+        if next.is_some() || self.resolved_again {
             return next;
         }
-        self.asked_again = true;
+        self.resolved_again = true;
         for host in &self.upstream.hosts {
             // Its failure is known: it was tried.
-            let _ = host.resolved_since(self.began, self.budget(host)).await;
+            let _ = host
+                .resolved_since(self.started, self.remaining_time(host))
+                .await;
         }
         self.upstream.choose(&self.tried)
     }
@@ -95,21 +97,27 @@ impl<'a> LeaseSearch<'a> {
     /// Tries one server.
     pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> ConnectAttempt {
         let upstream = self.upstream;
-        let held = endpoint.outstanding.take();
-        let leased = |wire, reused| ConnectAttempt::Leased(Lease { wire, reused, held });
-        let reused = match self.options.fresh {
-            true => None,
-            false => upstream.reuse_at_once(endpoint, self.options),
+        let in_flight = endpoint.outstanding.acquire();
+        let leased = |connection, reused| {
+            ConnectAttempt::Leased(Lease {
+                connection,
+                reused,
+                in_flight,
+            })
         };
-        if let Some(wire) = reused {
-            return leased(wire, true);
+        let reused = match self.options.new_connection {
+            true => None,
+            false => upstream.try_reuse(endpoint, self.options),
+        };
+        if let Some(connection) = reused {
+            return leased(connection, true);
         }
-        let within = self.share(host);
+        let within = self.time_share(host);
         let deadline = tokio::time::Instant::now() + within;
-        let shares = !self.options.upgrade && upstream.shares(endpoint);
-        let mut opening = None;
-        if shares && !upstream.is_full() {
-            let Ok(lock) = timeout_at(deadline, endpoint.opening.lock()).await else {
+        let multiplex = !self.options.upgrade && upstream.may_multiplex(endpoint);
+        let mut connecting = None;
+        if multiplex && !upstream.is_full() {
+            let Ok(lock) = timeout_at(deadline, endpoint.connecting.lock()).await else {
                 return self.failed(
                     endpoint,
                     failure(
@@ -118,24 +126,24 @@ impl<'a> LeaseSearch<'a> {
                     ),
                 );
             };
-            if let Some(wire) = endpoint.reuse_http2() {
-                return leased(wire, true);
+            if let Some(connection) = endpoint.reuse_http2() {
+                return leased(connection, true);
             }
             // Else the first connection showed that there is nothing to wait for.
-            opening = upstream.shares(endpoint).then_some(lock);
+            connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
-        let room = match upstream.room_at_once() {
+        let capacity = match upstream.try_capacity() {
             Some(open) => Ok(Capacity::Open(open)),
             None => {
                 // Others need not wait for one that waits.
-                opening = None;
-                upstream.wait_for_room(endpoint, self.options).await
+                connecting = None;
+                upstream.wait_for_capacity(endpoint, self.options).await
             }
         };
-        let open = match room {
-            Ok(Capacity::Reused(wire)) => return leased(wire, true),
+        let open = match capacity {
+            Ok(Capacity::Reused(connection)) => return leased(connection, true),
             Ok(Capacity::Open(open)) => open,
-            Err(failure) => return ConnectAttempt::Full(failure),
+            Err(failure) => return ConnectAttempt::Overloaded(failure),
         };
         if let Err(failure) = host.resolve(within).await {
             for endpoint in host.endpoints() {
@@ -144,15 +152,15 @@ impl<'a> LeaseSearch<'a> {
             }
             return self.failed(endpoint, failure);
         }
-        if !host.has(endpoint) {
+        if !host.contains(endpoint) {
             self.tried.push(Arc::clone(endpoint));
-            return ConnectAttempt::Moved;
+            return ConnectAttempt::EndpointGone;
         }
         match upstream.open(endpoint, self.options, open, within).await {
-            Ok(wire) => {
-                drop(opening);
+            Ok(connection) => {
+                drop(connecting);
                 host.connected(endpoint);
-                leased(wire, false)
+                leased(connection, false)
             }
             Err(failure) => self.failed(endpoint, failure),
         }
@@ -165,7 +173,7 @@ impl<'a> LeaseSearch<'a> {
     }
 
     /// What is left of the time for this name.
-    fn budget(&self, host: &Arc<Host>) -> Duration {
+    fn remaining_time(&self, host: &Arc<Host>) -> Duration {
         let mut deadlines = self.deadlines.iter();
         let deadline = deadlines.find(|(known, _)| Arc::ptr_eq(known, host));
         let connect = self.upstream.settings.timeouts.connect;
@@ -175,13 +183,13 @@ impl<'a> LeaseSearch<'a> {
     }
 
     /// A server that does not answer leaves time for the others of its name.
-    fn share(&mut self, host: &Arc<Host>) -> Duration {
+    fn time_share(&mut self, host: &Arc<Host>) -> Duration {
         let untried = |endpoint: &&Arc<Endpoint>| {
             !self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
         };
         let endpoints = host.endpoints();
         let left = endpoints.iter().filter(untried).count();
-        let budget = self.budget(host);
+        let budget = self.remaining_time(host);
         if !self
             .deadlines
             .iter()
@@ -201,11 +209,7 @@ enum Capacity {
 
 impl Upstream {
     /// A free connection or stream, unless an earlier request waits for one.
-    fn reuse_at_once(
-        &self,
-        endpoint: &Endpoint,
-        options: ConnectOptions,
-    ) -> Option<LeasedConnection> {
+    fn try_reuse(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
         if self.connections.pending() == 0 {
             return endpoint.reuse(options);
         }
@@ -220,47 +224,49 @@ impl Upstream {
     }
 
     /// Capacity for one more connection, where nobody waits for it.
-    fn room_at_once(&self) -> Option<OpenConnection> {
+    fn try_capacity(&self) -> Option<OpenConnection> {
         let free = self.connections.pending() == 0;
         free.then(|| self.try_open()).flatten()
     }
 
     /// Capacity for one more connection, or one that has become free meanwhile. Who comes first
     /// goes first.
-    async fn wait_for_room(
+    async fn wait_for_capacity(
         &self,
         endpoint: &Arc<Endpoint>,
         options: ConnectOptions,
     ) -> Result<Capacity, Failure> {
-        let wants = if options.upgrade {
+        let wait_for = if options.upgrade {
             WaitFor::Connection
         } else {
             WaitFor::Any
         };
         let waiting = self
             .connections
-            .try_wait(self.settings.max_pending, wants)
-            .ok_or_else(|| self.refused())?;
+            .enqueue(self.settings.max_pending, wait_for)
+            .ok_or_else(|| self.too_many_pending())?;
         let limit = self.settings.timeouts.connect;
         let deadline = tokio::time::Instant::now() + limit;
-        let mut its_turn = waiting.is_first();
+        let mut may_take = waiting.is_first();
         loop {
-            let mut freed = pin!(self.connections.freed(wants));
+            let mut freed = pin!(self.connections.freed(wait_for));
             // What is freed from here on is not missed.
             freed.as_mut().enable();
-            if its_turn && let Some(room) = self.room_now(endpoint, options) {
-                return Ok(room);
+            if may_take && let Some(capacity) = self.capacity_now(endpoint, options) {
+                return Ok(capacity);
             }
-            let look = deadline.min(tokio::time::Instant::now() + LOOK);
-            if timeout_at(look, freed).await.is_err() && look == deadline {
-                return Err(self.waited(limit));
+            let recheck = deadline.min(tokio::time::Instant::now() + RECHECK_INTERVAL);
+            if timeout_at(recheck, freed).await.is_err() && recheck == deadline {
+                return Err(self.wait_timed_out(limit));
             }
-            its_turn = true;
+            may_take = true;
         }
     }
 
-    fn room_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
-        let reused = (!options.fresh).then(|| endpoint.reuse(options)).flatten();
+    fn capacity_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
+        let reused = (!options.new_connection)
+            .then(|| endpoint.reuse(options))
+            .flatten();
         let reused = reused.map(Capacity::Reused);
         reused.or_else(|| self.try_open().map(Capacity::Open))
     }
@@ -268,22 +274,22 @@ impl Upstream {
     fn try_open(&self) -> Option<OpenConnection> {
         let max = self.settings.max_connections;
         self.connections.try_open(max).or_else(|| {
-            self.close_an_idle_one();
+            self.close_idle_connection();
             self.connections.try_open(max)
         })
     }
 
     /// More wait than may.
-    fn refused(&self) -> Failure {
+    fn too_many_pending(&self) -> Failure {
         let pending = self.settings.max_pending;
-        self.full(format!("and {pending} requests wait for one (max_pending)"))
+        self.overloaded(format!("and {pending} requests wait for one (max_pending)"))
     }
 
-    fn waited(&self, limit: Duration) -> Failure {
-        self.full(format!("and none became free within {limit:?}"))
+    fn wait_timed_out(&self, limit: Duration) -> Failure {
+        self.overloaded(format!("and none became free within {limit:?}"))
     }
 
-    fn full(&self, and: String) -> Failure {
+    fn overloaded(&self, and: String) -> Failure {
         self.connections.refuse();
         let (name, open) = (&self.settings.name, self.connections.open());
         let bound = match self.settings.max_connections {

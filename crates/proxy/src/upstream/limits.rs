@@ -47,21 +47,21 @@ impl DescriptorBudget {
 
 impl DescriptorShares {
     /// Whether `asking` may have one more.
-    fn allows(&mut self, asking: &Connections) -> bool {
+    fn allows(&mut self, requester: &Connections) -> bool {
         if self.total == usize::MAX {
             return true;
         }
         self.members.retain(|member| member.strong_count() > 0);
-        let own = self.total / (2 * self.members.len().max(1));
-        let (mut open, mut set_apart) = (0, 0);
+        let share = self.total / (2 * self.members.len().max(1));
+        let (mut open, mut reserved) = (0, 0);
         for member in self.members.iter().filter_map(Weak::upgrade) {
-            let of_member = member.open();
-            open += of_member;
-            if !std::ptr::eq(&*member, asking) {
-                set_apart += own.saturating_sub(of_member);
+            let member_open = member.open();
+            open += member_open;
+            if !std::ptr::eq(&*member, requester) {
+                reserved += share.saturating_sub(member_open);
             }
         }
-        open + set_apart < self.total
+        open + reserved < self.total
     }
 }
 
@@ -141,18 +141,18 @@ impl Connections {
     }
 
     /// Waits among at most `max` others.
-    pub fn try_wait(self: &Arc<Self>, max: usize, wants: WaitFor) -> Option<PendingRequest> {
-        let waits = |pending| (pending < max).then_some(pending + 1);
+    pub fn enqueue(self: &Arc<Self>, max: usize, wait_for: WaitFor) -> Option<PendingRequest> {
+        let increment = |pending| (pending < max).then_some(pending + 1);
         let order = Ordering::Relaxed;
-        let others = self.pending.fetch_update(order, order, waits).ok()?;
+        let others = self.pending.fetch_update(order, order, increment).ok()?;
         self.descriptors.pending.fetch_add(1, order);
-        let others = match wants {
+        let others = match wait_for {
             WaitFor::Any => self.pending_for_any.fetch_add(1, order),
             WaitFor::Connection => others.saturating_sub(self.pending_for_any()),
         };
         Some(PendingRequest {
             connections: Arc::clone(self),
-            wants,
+            wait_for,
             is_first: others == 0,
         })
     }
@@ -162,23 +162,23 @@ impl Connections {
     }
 
     /// Resolves when there may be room for the request that waits.
-    pub fn freed(&self, wants: WaitFor) -> Notified<'_> {
-        match wants {
+    pub fn freed(&self, wait_for: WaitFor) -> Notified<'_> {
+        match wait_for {
             WaitFor::Any => self.any_freed.notified(),
             WaitFor::Connection => self.connection_freed.notified(),
         }
     }
 
     /// A connection can be used again, or there may be room for one more.
-    pub fn returned(&self) {
-        self.stream_returned();
+    pub fn connection_released(&self) {
+        self.stream_released();
         if self.pending() > self.pending_for_any() {
             self.connection_freed.notify_one();
         }
     }
 
     /// A stream of a connection can be used again.
-    pub fn stream_returned(&self) {
+    pub fn stream_released(&self) {
         if self.pending_for_any() > 0 {
             self.any_freed.notify_one();
         }
@@ -187,12 +187,12 @@ impl Connections {
     /// A connection was closed: its descriptor may be another upstream's.
     fn closed(&self) {
         if self.pending() > 0 {
-            return self.returned();
+            return self.connection_released();
         }
         if self.descriptors.pending.load(Ordering::Relaxed) > 0 {
             let members = self.descriptors.shares().members.clone();
             let members = members.iter().filter_map(Weak::upgrade);
-            members.for_each(|member| member.returned());
+            members.for_each(|member| member.connection_released());
         }
     }
 }
@@ -212,7 +212,7 @@ impl Drop for OpenConnection {
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     connections: Arc<Connections>,
-    wants: WaitFor,
+    wait_for: WaitFor,
     is_first: bool,
 }
 
@@ -226,14 +226,14 @@ impl PendingRequest {
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         self.connections.pending.fetch_sub(1, Ordering::Relaxed);
-        if self.wants == WaitFor::Any {
+        if self.wait_for == WaitFor::Any {
             let any = &self.connections.pending_for_any;
             any.fetch_sub(1, Ordering::Relaxed);
         }
         let all = &self.connections.descriptors.pending;
         all.fetch_sub(1, Ordering::Relaxed);
         // There may be room for more than one.
-        self.connections.returned();
+        self.connections.connection_released();
     }
 }
 
@@ -283,13 +283,13 @@ mod tests {
     fn no_more_wait_than_may() {
         let connections = Connections::new(&DescriptorBudget::unlimited());
         let waiting = [
-            connections.try_wait(2, WaitFor::Any),
-            connections.try_wait(2, WaitFor::Any),
+            connections.enqueue(2, WaitFor::Any),
+            connections.enqueue(2, WaitFor::Any),
         ];
         assert!(waiting.iter().all(Option::is_some));
-        assert!(connections.try_wait(2, WaitFor::Any).is_none());
+        assert!(connections.enqueue(2, WaitFor::Any).is_none());
         drop(waiting);
         assert_eq!(connections.pending(), 0);
-        assert!(connections.try_wait(0, WaitFor::Any).is_none());
+        assert!(connections.enqueue(0, WaitFor::Any).is_none());
     }
 }

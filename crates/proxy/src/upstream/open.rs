@@ -36,11 +36,11 @@ impl Upstream {
                 let connector = if options.upgrade {
                     &tls.http1
                 } else {
-                    &tls.any
+                    &tls.any_protocol
                 };
                 let left = within.saturating_sub(started.elapsed());
                 let handshake =
-                    timeout(left, connector.connect(tcp.following_records(), host)).await;
+                    timeout(left, connector.connect(tcp.tracking_tls_records(), host)).await;
                 let stream = handshake
                     .map_err(|_| {
                         failure(
@@ -60,8 +60,8 @@ impl Upstream {
             _ => (Io::Tcp(tcp), self.settings.protocol == Protocol::Http2),
         };
         if !options.upgrade {
-            let spoken = if http2 { HTTP2 } else { HTTP1 };
-            endpoint.spoken.store(spoken, Ordering::Relaxed);
+            let negotiated = if http2 { HTTP2 } else { HTTP1 };
+            endpoint.negotiated.store(negotiated, Ordering::Relaxed);
         }
         let opened = if http2 {
             endpoint.open_http2(io).await

@@ -28,14 +28,16 @@ impl CountedTcp {
     }
 
     /// Follows the records of TLS, from the first byte on.
-    pub fn following_records(mut self) -> CountedTcp {
+    pub fn tracking_tls_records(mut self) -> CountedTcp {
         self.records = Some(TlsRecords::default());
         self
     }
 
     /// Whether a part of a TLS record was read: the TLS library buffers it until the rest comes.
-    pub fn is_amid_record(&self) -> bool {
-        self.records.as_ref().is_some_and(TlsRecords::is_amid_one)
+    pub fn is_inside_tls_record(&self) -> bool {
+        self.records
+            .as_ref()
+            .is_some_and(TlsRecords::is_inside_record)
     }
 }
 
@@ -57,7 +59,7 @@ impl AsyncRead for CountedTcp {
         let before = buf.filled().len();
         let polled = Pin::new(&mut this.tcp).poll_read(cx, buf);
         if let Some(records) = &mut this.records {
-            records.follow(&buf.filled()[before..]);
+            records.advance(&buf.filled()[before..]);
         }
         polled
     }

@@ -14,12 +14,12 @@ pub(super) struct TlsRecords {
 
 impl TlsRecords {
     /// Whether a record has begun and is not over.
-    pub fn is_amid_one(&self) -> bool {
+    pub fn is_inside_record(&self) -> bool {
         self.header > 0
     }
 
     /// Advances past these bytes.
-    pub fn follow(&mut self, mut bytes: &[u8]) {
+    pub fn advance(&mut self, mut bytes: &[u8]) {
         while let [first, rest @ ..] = bytes {
             if self.header < HEADER {
                 // The last two bytes of the header are the length.
@@ -64,9 +64,9 @@ mod tests {
         for size in [1, 2, 7, 1_000, all.len()] {
             let (mut records, mut read) = (TlsRecords::default(), 0);
             for piece in all.chunks(size) {
-                records.follow(piece);
+                records.advance(piece);
                 read += piece.len();
-                assert_eq!(records.is_amid_one(), !ends.contains(&read), "{read}");
+                assert_eq!(records.is_inside_record(), !ends.contains(&read), "{read}");
             }
         }
     }
